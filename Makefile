@@ -54,7 +54,7 @@ lint: $(READY)
 	! $(VENV)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin harness | \
 	grep ': error: ' | grep -v '^harness/simulator/'
 	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/adb/*.sh
-	$(SHELLCHECK) --shell=dash harness/store/host/*.sh
+	$(SHELLCHECK) --shell=dash harness/store/host/*.sh harness/transport/*.sh
 	@# the store's scripts stand behind a prelude, and are checked as a device gets them
 	cd harness/store/device; for script in *.sh; do [ $$script = prelude.sh ] || \
 	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done

@@ -109,9 +109,9 @@ def _system(patient: Patient) -> Answer:
     if patient.platform.libc == "bionic":
         api = "API level not told" if facts.android_api is None else f"API {facts.android_api}"
         return Answer("ok", f"{build}, {api}")
-    if answers.glibc:
-        return Answer("ok", f"{build}, glibc {'.'.join(map(str, answers.glibc))}")
-    found = f"{build}, C library: {answers.libc or 'not told'}"
+    if facts.glibc:
+        return Answer("ok", f"{build}, glibc {facts.glibc}")
+    found = f"{build}, C library: {facts.libc or 'not told'}"
     if answers.has_interpreter:
         return Answer("ok", found)
     where = patient.platform.interpreter

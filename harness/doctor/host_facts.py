@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from harness.adb.address import USER_PORT
-from harness.adb.sections import memory
 from harness.adb.server import AdbServer, adb_binary
 from harness.doctor.usb import UsbDevice, rules_for_vendors, user_groups, vendor_devices
 from harness.errors import HarnessError, InfraError
@@ -21,6 +20,7 @@ from harness.files.cache import PRIVATE, open_to_others
 from harness.probe.build import ProbeBuilder
 from harness.probe.ndk import Ndk, find_ndk
 from harness.simulator.emulation import QEMUS, first_program, run_program
+from harness.transport.questions import memory
 
 _PROGRAM_S: Final = 5.0
 _SERVER_S: Final = 3.0

@@ -122,7 +122,7 @@ def _shown_by(tried: Tried, before: Answer) -> Answer:
 
 def _nodes(patient: Patient) -> Answer:
     """Whether the shell user may open what leads to the DSP."""
-    every = patient.answers.nodes
+    every = patient.answers.vitals.fastrpc
     nodes = {name: how for name, how in every.items() if name.startswith(_DSP_NODES)}
     shown = listed(f"{name} ({how or 'no access'})" for name, how in sorted(nodes.items()))
     if any("r" in how for how in nodes.values()):

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.adb.sections import sections_of
 from harness.doctor.check import Check, Status
 from harness.errors import ConfigError
 from harness.qnn.platforms import process_environment
 from harness.runtimes.local_sources import folders_in, kept_inside, target_folder
 from harness.store.deploy import Deployer
 from harness.transport.device import Transport
+from harness.transport.questions import sections_of
 
 PROGRAM: Final = "qnn-platform-validator"
 _TIMEOUT_S: Final = 60.0

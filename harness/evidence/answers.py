@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from harness.adb.sections import Section, integer
 from harness.evidence.script import NO_STACK
 from harness.evidence.text import EvidenceFile, clean, whole_lines
 from harness.evidence.window import (
@@ -24,6 +23,7 @@ from harness.evidence.window import (
     total_dmabuf,
     window,
 )
+from harness.transport.questions import Section, integer
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 MARGIN_S: Final = 2

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.adb.sections import Section, sections_with
 from harness.errors import DeviceError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.evidence.answers import MARGIN_S, Baseline, Report, baseline_of
@@ -34,6 +33,7 @@ from harness.host.deadline import Deadline
 from harness.host.platform import boot_clock_s
 from harness.transport.device import Transport
 from harness.transport.ending import END_GRACE_S
+from harness.transport.questions import Section, sections_with
 from harness.transport.shell import ScriptTimeout
 
 SUMMARY: Final = "evidence.json"

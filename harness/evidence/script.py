@@ -1,14 +1,14 @@
 """The scripts that ask a device for evidence (pure).
 
-They run in dash, mksh, bash and busybox. Every part (`adb.sections.sections_with`) is bounded on
-the device already, and none of them keeps the others from being tried.
+They run in dash, mksh, bash and busybox. Every part (`sections_with` of `questions.py`) is bounded
+on the device already, and none of them keeps the others from being tried.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from harness.adb.sections import PREFIX
+from harness.transport.questions import PREFIX
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 DEVICE_READ_BYTES: Final = 16 << 20

@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from harness.adb.sections import first_line, free_storage, integer, memory, sections_of
 from harness.qnn.platforms import Target, target_of
+from harness.transport.questions import (
+    boot_of,
+    first_line,
+    free_storage,
+    integer,
+    memory,
+    script_of,
+    sections_of,
+)
 
 _MAX_SIGNS: Final = 32
 _SIGN: Final = re.compile(r"(dsp|gpu_compiler|gpu) (\S.{0,199})")
@@ -17,47 +25,10 @@ _MAX_ABIS = 16
 _ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
-# One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
-# the harness will write to; it need not exist yet, so its nearest existing parent is asked.
-# Coprocessors: nodes are fastrpc of mainline and of Qualcomm's kernels, kgsl of Adreno; libraries
-# lie where Android and Qualcomm's Linux images have the drivers' own; oqclc is the offline OpenCL
-# compiler with which libQnnGpu.so for x86-64 prepares without a GPU.
-SCRIPT: Final = r"""
-d=$1
-while [ ! -d "$d" ] && [ "$d" != / ] && [ -n "$d" ]; do d=${d%/*}; done
-[ -n "$d" ] || d=/
-m=@qnn-harness:
-echo "${m}machine"; uname -m
-echo "${m}kernel"; uname -sr
-echo "${m}linker"; [ -e /system/bin/linker64 ] && echo android
-echo "${m}properties"; getprop 2>/dev/null
-echo "${m}release"; cat /etc/os-release 2>/dev/null
-echo "${m}memory"; head -n 3 /proc/meminfo 2>/dev/null
-echo "${m}storage"; df -k "$d" 2>/dev/null; stat -f -c 'free %a %S' "$d" 2>/dev/null
-echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
-echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
-echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
-echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
-echo "${m}glibc"; getconf GNU_LIBC_VERSION 2>/dev/null
-echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
-echo "${m}boot"; cat /proc/sys/kernel/random/boot_id; getprop ro.boot.boot_id 2>/dev/null
-echo "${m}coprocessors"
-for f in /dev/fastrpc-* /dev/adsprpc-smd* /dev/cdsprpc-smd* /sys/class/fastrpc/* \
-  /sys/class/adsprpc-smd; do
-  [ -e "$f" ] && echo "dsp $f"
-done
-grep -al cdsp /sys/class/remoteproc/*/name /sys/bus/msm_subsys/devices/*/name 2>/dev/null |
-  sed 's/^/dsp /'
-for f in /dev/kgsl-3d0 /sys/class/kgsl/kgsl-3d0; do [ -e "$f" ] && echo "gpu $f"; done
-for d in /vendor/lib64 /system/lib64 /system/vendor/lib64 /odm/lib64 /usr/lib /usr/lib64 \
-  /usr/lib/aarch64-linux-gnu /lib/aarch64-linux-gnu; do
-  for f in "$d"/libcdsprpc.so*; do [ -e "$f" ] && echo "dsp $f"; done
-  for f in "$d"/libOpenCL.so* "$d"/libOpenCL_adreno.so*; do [ -e "$f" ] && echo "gpu $f"; done
-done
-f=$(command -v oqclc) && echo "gpu_compiler $f"
-echo "looked"
-echo "${m}end"
-"""
+SCRIPT: Final = script_of(
+    "machine kernel libc properties release memory storage soc soc-id gpu soc-serial machine-id "
+    "boot coprocessors"
+)
 
 
 @dataclass(frozen=True)
@@ -68,9 +39,9 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id. `boot` names its present boot. `glibc` as in 2.35; `android_api` is
-    the API level, of Android only; `target_reason` says what the target was told by, or why there
-    is none. `coprocessors` is what it shows of DSP and GPU.
+    else its machine-id. `boot` names its present boot. `libc` is what tells its C library;
+    `android_api` is the API level, of Android only; `target_reason` says what the target was told
+    by, or why there is none. `coprocessors` is what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -86,8 +57,16 @@ class DeviceFacts:
     boot: str | None = None
     android_api: int | None = None
     target_reason: str = ""
-    glibc: str | None = None
+    libc: str | None = None
     coprocessors: Coprocessors | None = None
+
+    @property
+    def glibc(self) -> str | None:
+        """Its version as in 2.35; None if the C library is another, or not known."""
+        said = re.fullmatch(
+            r"(?:glibc|ldd \(.+\)) (\d{1,4}\.\d{1,4})[.\d]*", self.libc or "", re.ASCII
+        )
+        return said[1] if said else None
 
 
 def parse_facts(text: str) -> DeviceFacts:
@@ -95,7 +74,8 @@ def parse_facts(text: str) -> DeviceFacts:
     sections = sections_of(text)
     properties = _properties(sections.get("properties", []))
     machine = first_line(sections, "machine")
-    android = first_line(sections, "linker") == "android"
+    libc = first_line(sections, "libc")
+    android = libc == "bionic"
     soc = properties.get("ro.soc.model") or first_line(sections, "soc")
     serial = _name(properties.get("ro.serialno") or properties.get("ro.boot.serialno"))
     target, reason = target_of(machine, android=android, abis=_abis(properties))
@@ -110,17 +90,12 @@ def parse_facts(text: str) -> DeviceFacts:
         ram_bytes=memory(sections, "MemTotal"),
         serial_number=serial,
         identity=_identity(serial, sections),
-        boot=" ".join(sections.get("boot", []))[:200] or None,
+        boot=boot_of(sections),
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
-        glibc=_glibc(first_line(sections, "glibc")),
+        libc=libc,
         coprocessors=parse_coprocessors(sections),
     )
-
-
-def _glibc(text: str | None) -> str | None:
-    found = re.fullmatch(r"glibc (\d{1,4}\.\d{1,4})(?:\.\d{1,4})?", text or "", re.ASCII)
-    return found[1] if found else None
 
 
 def _properties(lines: list[str]) -> dict[str, str]:

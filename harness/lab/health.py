@@ -158,7 +158,7 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     for name, state in vitals.remoteprocs.items():
         if _COMPUTE_DSP in name and state not in ("running", "attached", "ONLINE"):
             say("bad", "dsp-down", f"remote processor {name} is {state}")
-    if has_dsp and not any(vitals.fastrpc.values()):
+    if has_dsp and not any("r" in how for how in vitals.fastrpc.values()):
         listed = ", ".join(vitals.fastrpc)
         why = f"no permission for {listed}" if listed else "no fastrpc node in /dev"
         say("suspect", "no-fastrpc", f"the DSP may be out of reach: {why}")

@@ -7,61 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.adb.sections import first_line, free_storage, integer, memory, sections_of
+from harness.transport.questions import (
+    access_of,
+    boot_of,
+    first_line,
+    free_storage,
+    integer,
+    memory,
+    script_of,
+    sections_of,
+)
 
 _MIN_C, _MAX_C = -60.0, 200.0
 _MAX_LISTED = 64
 
-# `$1` is the work folder, `$2` stands before every path of the kernel's own file systems (empty
-# but in tests). dumpsys is Android's; where it is missing or slow, /sys has most of it. Android's
-# shell does not say why its own echo could not write; cat does.
-SCRIPT: Final = r"""
-d=$1; r=$2
-T=; timeout 1 true 2>/dev/null && T='timeout -s KILL 3'
-m=@qnn-harness:
-echo "${m}boot"
-cat "$r/proc/sys/kernel/random/boot_id"; getprop ro.boot.boot_id 2>/dev/null
-echo "${m}booted"; getprop sys.boot_completed 2>/dev/null
-echo "${m}uptime"; cat "$r/proc/uptime"
-echo "${m}user"; id -u
-echo "${m}memory"; head -n 5 "$r/proc/meminfo" 2>/dev/null
-e=$(mkdir -p "$d" 2>&1) || echo "${m}writable
-$e"
-echo "${m}storage"; df -k "$d" 2>/dev/null; stat -f -c 'free %a %S' "$d" 2>/dev/null
-[ -n "$e" ] || {
-  echo "${m}writable"
-  (umask 077; echo ok | cat >"$d/.health-$$") 2>&1 && cat "$d/.health-$$"; rm -f "$d/.health-$$"
-}
-echo "${m}battery"; $T dumpsys battery 2>/dev/null | head -n 40
-echo "${m}supplies"
-grep -aH "" "$r"/sys/class/power_supply/*/type "$r"/sys/class/power_supply/*/capacity \
-  "$r"/sys/class/power_supply/*/status "$r"/sys/class/power_supply/*/temp 2>/dev/null
-echo "${m}zones"
-grep -aH "" "$r"/sys/class/thermal/thermal_zone*/type "$r"/sys/class/thermal/thermal_zone*/temp \
-  2>/dev/null
-echo "${m}clocks"
-grep -aH "" "$r"/sys/devices/system/cpu/cpufreq/policy*/scaling_governor \
-  "$r"/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq 2>/dev/null
-echo "${m}thermal"; $T dumpsys thermalservice 2>/dev/null | grep -a 'Temperature{' | head -n 200
-echo "${m}screen"; $T dumpsys power 2>/dev/null | grep -a -m 1 'mWakefulness='
-echo "${m}remoteprocs"
-grep -aH "" "$r"/sys/class/remoteproc/*/name "$r"/sys/class/remoteproc/*/state 2>/dev/null
-echo "${m}fastrpc"
-for f in "$r"/dev/fastrpc-* "$r"/dev/adsprpc-smd*; do
-  [ -e "$f" ] || continue
-  a=; [ -r "$f" ] && a=readable
-  echo "${f##*/} $a"
-done
-echo "${m}end"
-"""
-
-# How busy the processors are takes two looks at the same counters.
-LOAD_SCRIPT: Final = r"""
-m=@qnn-harness:
-echo "${m}before"; head -n 1 "$2/proc/stat"
-sleep 1
-echo "${m}after"; head -n 1 "$2/proc/stat"
-"""
+QUESTIONS: Final = (
+    "boot booted uptime user memory writable storage battery supplies zones clocks thermal screen "
+    "remoteprocs nodes"
+)
+SCRIPT: Final = script_of(QUESTIONS)
+LOAD_SCRIPT: Final = script_of("before after")
+"""How busy the processors are takes two looks at the same counters."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +38,8 @@ class Vitals:
     is what it said when a file could not be written into the work folder, None if it could.
     `hottest_c` is the hottest believable sensor in degrees Celsius and `hottest` its name.
     `clock_limit_khz` is what its fastest processors may clock at now, `governor` what clocks them.
-    `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may open them.
+    `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may
+    read (r) and write (w) them.
     """
 
     boot_id: str | None = None
@@ -90,7 +57,7 @@ class Vitals:
     governor: str | None = None
     screen_on: bool | None = None
     remoteprocs: Mapping[str, str] = field(default_factory=dict)
-    fastrpc: Mapping[str, bool] = field(default_factory=dict)
+    fastrpc: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_vitals(text: str) -> Vitals | None:
@@ -109,7 +76,7 @@ def parse_vitals(text: str) -> Vitals | None:
     user = integer(first_line(sections, "user"))
     written = sections.get("writable", [])
     return Vitals(
-        boot_id=" ".join(sections.get("boot", []))[:200] or None,
+        boot_id=boot_of(sections),
         booted=None if booted is None else booted == "1",
         uptime_s=_decimal((first_line(sections, "uptime") or "").partition(" ")[0]),
         is_root=None if user is None else user == 0,
@@ -124,7 +91,9 @@ def parse_vitals(text: str) -> Vitals | None:
         governor=governor,
         screen_on=_screen(first_line(sections, "screen")),
         remoteprocs=_remoteprocs(sections.get("remoteprocs", [])),
-        fastrpc=_nodes(sections.get("fastrpc", [])),
+        fastrpc={
+            path.rsplit("/", 1)[-1]: how for path, how in access_of(sections, "nodes").items()
+        },
     )
 
 
@@ -226,11 +195,3 @@ def _remoteprocs(lines: list[str]) -> dict[str, str]:
     return {
         part.get("name") or name: part["state"] for name, part in named.items() if "state" in part
     }
-
-
-def _nodes(lines: list[str]) -> dict[str, bool]:
-    found = {}
-    for line in lines[:_MAX_LISTED]:
-        name, _, access = line.partition(" ")
-        found[name[:60]] = access.strip() == "readable"
-    return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.adb.sections import free_storage
 from harness.store.layout import ENTRY_FILE, answer, base, parse_listed, plain
+from harness.transport.questions import free_storage
 
 
 @dataclass

@@ -23,7 +23,6 @@ from filelock import FileLock
 
 from harness.adb.address import SshAddress
 from harness.adb.device import AdbDevice
-from harness.adb.sections import PREFIX
 from harness.adb.sync import QUEUED_BYTES
 from harness.adb.tunnel import running_there
 from harness.files.local_file import LocalFile
@@ -32,6 +31,7 @@ from harness.host.deadline import Deadline
 from harness.host.socket_folder import host_file
 from harness.transport.channel import Channel
 from harness.transport.device import Transport
+from harness.transport.questions import PREFIX
 
 _log = logging.getLogger(__name__)
 

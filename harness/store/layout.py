@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from harness.adb.sections import PREFIX, free_storage
 from harness.files.local_file import LocalFile
+from harness.transport.questions import PREFIX, free_storage
 
 LinkKind = Literal["hard", "soft", "copy"]
 

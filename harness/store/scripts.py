@@ -17,8 +17,8 @@ Ages of claims are counted in the device's uptime: its clock may jump. A claim f
 is void, since nothing runs any more.
 
 Each script is prelude.sh and its own file, sent as they are; they run in dash, mksh, bash and
-busybox. What is meant for us in their output stands behind `adb.sections.PREFIX`, one thing a line,
-and ends with `done`.
+busybox. What is meant for us in their output stands behind `transport.questions.PREFIX`, one thing
+a line, and ends with `done`.
 """
 
 from __future__ import annotations

@@ -27,9 +27,6 @@ Temperature{mValue=44.5, mType=3, mName=SKIN, mStatus=0}\r
 @qnn-harness:remoteprocs\r
 /sys/class/remoteproc/remoteproc1/name:32300000.remoteproc-cdsp\r
 /sys/class/remoteproc/remoteproc1/state:running\r
-@qnn-harness:fastrpc\r
-fastrpc-cdsp readable\r
-@qnn-harness:end\r
 """
 
 # A phone with Android 14: nodes of the vendor's kernel, unsigned shell in the dsp partition.
@@ -65,8 +62,6 @@ r /vendor/lib/rfsa/adsp/libSnpeHtpV75Skel.so\r
 r /vendor/lib64/libOpenCL.so\r
 @qnn-harness:executable\r
 exit 7\r
-@qnn-harness:libc\r
-bionic\r
 @qnn-harness:interpreter\r
 there\r
 @qnn-harness:missing\r
@@ -74,7 +69,7 @@ there\r
 toybox 0.8.9-android\r
 @qnn-harness:clock\r
 1795264000\r
-@qnn-harness:doctor-end\r
+@qnn-harness:end\r
 """
 )
 
@@ -103,8 +98,6 @@ r /etc/OpenCL/vendors
 @qnn-harness:executable
 sh: /data/local/tmp/qnn-harness/.doctor-311: Permission denied
 exit 126
-@qnn-harness:libc
-ldd (GNU libc) 2.35
 @qnn-harness:interpreter
 there
 @qnn-harness:missing
@@ -114,6 +107,6 @@ $(reboot)
 BusyBox v1.36.1 () multi-call binary.
 @qnn-harness:clock
 0
-@qnn-harness:doctor-end
+@qnn-harness:end
 """
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import shlex
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +17,18 @@ from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
 from harness.doctor.check import Answer, Check
 from harness.doctor.device_checks import Patient, device_checks
-from harness.doctor.device_script import DeviceAnswers, parse_answers, script_for
+from harness.doctor.device_script import QUESTIONS, DeviceAnswers, parse_answers, script_for
 from harness.doctor.device_visit import clock_skew, gentle
 from harness.doctor.ladder import Tried, ladder
 from harness.lab.attach import AttachedDevice
-from harness.lab.facts import DeviceFacts
+from harness.lab.facts import SCRIPT as FACTS_SCRIPT
+from harness.lab.facts import DeviceFacts, parse_facts
 from harness.lab.health import HealthRules, RecoveryRules
 from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.vitals import QUESTIONS as VITALS
 from harness.qnn.platforms import PLATFORMS
 from tests.unit.doctor.answers import BOARD, PHONE
+from tests.unit.store.store_device import SHELLS, device_of, needing_shell
 
 FACTS = DeviceFacts(
     target="android-arm64",
@@ -101,7 +107,12 @@ def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
     ],
 )
 def test_a_board(name: str, status: str, found: str, advice: str) -> None:
-    board = patient(BOARD, "linux-arm64", facts={"soc": "QCS615"}, skew_s=-1795264000.0)
+    board = patient(
+        BOARD,
+        "linux-arm64",
+        facts={"soc": "QCS615", "libc": "ldd (GNU libc) 2.35"},
+        skew_s=-1795264000.0,
+    )
     check = checked(board)[name]
     assert check.status == status
     assert found in check.found
@@ -207,9 +218,9 @@ def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) 
 @pytest.mark.parametrize(
     ("name", "said", "status", "found"),
     [
-        ("system", {"glibc": None, "libc": "musl"}, "ok", "C library: musl"),
-        ("system", {"glibc": None, "libc": None}, "ok", "C library: not told"),
-        ("system", {"glibc": None, "has_interpreter": False}, "fail", "C library: ldd"),
+        ("system", {"libc": "musl"}, "ok", "C library: musl"),
+        ("system", {"libc": None}, "ok", "C library: not told"),
+        ("system", {"libc": "musl", "has_interpreter": False}, "fail", "C library: musl"),
         ("OpenCL driver", {"opencl": {}}, "warn", "none in the usual places"),
         ("OpenCL driver", {"opencl": {"/a/libOpenCL.so.1": "r"}}, "ok", "/a/libOpenCL.so.1"),
         ("OpenCL driver", {"opencl": {"/a/libOpenCL.so": ""}}, "warn", "none in the usual"),
@@ -220,7 +231,8 @@ def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) 
     ],
 )
 def test_what_a_board_lacks(name: str, said: dict[str, object], status: str, found: str) -> None:
-    who = patient(BOARD, "linux-arm64")
+    facts = {"libc": said.pop("libc")} if "libc" in said else {}
+    who = patient(BOARD, "linux-arm64", facts=facts)
     check = checked(replace(who, answers=replace(who.answers, **said)))[name]  # type: ignore[arg-type]
     assert check.status == status
     assert found in check.found
@@ -247,14 +259,13 @@ def test_a_simulator_has_no_gpu_to_ask_for() -> None:
     assert checked(replace(who, answers=cold))["temperature"].status == "not-applicable"
 
 
-@pytest.mark.parametrize("cut", ["@qnn-harness:doctor-end", "@qnn-harness:end"])
-def test_an_answer_that_was_cut_is_none(cut: str) -> None:
-    assert parse_answers(PHONE.replace(cut, "@qnn-harness:other")) is None
+def test_an_answer_that_was_cut_is_none() -> None:
+    assert parse_answers(PHONE.replace("@qnn-harness:end", "@qnn-harness:other")) is None
 
 
 @given(st.lists(st.sampled_from((PHONE + BOARD).splitlines()), max_size=60), st.text(max_size=200))
 def test_any_answer_is_survived(lines: list[str], text: str) -> None:
-    whole = "\n".join([*lines, text, "@qnn-harness:end", "@qnn-harness:doctor-end"])
+    whole = "\n".join([*lines, text, "@qnn-harness:end"])
     found = parse_answers(whole)
     assert found is not None
     who, why = replace(patient(PHONE), answers=found), Tried(Answer("unknown", "not tried"))
@@ -272,10 +283,10 @@ def run_script(target: str, workdir: Path, root: Path) -> DeviceAnswers:
 
 @pytest.mark.parametrize("target", PLATFORMS)
 def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
-    root, platform = tmp_path / "the root's", PLATFORMS[target]
-    files = ["dev/fastrpc-cdsp", "dev/adsprpc-smd-secure", platform.opencl[0][1:]]
-    files += [f"{platform.library_folders[0][1:]}/libcdsprpc.so"]
-    for folder in platform.dsp_folders[:1]:
+    root, system = tmp_path / "the root's", PLATFORMS[target]
+    files = ["dev/fastrpc-cdsp", "dev/adsprpc-smd-secure", system.opencl[0][1:]]
+    files += [f"{system.library_folders[0][1:]}/libcdsprpc.so"]
+    for folder in system.dsp_folders[:1]:
         files += [f"{folder[1:]}/fastrpc_shell_unsigned_3", f"{folder[1:]}/libQnnHtpV75Skel.so"]
         files += [f"{folder[1:]}/testsig-0x1a.so"]
     for name in files:
@@ -290,19 +301,18 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     (root / "sys/fs/selinux").mkdir(parents=True)
     (root / "sys/fs/selinux/enforce").write_text("1")
     found = run_script(target, tmp_path / "work folder's", root)
-    assert set(found.nodes) == {"fastrpc-cdsp", "adsprpc-smd-secure"}
-    assert all("r" in how for how in found.nodes.values())
-    assert list(found.rpc_libraries) == [f"{root}{platform.library_folders[0]}/libcdsprpc.so"]
+    assert set(found.vitals.fastrpc) == {"fastrpc-cdsp", "adsprpc-smd-secure"}
+    assert all("r" in how for how in found.vitals.fastrpc.values())
+    assert list(found.rpc_libraries) == [f"{root}{system.library_folders[0]}/libcdsprpc.so"]
     build = "libcdsprpc.so.1.0.0, build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233"
     assert found.rpc_builds == {f"{root}/{files[3]}": build}
     assert (found.daemons, found.sees_processes) == (("cdsprpcd",), True)
     assert (found.who or "").startswith("uid=")
-    assert found.signatures == (("testsig-0x1a.so",) if platform.dsp_folders else ())
-    assert len(found.shells) == len(found.skels) == min(1, len(platform.dsp_folders))
-    assert list(found.opencl) == [f"{root}{platform.opencl[0]}"]
+    assert found.signatures == (("testsig-0x1a.so",) if system.dsp_folders else ())
+    assert len(found.shells) == len(found.skels) == min(1, len(system.dsp_folders))
+    assert list(found.opencl) == [f"{root}{system.opencl[0]}"]
     assert (found.exec_exit, found.missing_programs) == (7, ())
     assert found.selinux == "Enforcing" or found.selinux  # the host's own getenforce goes first
-    assert found.glibc is not None
     assert found.clock_s is not None
     assert not list((tmp_path / "work folder's").iterdir())
 
@@ -333,3 +343,40 @@ def test_a_doctor_never_reboots() -> None:
     )
     lab = gentle(lab)
     assert lab.recovery_of(lab.devices[0]) == RecoveryRules(reboot=False, come_back_s=0)
+
+
+@pytest.mark.parametrize("name", list(map(needing_shell, SHELLS)))
+def test_shells_and_programs_of_devices_understand_every_question(
+    name: str, tmp_path: Path
+) -> None:
+    device = device_of(name, tmp_path)
+    listed = {"mksh with toybox": ["toybox"], "busybox": ["busybox", "--list"]}.get(name)
+    for program in subprocess.check_output(listed, text=True).split() if listed else ():
+        (Path(device.path) / program).exists() or (Path(device.path) / program).symlink_to(
+            str(shutil.which(listed[0] if listed else ""))
+        )
+
+    def ask(script: str) -> str:
+        command = [*device.shell, "-c", script]
+        env = {"PATH": device.path, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, env=env, timeout=60, check=False)
+        assert b"syntax" not in done.stderr
+        return done.stdout.decode()
+
+    answer = ask(script_for(PLATFORMS["linux-x64"], str(device.workdir)))
+    found = answers(answer)
+    assert found.vitals.uptime_s is not None
+    assert found.vitals.free_ram_bytes is not None
+    assert found.vitals.free_storage_bytes is not None
+    assert found.vitals.write_problem is None
+    assert found.exec_exit == 7
+    assert found.clock_s is not None
+    assert (found.who or "").startswith("uid=")
+    asked = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
+    facts = ask(f"set -- {shlex.quote(str(device.workdir))}\n{FACTS_SCRIPT}")
+    told = parse_facts(facts)
+    assert told.machine == platform.machine()
+    assert told.ram_bytes is not None
+    assert told.coprocessors is not None
+    assert facts.rstrip().endswith("@qnn-harness:end")
+    assert len(asked) == len((*VITALS.split(), *QUESTIONS.split(), "end"))

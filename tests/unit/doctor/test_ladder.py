@@ -250,7 +250,8 @@ def test_nodes_of_other_processors_lead_to_none() -> None:
         ({"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}, "fastrpc-adsp, fastrpc-sdsp"),
         ({}, "no fastrpc node in /dev"),
     ):
-        check = climbed(replace(who, answers=replace(who.answers, nodes=nodes)))["DSP nodes"]
+        vitals = replace(who.answers.vitals, fastrpc=nodes)
+        check = climbed(replace(who, answers=replace(who.answers, vitals=vitals)))["DSP nodes"]
         assert (check.status, check.found) == ("fail", found)
 
 

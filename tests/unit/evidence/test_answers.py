@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.sections import Section
 from harness.evidence.answers import Baseline, Report, baseline_of
 from harness.evidence.script import NO_STACK
 from harness.evidence.text import EvidenceFile
+from harness.transport.questions import Section
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from tests.properties import reached, reaches
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from harness.adb.connection import MAX_REQUEST_BYTES
-from harness.adb.sections import sections_with
 from harness.evidence.script import (
     NO_STACK,
     collect_script,
     look_script,
     state_script,
 )
+from harness.transport.questions import sections_with
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 TOKEN = "0123456789abcdef"

@@ -13,8 +13,8 @@ PHONE = """@qnn-harness:machine\r
 aarch64\r
 @qnn-harness:kernel\r
 Linux 6.1.57-android14\r
-@qnn-harness:linker\r
-android\r
+@qnn-harness:libc\r
+bionic\r
 @qnn-harness:properties\r
 [ro.soc.model]: [SM8650]\r
 [ro.build.version.release]: [14]\r
@@ -39,7 +39,7 @@ BOARD = """@qnn-harness:machine
 aarch64
 @qnn-harness:kernel
 Linux 6.6.52
-@qnn-harness:linker
+@qnn-harness:libc
 @qnn-harness:properties
 @qnn-harness:release
 NAME="QCOM Reference Distro"
@@ -65,6 +65,7 @@ QCS6490
             DeviceFacts(
                 target="android-arm64",
                 machine="aarch64",
+                libc="bionic",
                 soc="SM8650",
                 soc_id=557,
                 adreno="750",
@@ -160,35 +161,52 @@ def test_what_tells_a_device_from_its_twins(
     assert (facts.serial_number, facts.identity) == (serial, identity)
 
 
-def answer(machine: str, *, linker: str = "", abis: str = "") -> str:
+def answer(machine: str, *, libc: str = "", abis: str = "") -> str:
     listed = f"[ro.product.cpu.abilist]: [{abis}]\n[ro.build.version.sdk]: [30]\n" if abis else ""
     return (
-        f"@qnn-harness:machine\n{machine}\n@qnn-harness:linker\n{linker}\n"
+        f"@qnn-harness:machine\n{machine}\n@qnn-harness:libc\n{libc}\n"
         f"@qnn-harness:properties\n{listed}@qnn-harness:end\n"
     )
 
 
 @pytest.mark.parametrize(
-    ("machine", "linker", "abis", "target", "why"),
+    ("machine", "libc", "abis", "target", "why"),
     [
-        ("aarch64", "android", "arm64-v8a,armeabi-v7a", "android-arm64", "ABIs arm64-v8a"),
-        ("aarch64", "android", "arm64-v8a", "android-arm64", ""),
-        ("aarch64", "android", "", "android-arm64", ""),
-        ("aarch64", "android", "armeabi-v7a,armeabi", None, "an Android of 32 bits"),
-        ("armv8l", "android", "armeabi-v7a,armeabi", None, "a system of 32 bits"),
+        ("aarch64", "bionic", "arm64-v8a,armeabi-v7a", "android-arm64", "ABIs arm64-v8a"),
+        ("aarch64", "bionic", "arm64-v8a", "android-arm64", ""),
+        ("aarch64", "bionic", "", "android-arm64", ""),
+        ("aarch64", "bionic", "armeabi-v7a,armeabi", None, "an Android of 32 bits"),
+        ("armv8l", "bionic", "armeabi-v7a,armeabi", None, "a system of 32 bits"),
         ("armv7l", "", "", None, "a system of 32 bits"),
         ("aarch64", "", "", "linux-arm64", "machine aarch64"),
         ("x86_64", "", "", "linux-x64", ""),
-        ("x86_64", "android", "x86_64,arm64-v8a", None, "an Android for x86"),
+        ("x86_64", "bionic", "x86_64,arm64-v8a", None, "an Android for x86"),
         ("riscv64", "", "", None, "machine riscv64"),
-        ("aarch64", "android", "arm64-v8a,$(reboot)", "android-arm64", "ABIs arm64-v8a"),
+        ("aarch64", "bionic", "arm64-v8a,$(reboot)", "android-arm64", "ABIs arm64-v8a"),
     ],
 )
 def test_the_target_is_what_the_device_reports(
-    machine: str, linker: str, abis: str, target: str | None, why: str
+    machine: str, libc: str, abis: str, target: str | None, why: str
 ) -> None:
-    facts = parse_facts(answer(machine, linker=linker, abis=abis))
+    facts = parse_facts(answer(machine, libc=libc, abis=abis))
     assert facts.target == target
     assert why in facts.target_reason
     assert "reboot" not in facts.target_reason
-    assert facts.android_api == (30 if linker and abis else None)
+    assert facts.android_api == (30 if libc and abis else None)
+
+
+@pytest.mark.parametrize(
+    ("libc", "glibc"),
+    [
+        ("glibc 2.35", "2.35"),
+        ("glibc 2.35.1", "2.35"),
+        ("ldd (GNU libc) 2.39", "2.39"),
+        ("ldd (Ubuntu GLIBC 2.35-0ubuntu3.8) 2.35", "2.35"),
+        ("bionic", None),
+        ("musl libc (aarch64)", None),
+        ("BusyBox v1.36.1 () multi-call binary.", None),
+        ("", None),
+    ],
+)
+def test_the_version_of_glibc(libc: str, glibc: str | None) -> None:
+    assert parse_facts(answer("aarch64", libc=libc)).glibc == glibc

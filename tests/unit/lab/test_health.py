@@ -93,9 +93,9 @@ def test_what_holds_where_a_lab_says_nothing() -> None:
 def test_a_dsp_that_cannot_be_reached() -> None:
     nothing = judge_health(Vitals(), HealthRules(), has_dsp=True)
     assert "no fastrpc node" in str(nothing)
-    refused = judge_health(Vitals(fastrpc={"fastrpc-cdsp": False}), HealthRules(), has_dsp=True)
+    refused = judge_health(Vitals(fastrpc={"fastrpc-cdsp": ""}), HealthRules(), has_dsp=True)
     assert "no permission for fastrpc-cdsp" in str(refused)
-    fine = judge_health(Vitals(fastrpc={"fastrpc-cdsp": True}), HealthRules(), has_dsp=True)
+    fine = judge_health(Vitals(fastrpc={"fastrpc-cdsp": "r"}), HealthRules(), has_dsp=True)
     assert fine.state == "good"
 
 

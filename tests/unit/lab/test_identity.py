@@ -110,7 +110,7 @@ def test_what_a_device_says_it_is_is_no_mistake_of_the_users(
 ) -> None:
     told = {"name": "d", "serial": "17", "soc": "QCS8550", "target": configured}
     config = DeviceConfig.model_validate({key: one for key, one in told.items() if one})
-    facts = parse_facts(f"@qnn-harness:machine\n{machine}\n@qnn-harness:linker\n")
+    facts = parse_facts(f"@qnn-harness:machine\n{machine}\n@qnn-harness:libc\n")
     assert facts.machine == (machine or None)
     if says in TARGETS:
         assert require_target(config, facts, "17") == says

@@ -64,9 +64,9 @@ Temperature{mValue=44.5, mType=3, mName=SKIN, mStatus=0}\r
 /sys/class/remoteproc/remoteproc0/state:running\r
 /sys/class/remoteproc/remoteproc1/name:32300000.remoteproc-cdsp\r
 /sys/class/remoteproc/remoteproc1/state:crashed\r
-@qnn-harness:fastrpc\r
-fastrpc-cdsp readable\r
-adsprpc-smd \r
+@qnn-harness:nodes\r
+r /dev/fastrpc-cdsp\r
+- /dev/adsprpc-smd\r
 @qnn-harness:end\r
 """
 
@@ -84,7 +84,7 @@ def test_a_phone() -> None:
     assert (vitals.hottest, vitals.hottest_c) == ("SKIN", 44.5)
     assert (vitals.clock_limit_khz, vitals.governor) == (3187200, "performance")
     assert vitals.remoteprocs["32300000.remoteproc-cdsp"] == "crashed"
-    assert vitals.fastrpc == {"fastrpc-cdsp": True, "adsprpc-smd": False}
+    assert vitals.fastrpc == {"fastrpc-cdsp": "r", "adsprpc-smd": ""}
 
 
 def test_an_answer_that_was_cut_is_none() -> None:
@@ -147,7 +147,7 @@ def test_the_script_reads_a_board(tmp_path: Path) -> None:
     assert (vitals.hottest, vitals.hottest_c) == ("cpuss-1", 61.5)
     assert (vitals.clock_limit_khz, vitals.governor) == (1804800, "schedutil")
     assert vitals.remoteprocs == {"cdsp": "offline"}
-    assert vitals.fastrpc == {"fastrpc-cdsp": True}
+    assert vitals.fastrpc == {"fastrpc-cdsp": "rw"}
     assert vitals.write_problem is None
     assert list((tmp_path / "work folder").iterdir()) == []
 

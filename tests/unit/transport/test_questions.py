@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.sections import (
+from harness.transport.questions import (
     Section,
     first_line,
     free_storage,

@@ -1,21 +1,51 @@
-"""Cuts a device's answer into its named parts, and reads what several scripts ask (pure).
+"""What devices are asked, and how an answer is cut into its parts and read without trust (pure).
 
-A part begins behind a line of `PREFIX` and its name, and ends at the next one. Where it holds what
-anybody may have written, such as a log, a token that nobody can guess stands before the name; such
-a part ends with a line break that is not its own and the name `=`.
+`questions.sh` is the table of questions; `script_of` makes a script of those that somebody needs,
+so that all of them take one round trip.
+
+A part of an answer begins behind a line of `PREFIX` and its name, and ends at the next one. Where
+it holds what anybody may have written, such as a log, a token that nobody can guess stands before
+the name; such a part ends with a line break that is not its own and the name `=`.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import zip_longest
 from typing import Final
 
 PREFIX: Final = "@qnn-harness:"
 """What begins each line of a script that is meant for us; here, the one in front of a part."""
+MAX_PATH: Final = 200
+_MAX_LISTED: Final = 64
 _FREE_BLOCKS: Final = re.compile(r"\bfree (\d{1,18}) (\d{1,9})\s*\Z", re.ASCII)
+
+
+def script_of(names: str, **words: str) -> str:
+    """A script that asks these questions, whose names stand behind each other.
+
+    Its answer has a part for each, and last the part `end`. $1 is the work folder, $2 stands before
+    every path of the device (empty but in tests). `words` are variables of the shell that single
+    questions use.
+    """
+    table = _table()
+    given = [f"{name}={shlex.quote(value)}\n" for name, value in words.items()]
+    asked = [f'echo "${{m}}{name}"\n{table[name]}' for name in names.split()]
+    return "".join((table[""], *given, *asked, 'echo "${m}end"\n'))
+
+
+@cache
+def _table() -> dict[str, str]:
+    """{name: its shell text} of `questions.sh`; what stands before all of them has no name."""
+    text = files("harness.transport").joinpath("questions.sh").read_text("ascii")
+    _, *parts = re.split(r"^#: (.*)\n", f"#: \n{text}", flags=re.MULTILINE)
+    uncommented = (re.sub(r"^ *#.*\n", "", part, flags=re.MULTILINE) for part in parts[1::2])
+    return dict(zip(parts[::2], uncommented, strict=True))
 
 
 @dataclass(frozen=True)
@@ -87,3 +117,18 @@ def memory(sections: Mapping[str, list[str]], name: str) -> int | None:
     """Bytes that a line of /proc/meminfo tells, e.g. MemTotal."""
     found = re.search(rf"^{name}: +(\d{{1,15}}) kB$", "\n".join(sections.get("memory", [])), re.M)
     return int(found[1]) * 1024 if found else None
+
+
+def boot_of(sections: Mapping[str, list[str]]) -> str | None:
+    """What names a device's present boot."""
+    return " ".join(sections.get("boot", []))[:200] or None
+
+
+def access_of(sections: Mapping[str, list[str]], name: str) -> dict[str, str]:
+    """{path: whether it may be read (r) and written (w)} of a part."""
+    found = {}
+    for line in sections.get(name, [])[:_MAX_LISTED]:
+        how, _, path = line.partition(" ")
+        if re.fullmatch(r"-|-?r?w?", how) and path:
+            found[path[:MAX_PATH]] = how.lstrip("-")
+    return found

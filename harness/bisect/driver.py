@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,9 +122,8 @@ class Bisection(Loop[AxisFinding | GridFinding]):
     def _sizes(self, comparison: Comparison) -> dict[Point, list[float]]:
         """What was measured at each point, the oldest first."""
         found: dict[Point, list[float]] = {}
-        for entry in self.folder.read().answers():
-            record = self._record(entry)
-            if record is not None and record.outcome == "passed":
+        for entry, record in self._ran():
+            if record.outcome == "passed":
                 with contextlib.suppress(Unmeasured):
                     size = comparison.size(record.measurements)
                     found.setdefault(entry.at, []).append(size)
@@ -177,19 +176,18 @@ class Bisection(Loop[AxisFinding | GridFinding]):
         """The runs of the good end so far, with their folders; none where nobody asks for them."""
         if not self._match.needs_good:
             return []
-        found = []
-        for entry in self.folder.read().answers():
-            record = self._record(entry) if entry.at == self.task.good else None
-            if record is not None and entry.run:
-                found.append((record, self.folder.path / entry.run))
-        return found
+        ran = ((one, entry.run) for entry, one in self._ran() if entry.at == self.task.good)
+        return [(record, self.folder.path / run) for record, run in ran if run]
 
-    def _record(self, entry: Answered) -> CaseRecord | None:
-        """The record of an answered run, which is read once: each question asks for all of them."""
-        where = entry.run, entry.case
-        if where not in self._records:
-            self._records[where] = record_of(self.folder.path, entry)
-        return self._records[where]
+    def _ran(self) -> Iterator[tuple[Answered, CaseRecord]]:
+        """The runs that left a record, which is read once: each question asks for all of them."""
+        for entry in self.folder.read().answers():
+            where = entry.run, entry.case
+            if where not in self._records:
+                self._records[where] = record_of(self.folder.path, entry)
+            record = self._records[where]
+            if record is not None:
+                yield entry, record
 
     def _changes(self, end: RunEnd, good_runs: Sequence[tuple[CaseRecord, Path]]) -> list[Output]:
         """The outputs of a run beside those of the good end, where they are what counts.

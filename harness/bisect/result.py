@@ -14,6 +14,7 @@ from harness.bisect.before_after import edges_of, sides_of
 from harness.bisect.case_run import Task
 from harness.bisect.findings import AxisFinding, GridFinding, draw
 from harness.bisect.log import Answered, Log
+from harness.bisect.rates import Side
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.failure.error import ErrorRecord
 from harness.qnn.axes import AxisName
@@ -72,13 +73,6 @@ class FailedShape(_Shape):
     runs: int
 
 
-class RateShape(FailedShape):
-    """The runs of several versions, and between which shares theirs that fails lies."""
-
-    low: float
-    high: float
-
-
 class AxisAnswer(_Answer):
     """Of a search on one axis. `between` are the candidates of which nothing is known.
 
@@ -98,7 +92,7 @@ class AxisAnswer(_Answer):
     one_change: bool
     changes: list[ChangeShape] = []
     failed: dict[str, FailedShape] = {}
-    rates: list[RateShape] = []
+    rates: list[Side] = []
     least: float | None = None
     excluded: float | None = None
 
@@ -344,7 +338,6 @@ def _answer(finding: AxisFinding | GridFinding | None) -> AxisAnswer | GridAnswe
             name: FailedShape(failed=failed, runs=runs)
             for name, (failed, runs) in finding.failed.items()
         }
-        told["rates"] = [RateShape(**vars(one)) for one in finding.rates]
         return AxisAnswer(**{name: told[name] for name in AxisAnswer.model_fields})
     decided = finding.kind in ("frontier", "partial")
     newer = finding.newer
@@ -361,14 +354,10 @@ def _answer(finding: AxisFinding | GridFinding | None) -> AxisAnswer | GridAnswe
 
 def _cells(finding: GridFinding) -> list[CellShape]:
     edges = {*finding.edge_good, *finding.edge_bad}
+    marks = {"edge": edges, "unsure": finding.unsure, "contradicts": finding.witnesses}
     return [
-        CellShape(
-            at=list(at),
-            verdict=cell.verdict,
-            how=cell.how,
-            edge=at in edges,
-            unsure=at in finding.unsure,
-            contradicts=at in finding.witnesses,
+        CellShape.model_validate(
+            {"at": list(at)} | vars(cell) | {mark: at in of for mark, of in marks.items()}
         )
         for at, cell in finding.cells.items()
     ]

@@ -140,7 +140,7 @@ class SearchFolder(ABC, Generic[AnyLogged]):
 
 
 class BisectFolder(SearchFolder[Log]):
-    """That of a bisection."""
+    """The folder of a bisection, held by one process at a time while it is written to."""
 
     noun, suffix = "bisection", "-bisect"
 

@@ -29,7 +29,7 @@ _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
 class FirstLine(Part):
-    """The first line. `task` is what a run is made of, which the search itself need not know."""
+    """The first line of any log. `task` is what a run is made of, which no search need know."""
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["begun"] = "begun"
@@ -37,12 +37,12 @@ class FirstLine(Part):
     task: dict[str, JsonValue] = Field(default={})
 
     def points(self) -> Container[Point] | None:
-        """What can be asked; None where that is not to be listed."""
+        """Where the search can ask for runs; None where it is not known beforehand."""
         return None
 
 
 class Begun(FirstLine):
-    """That of a bisection."""
+    """The first line of a bisection's log."""
 
     spec: Spec
 
@@ -92,7 +92,7 @@ _Line = Asked | Answered | Resumed | Concluded
 
 @dataclass(frozen=True)
 class AnyLog(Generic[AnySpec]):
-    """A log that was read."""
+    """The log of any search, as it was read."""
 
     spec: AnySpec
     entries: tuple[_Line, ...]
@@ -133,7 +133,7 @@ class AnyLog(Generic[AnySpec]):
 
 
 class Log(AnyLog[AxisSpec | GridSpec]):
-    """That of a bisection."""
+    """The log of a bisection, as it was read."""
 
     def search(self, *, cost: Cost = free) -> AxisSearch | GridSearch:
         """The search as it stood at the end of the log."""

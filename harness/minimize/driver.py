@@ -35,13 +35,13 @@ _MAX_CHARS: Final = 64 << 20
 
 
 class MinimizeFirstLine(FirstLine):
-    """That of the log of a minimization."""
+    """The first line of a minimization's log."""
 
     spec: Task
 
 
 class MinimizeFolder(SearchFolder[AnyLog[Task]]):
-    """That of a minimization: the sets of contexts that it ran lie there, too."""
+    """The folder of a minimization; beside log and runs the sets of contexts that were run."""
 
     noun, suffix, written = "minimization", "-minimize", (_SET,)
 
@@ -178,7 +178,7 @@ class Minimization(Loop[Minimum]):
         return Judged(judged.answer, self._why), more
 
     def _keep(self, at: Point, detail: Mapping[str, JsonValue]) -> None:
-        """Where a way failed, and how: what is wanted is what came first."""
+        """Remembers where a way failed; the first failure is what later ones must be like."""
         if "context" in detail:
             context = detail["context"]
             self._contexts.setdefault(at, context if isinstance(context, int) else None)

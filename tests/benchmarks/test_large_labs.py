@@ -56,6 +56,7 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
 
     made = object.__new__(Coordinator)
     made._lock, made._resources, made._places = threading.Lock(), Resources(), {}
+    made._said_bytes = 0
     for number in range(count):
         name = f"rack-{number}"
         path = pb.Resource.Path(exporter_name=name, group_name="adb", resource_name="adb")

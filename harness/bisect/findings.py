@@ -10,7 +10,7 @@ from harness.bisect.answers import Point, Verdict
 from harness.bisect.rates import Side
 from harness.bisect.search import GridSpec
 from harness.errors.outgoing_text import counted
-from harness.report.grid import aligned
+from harness.report.document import aligned
 
 FindingKind = Literal["change", "range", "no-change", "undecided"]
 Direction = Literal["regression", "fix"]

@@ -1,10 +1,12 @@
-"""A result as Markdown, ready to be a bug report, and as a page (pure but for the templates)."""
+"""A result as Markdown, ready to be a bug report, and as a page (pure but for the template)."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from harness.bisect.match import ELSE_GOOD, Unmeasured, figure, parse_match
@@ -13,49 +15,149 @@ from harness.bisect.result import (
     BisectionResult,
     EdgeShape,
     GridAnswer,
-    PreflightShape,
+    RunShape,
     SideShape,
 )
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
 from harness.history.performance import EFFECT, judge, least_told
 from harness.history.units import known_to
-from harness.report.pages import clip, link, template
-from harness.runtimes.difference import NameList
+from harness.report.document import (
+    Block,
+    Code,
+    Heading,
+    Item,
+    Items,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    code,
+    joined,
+    markdown,
+)
+from harness.report.pages import clip, link, page
+from harness.runtimes.difference import Difference, NameList
 
 _SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120
 _SAID_CHARS: Final = 50
 _SHOWN_CHARS: Final = 4000
+_RUN_COLUMNS: Final = ("answer", "why", "device", "seconds", "results")
+_MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.fromkeys(
+    ("untestable", "unsure"), "unsupported"
+)
+_GRID_SAID: Final = (
+    "(In brackets): concluded from others; in a page, what was run is filled. *: at the edge; in a "
+    "page, a broken frame says that what is not known may still move it. !: contradicts another. "
+    "n/a: cannot be tested. ?: not known."
+)
 
 
 def bug_report(result: BisectionResult) -> str:
     """What changed where, how to see it, both sides, every run: as Markdown."""
-    return template("harness.bisect", "report.md.j2").render(
-        _told(result), cell=cell, some_of=_some_of, outermost_folders=_outermost_folders
-    )
+    return markdown(_blocks(result, symbols=_SYMBOLS_SHOWN))
 
 
 def page_of(result: BisectionResult) -> str:
-    """The same and the whole grid, as a page without network or assets."""
+    """The same as a page without network or assets, with all symbols that came or went."""
+    return page(title(result), _blocks(result, symbols=sys.maxsize))
+
+
+def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
+    yield Heading(Span(title(result)), level=1)
+    yield from (Paragraph(line) for line in doubts(result))
+    answer = result.answer.text if result.answer else "The bisection is not over."
+    yield Paragraph(Span(answer, style="strong"), style="verdict")
+    yield Items([Item(line) for line in summary(result)])
+    yield Heading("How to see it")
+    yield Code(commands(result))
+    yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
+    if result.cells:
+        yield Heading("The grid")
+        yield _grid(result)
+        yield Paragraph(_GRID_SAID, style="dim")
+    for axis, found in result.libraries.items():
+        yield Heading(f"What changed in the libraries of {axis}")
+        yield Items(list(_libraries(found, symbols)))
+    yield Heading("Every run")
+    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), [*map(_run_row, result.runs)])
+
+
+def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:
+    """Both sides of a change, and what preflight said of them."""
+    where = " and ".join(edge.axes) if result.grid else edge.after.at[0]
+    named = f" {'on' if result.grid else 'at'} {where}" if len(result.edges) > 1 else ""
+    sides = [" with ".join(side.at) for side in (edge.before, edge.after)]
+    yield Heading(f"Side by side{named}")
+    rows = [(name, _cell(old), _cell(new)) for name, old, new in _side_rows(edge)]
+    yield Table("", ("", *sides), rows)
+    bad = bad_side(edge)
+    if bad is not None and bad.error is not None:
+        yield Paragraph("What it said:")
+        yield Code(bad.error.message[:_SHOWN_CHARS].splitlines())
+    if bad is not None and bad.evidence:
+        folders = _outermost_folders(bad.evidence)
+        yield Paragraph(["Evidence: ", *joined(Span(one, link=link(one)) for one in folders)])
+    yield Heading(f"What preflight says{named}", level=3)
+    found = edge.preflight
+    if found is None:
+        yield Paragraph("Not known: one of the runs left no record.")
+    elif not (found.gone or found.new or found.both):
+        yield Paragraph("Nothing, of neither side.")
+    else:
+        of = {"only of the older": found.gone, "only of the newer": found.new}
+        of["of both"] = found.both
+        yield Items(
+            [
+                Item([f"{side}: ", Span(f"{one.severity} {one.code}: {one.explanation}")])
+                for side, listed in of.items()
+                for one in listed
+            ]
+        )
+
+
+def _grid(result: BisectionResult) -> Table:
+    rows, columns = (result.candidates[axis] for axis in result.axes)
     cells = {tuple(one.at): one for one in result.cells or ()}
-    rows, columns = [result.candidates[axis] for axis in result.axes] if cells else ([], [])
-    return template("harness.bisect", "report.html.j2").render(
-        _told(result), rows=rows, columns=columns, cells=cells, shown=_shown, link=link
-    )
+
+    def place(row: str, column: str) -> Span:
+        cell = cells[row, column]
+        said = {"untestable": "n/a", "open": "?", "concluded": f"({cell.verdict})"}
+        text = said.get(cell.how, str(cell.verdict))
+        flags = [name for name in ("edge", "unsure", "contradicts") if getattr(cell, name)]
+        look = " ".join([f"a-{cell.verdict or 'none'}", cell.how, *flags])
+        return Span(f"{text}{'*' * cell.edge}{'!' * cell.contradicts}", mark=look)
+
+    head = (" \\ ".join(result.axes), *columns)
+    return Table("", head, [(row, *(place(row, one) for one in columns)) for row in rows], "grid")
 
 
-def _told(result: BisectionResult) -> dict[str, Any]:
-    """What both templates tell."""
-    return {
-        "result": result,
-        "title": title(result),
-        "doubts": doubts(result),
-        "summary": summary(result),
-        "commands": commands(result),
-        "side_rows": _side_rows,
-        "bad_side": bad_side,
-        "silence": _preflight_silence,
-    }
+def _libraries(found: Difference, symbols: int) -> Iterator[Item]:
+    yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in found.gone.items())
+    yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in found.new.items())
+    for one in found.changed:
+        line = f"{one.name}: {one.size_before:,} -> {one.size_after:,} bytes"
+        listed = (
+            ("no longer exports", one.symbols_gone),
+            ("exports besides", one.symbols_new),
+            ("no longer needs", one.needs_gone),
+            ("needs besides", one.needs_new),
+        )
+        below: list[Line] = [
+            [f"{what}: ", *_some_of(names, symbols)] for what, names in listed if names.count
+        ]
+        if one.problem:
+            below = [f"cannot be compared: {one.problem}"]
+        yield Item(line, below, folded=True)
+    yield Item(f"unchanged: {counted(len(found.same), 'file')}")
+
+
+def _run_row(run: RunShape) -> list[Line]:
+    page_of_run = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
+    seconds = "-" if run.seconds is None else f"{run.seconds:g}"
+    told: list[Line] = [_cell(run.answer), _cell(run.why), _cell(run.device), seconds, page_of_run]
+    return [str(run.number), *run.at, *told]
 
 
 def held_text(held: Mapping[Any, str]) -> str:
@@ -250,29 +352,17 @@ def _side_rows(edge: EdgeShape) -> Iterator[tuple[str, object, object]]:
         yield name.replace("_", " "), before.get(name), after.get(name)
 
 
-def cell(value: object) -> str:
-    """A value as it fits into a cell of a table; what is not there is a dash."""
+def _cell(value: object) -> Span:
+    """A value in a table, of an answer with its sign; what is not there is a dash."""
     if value is None:
-        return "-"
-    # a signature's <n> would be taken for a tag
-    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+        return Span("-")
+    text = clip(str(value), _SHOWN_CHARS)
+    return Span(text, mark=_MARKS.get(text))
 
 
-def _preflight_silence(found: PreflightShape | None) -> str | None:
-    """Why there is nothing to be shown of preflight; None if there is."""
-    if found is None:
-        return "Not known: one of the runs left no record."
-    if not (found.gone or found.new or found.both):
-        return "Nothing, of neither side."
-    return None
-
-
-def _some_of(listed: NameList) -> str:
+def _some_of(listed: NameList, most: int) -> Iterator[str | Span]:
     """The first names of a list; plain ones before mangled ones, which tell less."""
-    names = sorted(listed.names, key=lambda name: name.startswith("_Z"))[:_SYMBOLS_SHOWN]
-    more = listed.count - len(names)
-    return ", ".join(f"`{name}`" for name in names) + (f" and {more} more" if more > 0 else "")
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else clip(str(value), _SHOWN_CHARS)
+    names = sorted(listed.names, key=lambda name: name.startswith("_Z"))[:most]
+    yield from joined(map(code, names))
+    if listed.count > len(names):
+        yield f" and {listed.count - len(names)} more"

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from harness.errors.outgoing_text import counted, outgoing
 from harness.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
 from harness.history.speed_text import noise_said, speed_counts, speed_lines
-from harness.report.pages import template
-from harness.report.summary import as_code, shortened
+from harness.report import document, pages
+from harness.report.document import (
+    Block,
+    Heading,
+    Item,
+    Items,
+    Line,
+    Paragraph,
+    Span,
+    code,
+    shortened,
+)
 from harness.results.coverage import LOST_TO
 from harness.results.drift import drift_lines
 
@@ -20,6 +31,8 @@ _WIDTH: Final = 200
 _PAGE_CASES: Final = 500
 _COMMENT_CASES: Final = 20
 _DRIFTS: Final = 20
+_PAGE_CHARS: Final = 1000
+_ADVICE_CHARS: Final = 1000
 _NEGATIVE: Final = 1
 
 
@@ -192,61 +205,52 @@ def lines(found: Told) -> Iterator[str]:
 
 def markdown(found: Told) -> str:
     """For a comment of a pull request: never longer than one may be."""
-    head = [
-        f"### Devices: {found.mark}",
-        "",
-        outgoing(found.verdict) + ".",
-        "",
-        f"Run {as_code(found.run)} beside {as_code(found.base) if found.base else 'no other'}.",
-    ]
-    if found.reasons:
-        head.append(f"Fails because of: {', '.join(found.reasons)}.")
-    blocks = ["\n".join(head)]
-    for name, title in TITLES.items():
-        for at, group in enumerate(found.groups[name]):
-            blocks.append(_block(group, f"\n#### {title.capitalize()}\n" if not at else ""))
-    drifted = found.comparison.drifted
-    for at, one in enumerate(drifted):
-        told_lines = [f"- {as_code(one.pair.shown.case)}", *map(_item, drift_lines(one.outputs))]
-        blocks.append("\n".join(["\n#### Other outputs\n", *told_lines] if not at else told_lines))
-    if found.comparison.speed is not None:
-        told_lines = [_item(line)[2:] for line in speed_lines(found.comparison.speed)]
-        blocks += ["\n".join(["\n#### Speed and memory\n", *told_lines])] if told_lines else []
-    elif found.comparison.unjudged:
-        blocks.append(f"\nNot compared: {as_code(found.comparison.unjudged)}.")
-    text, left = "", len(blocks)
-    for block in blocks:
-        if len(text) + len(block) > _COMMENT_CHARS:
-            return f"{text}\n... and {counted(left, 'group')} more\n"
-        text, left = f"{text}{block}\n", left - 1
-    return text
+    blocks = _blocks(found, _COMMENT_CASES, len(found.comparison.drifted), code)
+    return document.markdown(blocks, deeper=2, most=_COMMENT_CHARS)
 
 
 def page(found: Told) -> str:
     """One page without network or assets."""
-    return template("harness.history", "comparison.html.j2").render(
-        found=found,
-        titles=TITLES,
-        drift_lines=drift_lines,
-        speed_lines=speed_lines,
-        most=_PAGE_CASES,
-        drifts=_DRIFTS,
-    )
+    title = f"{found.mark.capitalize()}: {found.run} beside {found.base}"
+    return pages.page(title, _blocks(found, _PAGE_CASES, _DRIFTS, partial(code, most=_PAGE_CHARS)))
 
 
-def _block(group: Group, head: str) -> str:
-    was = f", was {as_code(group.was)}" if group.was else ""
-    made = [head] if head else []
-    was += f", {as_code(group.until_now)}" if group.until_now else ""
-    made.append(f"- **{counted(len(group.pairs), 'case')}**: {as_code(group.said)}{was}")
-    if group.advice:
-        made.append(f"  - {as_code(group.advice, 1000)}")
-    shown = group.pairs[:_COMMENT_CASES]
-    made += [f"  - {as_code(pair.shown.case)}" for pair in shown]
-    if len(group.pairs) > len(shown):
-        made.append(f"  - and {len(group.pairs) - len(shown)} more")
-    return "\n".join(made)
+def _blocks(found: Told, cases: int, drifts: int, said: Callable[[str], Span]) -> Iterator[Block]:
+    """So many cases of each group, and with other outputs; `said` makes what others said short."""
+    yield Heading(f"Devices: {found.mark}", level=1)
+    yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
+    yield Paragraph(["Run ", said(found.run), " beside ", said(found.base or "no other"), "."])
+    if found.reasons:
+        yield Paragraph(f"Fails because of: {', '.join(found.reasons)}.")
+    for name, title in TITLES.items():
+        if listed := found.groups[name]:
+            yield Heading(title.capitalize())
+            wanted = name in ("new", "changed", "vanished")
+            yield Items(
+                [
+                    _item(one, cases, said, folded=not wanted or number > 0)
+                    for number, one in enumerate(listed)
+                ]
+            )
+    if drifted := found.comparison.drifted[:drifts]:
+        yield Heading("Other outputs")
+        items = ((one.pair.shown.case, drift_lines(one.outputs)) for one in drifted)
+        yield Items([Item(said(case), [*map(said, differs)]) for case, differs in items])
+    speed = found.comparison.speed
+    if speed is not None and (told_lines := list(speed_lines(speed))):
+        yield Heading("Speed and memory")
+        yield Items([Item(said(line)) for line in told_lines])
+    elif found.comparison.unjudged:
+        yield Paragraph(["Not compared: ", said(found.comparison.unjudged), "."])
 
 
-def _item(text: str) -> str:
-    return f"  - {as_code(text)}"
+def _item(group: Group, cases: int, said: Callable[[str], Span], *, folded: bool) -> Item:
+    line: list[str | Span] = [Span(counted(len(group.pairs), "case"), style="strong"), ": "]
+    line.append(said(group.said))
+    line += [", was ", said(group.was)] if group.was else []
+    line += [", ", said(group.until_now)] if group.until_now else []
+    below: list[Line] = [code(group.advice, _ADVICE_CHARS)] if group.advice else []
+    below += [said(pair.shown.case) for pair in group.pairs[:cases]]
+    if len(group.pairs) > cases:
+        below.append(f"and {len(group.pairs) - cases} more")
+    return Item(line, below, folded)

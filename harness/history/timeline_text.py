@@ -11,14 +11,30 @@ from harness.failure.error import Part
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable, Side
 from harness.history.not_run import LackingRun
-from harness.history.timeline import FailureKind, Line, Trend
-from harness.report.pages import template
-from harness.report.summary import shortened
+from harness.history.timeline import FailureKind, Trend
+from harness.history.timeline import Line as CaseLine
+from harness.report import pages
+from harness.report.document import (
+    Block,
+    Heading,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    code,
+    shortened,
+)
 from harness.results.coverage import LOST_TO, Fault
 
 _SHOWN: Final = 40
 _PAGE_SHOWN: Final = 500
 _WIDTH: Final = 200
+_KIND_COLUMNS: Final = ("Kind", "First", "Last", "Failures", "Cases", "Devices", "Versions")
+_CASE_COLUMNS: Final = ("Case", "Last runs", "Since", "How often", "What to do")
+_MARKS_SAID: Final = (
+    "Last runs: . passed, F failed, x failed as expected, ~ flaky, ? lost to the lab, the harness "
+    "or wrong input, - not tested"
+)
 
 
 class KindRow(Part):
@@ -180,18 +196,31 @@ def ends(case: CaseRow) -> str:
 
 def page(report: Told) -> str:
     """One page without network or assets."""
-    return template("harness.history", "history.html.j2").render(
-        report=report,
-        kinds=report.kinds(_PAGE_SHOWN),
-        cases=report.cases(_PAGE_SHOWN),
-        more=max(0, report.rows - _PAGE_SHOWN),
-        rates=rates,
-        ends=ends,
-        days=_days,
-        headline=headline,
-        some=_some,
-        command=shlex.join,
-    )
+    return pages.page(f"History of {report.runs} runs", _blocks(report))
+
+
+def _blocks(report: Told) -> Iterator[Block]:
+    look = "verdict bad" if report.lost or report.lacks_now else "verdict"
+    yield Heading("qnn-harness", level=1)
+    yield Paragraph(headline(report), look)
+    yield Heading("Kinds of failures")
+    yield Table("", _KIND_COLUMNS, [*map(_kind_cells, report.kinds(_PAGE_SHOWN))], "stacked")
+    yield Heading("Cases")
+    yield Paragraph(_MARKS_SAID, "dim")
+    yield Table("", _CASE_COLUMNS, [*map(_case_cells, report.cases(_PAGE_SHOWN))], "stacked")
+    if report.rows > _PAGE_SHOWN:
+        yield Paragraph(f"and {report.rows - _PAGE_SHOWN} more cases")
+
+
+def _kind_cells(kind: KindRow) -> list[Line]:
+    told = [kind.first[:10], kind.last[:10], str(kind.failures), str(kind.cases)]
+    return [code(kind.kind, 1000), *told, _some(kind.devices), _some(kind.versions)]
+
+
+def _case_cells(case: CaseRow) -> list[Line]:
+    since = Span(ends(case), style="bad" if case.fails or case.lost else "dim")
+    to_do = shlex.join(case.bisect) if case.bisect else case.hindrance or ""
+    return [code(case.case, 1000), code(case.recent), since, rates(case), code(to_do, 2000)]
 
 
 def rates(case: CaseRow) -> str:
@@ -223,7 +252,7 @@ def kind_row(kind: FailureKind) -> KindRow:
     )
 
 
-def case_row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
+def case_row(line: CaseLine, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
     """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
 
     edge = line.edge

@@ -39,8 +39,8 @@ from harness.nightly.night import STEPS, Night
 from harness.nightly.processes import ENOUGH_S, bisection, ended
 from harness.pytest_plugin.problem import read_problem
 from harness.report.ci import add_to_summary
+from harness.report.document import as_code
 from harness.report.projections import project
-from harness.report.summary import as_code
 from harness.results.run_folder import RunFolder, making_folders, point_to, run_folders
 from harness.results.run_order import ORDER, give_place, ordered
 from harness.runtimes.catalog import Catalog, Entry

@@ -14,7 +14,7 @@ from harness.failure.error import Part
 from harness.files.names_inside import flat_name
 from harness.history.brief import Brief
 from harness.history.comparison import Comparison, Pair
-from harness.report.summary import as_code
+from harness.report.document import as_code
 from harness.results.coverage import LOST_TO, Coverage, Fault
 from harness.results.record import CaseRecord
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harness.files.whole_file import read_json, write_whole
-from harness.report.pages import clip, link, template
+from harness.report.document import Heading, Line, Paragraph, Span, Table
+from harness.report.pages import clip, link, page
 from harness.results.run_order import ordered
 
 INDEX: Final = "bisections.html"
@@ -47,10 +48,19 @@ def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
     return [one for one in found if one.case.partition("[")[0] in tests]
 
 
+def listed(found: Iterable[Listed], reports: str = "") -> Table:
+    """Bisections as a table; `reports` leads from the page to the folder of reports (pure)."""
+    rows: list[Sequence[Line]] = [
+        (Span(one.name, link=reports + one.link), one.axes, one.answer, str(one.runs), one.case)
+        for one in found
+    ]
+    return Table("", ("Bisection", "Axes", "Answer", "Runs", "Case"), rows)
+
+
 def write_index(reports: Path) -> Path:
     """Writes bisections.html anew in one step. Raises OSError."""
-    page = template("harness.report", "bisections.html.j2")
-    text = page.render(bisections=bisections_in(reports))
+    head = Heading("qnn-harness", level=1), Paragraph("Bisections", "verdict")
+    text = page("Bisections", [*head, listed(bisections_in(reports))])
     write_whole(reports / INDEX, text.encode("utf-8", "replace"))
     return reports / INDEX
 

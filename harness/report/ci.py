@@ -15,14 +15,13 @@ from typing import Any, Final, Literal
 
 from harness.errors.outgoing_text import Command, counted, outgoing
 from harness.files.whole_file import write_whole
+from harness.report.document import as_code, shortened
 from harness.report.run_data import RunData
 from harness.report.summary import (
-    as_code,
     cut_short,
     failure_groups,
     first_line,
     outputs_lines,
-    shortened,
 )
 from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord, final_attempts

@@ -13,6 +13,7 @@ from typing import Final
 from harness.failure.error import without_varying_parts
 from harness.qnn.axes import VERSIONS
 from harness.qnn.versions import QnnVersion
+from harness.report.document import aligned
 from harness.results.record import CaseRecord, final_attempts
 
 _MAX_LEGEND_CHARS: Final = 220
@@ -132,12 +133,3 @@ def _value(case: CaseRecord, axis: str) -> str:
 def _order(value: str) -> tuple[bool, tuple[int, ...], str]:
     version = QnnVersion.found_in(value)
     return version is None, version.parts if version else (), value
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of a table as lines, their columns below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

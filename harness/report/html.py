@@ -21,12 +21,12 @@ from markupsafe import Markup
 from harness.errors.outgoing_text import counted
 from harness.files.names_inside import open_inside
 from harness.qnn.axes import VERSIONS
-from harness.report.bisections import of_cases
-from harness.report.forecast import forecast_of
+from harness.report.document import html
 from harness.report.grid import asked_grids
 from harness.report.page_data import blocks, packed, rows
 from harness.report.pages import asset, clip, outcome_bar, template
 from harness.report.run_data import RunData, Since
+from harness.report.sections import ABOVE_CASES, BELOW_CASES, sections_of, shown
 from harness.report.summary import (
     SECTIONS,
     FailureGroup,
@@ -36,11 +36,9 @@ from harness.report.summary import (
     section,
     totals,
 )
-from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.coverage import Coverage
-from harness.results.record import CaseRecord, is_figure
+from harness.results.record import CaseRecord
 
-_MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
 _EVIDENCE_BYTES: Final = 16 << 10
 _MOST_EVIDENCE_BYTES: Final = 1 << 20
@@ -85,10 +83,9 @@ class Reason:
 def html_text(run: RunData) -> str:
     """The whole page (pure but for loading the template).
 
-    Of the bisections those of this run's tests are listed, of the outputs what differs somewhere.
+    What stands on its first screen is in the template, the rest are sections (`sections.py`).
     """
     cases, info, since = run.cases, run.info, run.since
-    last = {id(record) for record in cases}
     groups, cut, coverage = failure_groups(cases), cut_short(info), run.coverage
     reasons = _reasons(groups, since)
     issues = _issue_links(info)
@@ -98,7 +95,7 @@ def html_text(run: RunData) -> str:
         "lab": _lab_option(info),
         "grids": asked_grids(cases),
     }
-    return template("harness.report", "report.html.j2").render(
+    return template("report.html.j2").render(
         run=run.run,
         info=info,
         verdict=verdict(cases, coverage, reasons, since, cut=cut is not None),
@@ -112,18 +109,12 @@ def html_text(run: RunData) -> str:
         duration=_seconds(sum(record.duration_s for record in cases)),
         sections=_sections(reasons),
         cases=cases,
-        forecasts=[told for record in cases if (told := forecast_of(record))],
-        tables={
-            "Memory types": pairings(cases),
-            "Sharing": sharings(cases),
-            "Drift: outputs that are not the same everywhere": drift_tables(run.outputs),
-        },
-        shown=_shown,
+        above_cases=html(sections_of(run, ABOVE_CASES)),
+        below_cases=html(sections_of(run, BELOW_CASES)),
+        shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
-        bisections=of_cases(run.bisections, (record.case for record in cases)),
         damage=run.contents.damage,
-        retries=[record for record in run.contents.records if id(record) not in last],
         rows=Markup(packed(chain(rows(cases, run.contents.events, groups, since), more.items()))),
         blocks=Markup(" ".join(blocks(cases))),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
@@ -237,10 +228,6 @@ def _lab_option(info: Mapping[str, Any]) -> str:
         if word == "--lab" and at + 1 < len(words):
             return shlex.join(words[at : at + 2])
     return ""
-
-
-def _shown(value: object) -> str:
-    return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
 
 
 def _seconds(duration: float) -> str:

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
-from harness.report.summary import shortened
+from harness.report.document import shortened
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.record import CaseRecord, are_figures, final_attempts
 

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from urllib.parse import quote
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+
+from harness.report.document import Block, html
 
 
 @cache
-def template(package: str, name: str) -> Template:
-    """A template that lies beside the modules of a package, loaded once; HTML is escaped.
-
-    `style` and page.html.j2 are there for all of them: every page looks alike.
-    """
+def template(name: str) -> Template:
+    """A template of this room, loaded once; what is put into it is escaped."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(one, "") for one in (package, "harness.report")]),
-        autoescape=name.endswith(".html.j2"),
+        loader=PackageLoader("harness.report", ""),
+        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.globals["style"] = asset("report.css")
     return environment.get_template(name)
+
+
+def page(title: str, blocks: Iterable[Block]) -> str:
+    """A page without network or assets."""
+    return template("page.html.j2").render(title=title, body=html(blocks))
 
 
 @cache

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
-from harness.errors.outgoing_text import outgoing
 from harness.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.results.coverage import LOST_TO, VERDICTS, Coverage
 from harness.results.outputs import Outputs
@@ -211,17 +210,3 @@ def _fit(text: str, width: int, *, keep_end: bool = False) -> str:
         return text
     kept = max(width - 3, 0)
     return f"...{text[len(text) - kept :]}" if keep_end else f"{text[:kept]}..."
-
-
-def as_code(text: str, most: int = 200) -> str:
-    """Text in which nothing is a tag, a link, a mention or an end: one line, as code."""
-    plain = " ".join(outgoing(text).split()).replace("`", "'")
-    return f"`{shortened(plain, most) or ' '}`"
-
-
-def shortened(text: str, most: int) -> str:
-    """At most so many characters; of both ends, since names end in what tells them apart."""
-    if len(text) <= most:
-        return text
-    half = (most - 5) // 2
-    return f"{text[:half]} ... {text[-half:]}"

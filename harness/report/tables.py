@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from harness.qnn.memory_types import DOCUMENTED
+from harness.report.document import Span, Table
 from harness.report.summary import part_of
 from harness.results.drift import Output
 from harness.results.record import CaseRecord, is_figure
@@ -15,30 +17,12 @@ from harness.runtimes.runtime import version_key
 
 _MOST_TABLES: Final = 40
 _MOST_ROWS: Final = 200
+_OPEN: Final = 2
 _MARKS: Final = {"held": "passed", "broken": "failed"}
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A cell: `mark` is the outcome whose sign stands before the text, None for none."""
-
-    text: str
-    mark: str | None = None
-    title: str = ""
-
-
-Named = tuple[str, Cell]
+Named = tuple[str, Span]
 """A cell, and what its column is called."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table; `title` says where it was measured, `cases` which case each row is of, if of one."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    cases: tuple[str | None, ...]
 
 
 def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
@@ -52,18 +36,18 @@ def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
 
     def row(one: CaseRecord) -> Iterator[Named]:
         told, seen = documented[name(one)], one.measurements
-        yield "Prepared -> executed", Cell(name(one))
+        yield "Prepared -> executed", Span(name(one))
         yield "Outcome", _outcome(one)
         at_first = "at the first inference" if told.at_first_inference else "never"
-        yield "I/O allocated, as documented", Cell("at load" if told.at_load else at_first)
+        yield "I/O allocated, as documented", Span("at load" if told.at_load else at_first)
         yield "At load", _growth(one, "io_allocated_at_load", "before", "loaded")
         grown = _growth(one, "io_allocated_at_first_inference", "bound", "first")
         yield "At the first inference", grown
-        yield "Copied, as documented", Cell("yes" if told.copied else "no")
+        yield "Copied, as documented", Span("yes" if told.copied else "no")
         copies = seen.get("copies_shown")
         copied = _checked(one, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
         yield "Copies seen", copied
-        yield "First inference", Cell(_time(seen.get("first_inference_us")))
+        yield "First inference", Span(_time(seen.get("first_inference_us")))
         steady = _checked(one, "steady_latency_same", _time(seen.get("steady_median_us")))
         yield "Then, median", steady
 
@@ -76,14 +60,14 @@ def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
 
     def row(one: CaseRecord) -> Iterator[Named]:
         seen = one.measurements
-        yield "Strategy", Cell(str(one.axes.get("strategy", "")))
+        yield "Strategy", Span(str(one.axes.get("strategy", "")))
         yield "Outcome", _outcome(one)
-        yield "Spill-fill expected", Cell(_bytes(seen.get("expected_spill_fill_bytes")))
+        yield "Spill-fill expected", Span(_bytes(seen.get("expected_spill_fill_bytes")))
         shared = _grown(seen, "before", "executed")
         own = _grown(part_of(one, "reference"), "before", "executed")
         yield "Shared buffers", _growth(one, "memory_given_back", "before", "executed")
-        yield "Without sharing", Cell(_bytes(own))
-        yield "To be saved", Cell(_bytes(seen.get("expected_saving_bytes")))
+        yield "Without sharing", Span(_bytes(own))
+        yield "To be saved", Span(_bytes(seen.get("expected_saving_bytes")))
         saved = own - shared if own is not None and shared is not None else None
         yield "Saved", _told(_checked(one, "memory_saved", _bytes(saved)))
         yield "Given back", _checked(one, "memory_given_back", "")
@@ -102,18 +86,18 @@ def drift_tables(outputs: Sequence[Output]) -> list[Table]:
     rows = []
     for one in drifting:
         for place in dict.fromkeys(point[:2] for point in one.points):
-            cells = [Cell(f"{one.context}, {one.name}"), Cell(" ".join(place))]
+            cells = [Span(f"{one.context}, {one.name}"), Span(" ".join(place))]
             for version in versions:
                 seen = one.points.get((*place, version))
                 if seen is None:
-                    cells.append(Cell(""))
+                    cells.append(Span(""))
                     continue
                 mark = "error" if len(seen) > 1 else "failed" if seen[0] else "passed"
-                cells.append(Cell(one.said((*place, version)), mark))
-            rows.append(tuple(cells))
+                cells.append(Span(one.said((*place, version)), mark))
+            rows.append(cells)
     rows = rows[:_MOST_ROWS]
     head = ("Output", "Where", *(f"QNN {version}" for version in versions))
-    return [Table("", head, tuple(rows), (None,) * len(rows))]
+    return [Table("", head, rows, "measured")]
 
 
 def _tables(
@@ -128,42 +112,49 @@ def _tables(
         where = ", ".join([one.device.name if one.device else "?", *named])
         groups.setdefault(where, []).append(one)
     most_told = sorted(groups.items(), key=lambda one: -sum(bool(case.checks) for case in one[1]))
+    told = [(where, found) for where, found in most_told if any(one.checks for one in found)]
     return [
         Table(
             where,
-            tuple(name for name, _ in row(found[0])),
-            tuple(tuple(cell for _, cell in row(one)) for one in found[:_MOST_ROWS]),
-            tuple(one.case for one in found[:_MOST_ROWS]),
+            [name for name, _ in row(found[0])],
+            [_row_of(one, row) for one in found[:_MOST_ROWS]],
+            "measured",
+            folded=number >= _OPEN,
         )
-        for where, found in most_told
-        if any(one.checks for one in found)
-    ][:_MOST_TABLES]
+        for number, (where, found) in enumerate(told[:_MOST_TABLES])
+    ]
+
+
+def _row_of(one: CaseRecord, row: Callable[[CaseRecord], Iterator[Named]]) -> list[Span]:
+    """The cells of a case, of which the first leads to it."""
+    first, *others = (cell for _, cell in row(one))
+    return [replace(first, link=f"#case={quote(one.case)}"), *others]
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _outcome(record: CaseRecord) -> Cell:
-    return Cell(record.state, record.state, record.error.message if record.error else "")
+def _outcome(record: CaseRecord) -> Span:
+    return Span(record.state, record.state, record.error.message if record.error else "")
 
 
-def _checked(record: CaseRecord, name: str, text: str) -> Cell:
+def _checked(record: CaseRecord, name: str, text: str) -> Span:
     """A figure with what the check of it came to: the worst, where it was made several times."""
     found = [one for one in record.checks if one.name.partition("[")[0] == name]
     verdicts = [one.verdict for one in found]
     worst = next((one for one in ("broken", "unseen", "held") if one in verdicts), None)
     if worst is None:
-        return Cell(text)
+        return Span(text)
     reason = next(one.reason for one in found if one.verdict == worst)
-    return Cell(text or worst, _MARKS.get(worst, "skipped"), reason)
+    return Span(text or worst, _MARKS.get(worst, "skipped"), reason)
 
 
-def _growth(record: CaseRecord, check: str, start: str, end: str) -> Cell:
+def _growth(record: CaseRecord, check: str, start: str, end: str) -> Span:
     return _told(_checked(record, check, _bytes(_grown(record.measurements, start, end))))
 
 
-def _told(cell: Cell) -> Cell:
+def _told(cell: Span) -> Span:
     """Where no buffer of the backend's can be seen, that none grew tells nothing."""
     if cell.mark in _MARKS.values():
         return cell

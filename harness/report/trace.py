@@ -16,7 +16,8 @@ from typing import Any, Final
 from harness.errors.outgoing_text import outgoing
 from harness.files.names_inside import read_inside
 from harness.files.whole_file import write_whole
-from harness.report.summary import part_of, shortened
+from harness.report.document import shortened
+from harness.report.summary import part_of
 from harness.results.coverage import Coverage
 from harness.results.journal import MAX_VALUES
 from harness.results.json_value import more_values_than

@@ -22,5 +22,5 @@ for module in pkgutil.walk_packages(import_module("harness").__path__, "harness.
     if not module.name.startswith(_LEFT_OUT):
         import_module(module.name)
 import_module("onnx.helper")
-import_module("harness.report.pages").template("harness.report", "report.html.j2")
+import_module("harness.report.pages").template("report.html.j2")
 gc.freeze()  # what all forks share is neither looked through nor copied by each

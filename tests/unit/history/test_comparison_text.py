@@ -108,7 +108,7 @@ def test_what_no_known_issue_expects_any_more_is_told_so() -> None:
         "   2 x new: failed: call|1002|it broke; expected until now by old-bug "
     )
     assert ", `expected until now by old-bug`\n" in markdown(found)
-    assert '<p class="dim">expected until now by old-bug</p>' in page(found)
+    assert "<code>expected until now by old-bug</code>" in page(found)
     assert "by other" not in markdown(found)
 
 
@@ -162,7 +162,7 @@ def test_what_fails_as_before_is_told_once_and_whether_it_is_known() -> None:
     )
     assert markdown(found).count(", was `") == 1
     assert ", was `call|1002|other`" in markdown(found)
-    assert page(found).count("before: <code>") == 1
+    assert page(found).count(", was <code>") == 1
 
 
 class Tags(HTMLParser):

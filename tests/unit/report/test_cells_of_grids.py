@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness.failure.error import ErrorRecord, OrtCode
-from harness.report.grid import aligned, asked_grids, code_of, grid_json, grid_lines, grids
+from harness.report.document import aligned
+from harness.report.grid import asked_grids, code_of, grid_json, grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.report.test_grid import case
 from tests.unit.results.records import DEVICE, error, record

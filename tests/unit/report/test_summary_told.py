@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.failure.error import ChainLink, Diagnosis
+from harness.report.document import as_code, shortened
 from harness.report.summary import (
-    as_code,
     cut_short,
     event_lines,
     failure_groups,
@@ -16,7 +16,6 @@ from harness.report.summary import (
     part_of,
     preflight_lines,
     section,
-    shortened,
     totals,
 )
 from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
+from harness.report.document import Span, Table
 from harness.report.html import html_text
 from harness.report.run_data import RunData
-from harness.report.tables import Cell, Table, drift_tables, pairings, sharings
+from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.checks import held, undecided
 from harness.results.drift import Difference, Output
 from harness.results.journal import Contents
@@ -37,9 +39,16 @@ def pairing(prepare: str, execute: str, **changed: Any) -> CaseRecord:
     return record(**(given | changed))
 
 
+def spans_of(table: Table) -> list[list[Span]]:
+    """Its rows, of which each cell is one span."""
+    rows = [[cell for cell in row if isinstance(cell, Span)] for row in table.rows]
+    assert [*map(len, rows)] == [*map(len, table.rows)]
+    return rows
+
+
 def texts(table: Table) -> dict[str, list[str]]:
     """Rows by what their first cells say."""
-    return {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    return {row[0].text: [cell.text for cell in row[1:]] for row in spans_of(table)}
 
 
 def test_memory_types_stand_as_documented_beside_what_was_measured() -> None:
@@ -49,23 +58,26 @@ def test_memory_types_stand_as_documented_beside_what_was_measured() -> None:
     assert texts(table)["raw -> raw"] == ["passed", *told]
     blank = ["at load", "", "", "no", "", "", ""]
     assert texts(table)["raw -> memhandle"] == ["unsupported", *blank]
-    marks = [cell.mark for cell in table.rows[0]]
+    marks = [cell.mark for cell in spans_of(table)[0]]
     assert marks == [None, "passed", None, "passed", "failed", None, "passed", None, "skipped"]
-    assert table.rows[0][4].title == "nothing came"
-    assert table.cases[0] == "suites/test_mem_type_pairing.py::test[raw-raw]"
+    assert spans_of(table)[0][4].title == "nothing came"
+    assert (
+        unquote(spans_of(table)[0][0].link)
+        == "#case=suites/test_mem_type_pairing.py::test[raw-raw]"
+    )
 
 
 def test_what_no_target_shows_is_unseen_and_not_nothing() -> None:
     blind = [undecided("io_allocated_at_load", "no DSP here")]
     (table,) = pairings([pairing("raw", "raw", checks=blind)])
-    assert table.rows[0][3] == Cell("unseen", "skipped", "no DSP here")
+    assert spans_of(table)[0][3] == Span("unseen", "skipped", "no DSP here")
 
 
 def test_a_table_holds_what_differs_in_its_axes_only() -> None:
     older = pairing("raw", "raw", axes=pairing("raw", "raw").axes | {"qnn": "2.47.0"})
     found = pairings([pairing("raw", "raw"), pairing("memhandle", "raw"), older])
     assert [one.title for one in found] == ["sim-v73, qnn 2.51.0", "sim-v73, qnn 2.47.0"]
-    assert [len(one.rows) for one in found] == [2, 1]
+    assert [len(spans_of(one)) for one in found] == [2, 1]
     nothing_judged = [pairing("raw", "raw", checks=[], outcome="failed")]
     assert pairings(nothing_judged) == []
 
@@ -89,7 +101,7 @@ def test_what_sharing_saved_is_told_in_bytes() -> None:
     (table,) = sharings([one, record()])
     expected = ["passed", "6.90 MB", "6.90 MB", "15.50 MB", "8.70 MB", "8.60 MB", "held", "held"]
     assert texts(table) == {"max": expected}
-    assert table.rows[0][6].mark == "failed", "the worst of all orders of release"
+    assert spans_of(table)[0][6].mark == "failed", "the worst of all orders of release"
 
 
 def test_drift_has_a_column_for_each_version() -> None:
@@ -102,8 +114,8 @@ def test_drift_has_a_column_for_each_version() -> None:
     drifting = Output("m.bin", "y", points, [None, differs])
     (table,) = drift_tables([drifting, Output("m.bin", "same", points, [None])])
     assert table.columns == ("Output", "Where", "QNN 2.9.0", "QNN 2.10.0")
-    assert [cell.mark for cell in table.rows[0]] == [None, None, "passed", "failed"]
-    assert [cell.text for cell in table.rows[1]] == ["m.bin, y", "b htp", "the first", ""]
+    assert [cell.mark for cell in spans_of(table)[0]] == [None, None, "passed", "failed"]
+    assert [cell.text for cell in spans_of(table)[1]] == ["m.bin, y", "b htp", "the first", ""]
     assert drift_tables([]) == []
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
-from harness.report.tables import Cell, drift_tables, pairings, sharings
+from harness.report.document import Span
+from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.checks import Check, held, undecided
 from harness.results.drift import Difference, Output
 from harness.results.record import CaseRecord
-from tests.unit.report.test_tables import pairing
+from tests.unit.report.test_tables import pairing, spans_of
 from tests.unit.results.records import DEVICE, error, record
 
 
-def measured(seen: dict[str, Any], checks: list[Check] | None = None) -> dict[str, Cell]:
+def measured(seen: dict[str, Any], checks: list[Check] | None = None) -> dict[str, Span]:
     """The cells of one pairing by their columns."""
     given = {} if checks is None else {"checks": checks}
     (table,) = pairings([pairing("raw", "raw", measurements=seen, **given)])
-    assert len(table.rows) == len(table.cases) == 1
-    return dict(zip(table.columns, table.rows[0], strict=True))
+    assert len(spans_of(table)) == 1
+    return dict(zip(table.columns, spans_of(table)[0], strict=True))
 
 
 @pytest.mark.parametrize(
@@ -61,13 +63,13 @@ def test_the_worst_of_several_checks_of_a_name_counts() -> None:
     other = held("steady_latency_same_too", False, "another")
     column = "Then, median"
     for checks, cell in [
-        ([other, fine], Cell("9 µs", "passed", "fine")),
-        ([fine, blind], Cell("9 µs", "skipped", "blind")),
-        ([blind, bad, fine], Cell("9 µs", "failed", "bad")),
-        ([other], Cell("9 µs")),
+        ([other, fine], Span("9 µs", "passed", "fine")),
+        ([fine, blind], Span("9 µs", "skipped", "blind")),
+        ([blind, bad, fine], Span("9 µs", "failed", "bad")),
+        ([other], Span("9 µs")),
     ]:
         assert measured({"steady_median_us": 9}, checks)[column] == cell
-    assert measured({}, [bad])[column] == Cell("broken", "failed", "bad")
+    assert measured({}, [bad])[column] == Span("broken", "failed", "bad")
 
 
 def test_what_is_documented_of_each_pair() -> None:
@@ -75,7 +77,7 @@ def test_what_is_documented_of_each_pair() -> None:
     (table,) = pairings([pairing(*pair) for pair in pairs])
     at = table.columns.index("I/O allocated, as documented")
     copied = table.columns.index("Copied, as documented")
-    assert [(row[0].text, row[at].text, row[copied].text) for row in table.rows] == [
+    assert [(row[0].text, row[at].text, row[copied].text) for row in spans_of(table)] == [
         ("raw -> raw", "at load", "yes"),
         ("raw -> memhandle", "at load", "no"),
         ("memhandle -> raw", "at the first inference", "yes"),
@@ -87,8 +89,8 @@ def test_what_is_documented_of_each_pair() -> None:
 def test_an_outcome_says_why() -> None:
     bad = pairing("raw", "raw", outcome="failed", error=error(message="it broke"))
     (table,) = pairings([bad])
-    assert table.rows[0][1] == Cell("failed", "failed", "it broke")
-    assert measured({})["Outcome"] == Cell("passed", "passed", "")
+    assert spans_of(table)[0][1] == Span("failed", "failed", "it broke")
+    assert measured({})["Outcome"] == Span("passed", "passed", "")
 
 
 def shared(number: int, **more: Any) -> CaseRecord:
@@ -108,7 +110,8 @@ def test_tables_with_most_that_was_judged_come_first_and_forty_are_shown() -> No
     assert [one.title for one in found] == [
         f"sim-v73, number {number}" for number in (44, *range(39))
     ]
-    assert found[0].cases == ("s[44]", "s[again]", "s[unjudged]")
+    cases = [unquote(row[0].link.removeprefix("#case=")) for row in spans_of(found[0])]
+    assert cases == ["s[44]", "s[again]", "s[unjudged]"]
     assert [one.title for one in sharings([shared(1, device=None), shared(1)])] == ["?", "sim-v73"]
     assert [one.title for one in sharings([shared(1), shared(1, device=DEVICE)])] == ["sim-v73"]
 
@@ -116,11 +119,11 @@ def test_tables_with_most_that_was_judged_come_first_and_forty_are_shown() -> No
 def test_two_hundred_rows_of_a_table_are_shown() -> None:
     rows = [shared(1, case=f"s[{at}]", axes={"strategy": str(at)}) for at in range(201)]
     (table,) = sharings(rows)
-    assert (len(table.rows), len(table.cases), table.rows[199][0].text) == (200, 200, "199")
+    assert (len(spans_of(table)), spans_of(table)[199][0].text) == (200, "199")
     differs = Difference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
     points = {(f"d{at}", "htp", "2.9.0"): (at % 2,) for at in range(201)}
     (drift,) = drift_tables([Output("m", "y", points, [None, differs])])
-    assert (len(drift.rows), drift.cases) == (200, (None,) * 200)
+    assert [len(spans_of(drift)), *{row[0].link for row in spans_of(drift)}] == [200, ""]
 
 
 def test_nothing_is_saved_where_either_side_is_unknown() -> None:
@@ -132,7 +135,7 @@ def test_nothing_is_saved_where_either_side_is_unknown() -> None:
     ]:
         one = shared(1, measurements={"expected_saving_bytes": 5} | own | reference)
         (table,) = sharings([one])
-        cells = dict(zip(table.columns, table.rows[0], strict=True))
+        cells = dict(zip(table.columns, spans_of(table)[0], strict=True))
         assert cells["Saved"].text == saved
         assert cells["To be saved"].text == "0.00 MB"
         assert (cells["Shared buffers"].text, cells["Given back"].text) == ("", "")
@@ -146,6 +149,6 @@ def test_what_is_not_the_same_twice_at_one_place_is_an_error() -> None:
     }
     differs = Difference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
     (table,) = drift_tables([Output("m", "y", points, [None, differs])])
-    marks = [[cell.mark for cell in row[2:]] for row in table.rows]
+    marks = [[cell.mark for cell in row[2:]] for row in spans_of(table)]
     assert marks == [["error", "passed"], ["failed", None]]
-    assert [row[1].text for row in table.rows] == ["a htp", "a gpu"]
+    assert [row[1].text for row in spans_of(table)] == ["a htp", "a gpu"]

@@ -19,6 +19,7 @@ from harness.errors import Cause, ConfigError, DeviceError, HarnessError, InfraE
 from harness.failure.diagnosis import Foreseen, diagnosed
 from harness.failure.error import ErrorRecord, Outcome
 from harness.files.notices import at_work
+from harness.pytest_plugin.attempts import AttemptEnd
 from harness.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.pytest_plugin.neighbours import told_by_timeout
@@ -51,10 +52,10 @@ class Case:
     """Collects what happens to one item until its teardown is over.
 
     `bench` and `device` are set by the fixture once the device is ready, `preflight` before that;
-    `before` is how many attempts there were.
+    `attempt` is the number of this attempt, the first is 1.
     """
 
-    def __init__(self, item: pytest.Item, run: Run, placement: Placement, before: int) -> None:
+    def __init__(self, item: pytest.Item, run: Run, placement: Placement, attempt: int) -> None:
         self.item = item
         self.placement = placement
         self.device: DeviceRecord | None = None
@@ -62,7 +63,7 @@ class Case:
         self.bench: CaseBench | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
-        self.attempt = before + 1
+        self.attempt = attempt
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
         self._aside_s = 0.0
@@ -120,9 +121,11 @@ class Case:
         return self._outcome == "error"
 
     @property
-    def failed_by_the_lab(self) -> bool:
-        """Whether trying again, with the lab in order, may give a verdict."""
-        return self._outcome == "error" and self._cause == "infra"
+    def end(self) -> AttemptEnd:
+        """What this attempt came to; after a fault of the lab, another may give a verdict."""
+        if self._outcome == "error" and self._cause == "infra":
+            return "lab"
+        return "cannot" if self.is_unsupported else "verdict"
 
     def record(self) -> CaseRecord:
         """The case's record as of now."""
@@ -262,44 +265,26 @@ def run_case(
         return
     if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
         nextitem = item.parent  # type: ignore[assignment]
-    before, retries = _attempts_before(item, run), run.options.retries
-    move = run.messages.find(item.nodeid) if run.messages else None
-    if move is not None:
-        placement = placement.on(move.device)
-        before, retries = before + move.attempts, move.left - 1
+    attempts = run.attempts(item.nodeid, placement)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[CaseRecord | DeviceEvent] = []
-    tried: list[str] = []
-    attempt = 0
-    while True:
-        place = run.place(placement, tried)
-        tried.append(place.device)
-        item.stash[key] = case = Case(item, run, place, before + attempt)
-        attempt += 1
+    goes_on = True
+    while goes_on:
+        place = attempts.begin()
+        item.stash[key] = case = Case(item, run, place, attempts.number)
         at_work(place.device, case=item.nodeid)
         try:
             reports = run_phases(item, nextitem)
         finally:
             at_work(place.device, case=None)
         records += [*run.records.take_events(), case.record()]
-        if not case.failed_by_the_lab:
-            run.device(place).fitness.succeeded()
-            if case.is_unsupported and (alike := run.unable_alike(place, tried)):
-                tried += alike
-                retries += 1
-                continue
-            break
-        again = attempt <= retries
-        if item.session.shouldstop or (not again and nextitem is None):
-            break
-        if not run.lab_failed(place, again=again):
-            break
+        goes_on = attempts.go_on(
+            case.end, stop=bool(item.session.shouldstop), is_last=nextitem is None
+        )
     records += run.records.take_events()
-    cannot = case.is_unsupported and len(run.asked.kinds_for(placement)) > 1
-    if cannot or (case.failed_by_the_lab and attempt <= retries):
-        left = {"attempts": case.attempt, "left": retries + 1 - attempt + cannot}
+    if (given_up := attempts.given_up(case.end)) is not None:
         for report in reports:
-            setattr(report, GIVEN_UP, {"device": place.device, "cannot": cannot, **left})
+            setattr(report, GIVEN_UP, asdict(given_up))
     run.records.attach(records, reports[-1])
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
@@ -318,17 +303,12 @@ def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
         item.ihook.pytest_runtest_logreport(report=report)
 
 
-def _attempts_before(item: pytest.Item, run: Run) -> int:
-    """How many attempts at a case the run that is resumed holds."""
-    earlier = run.records.earlier.get(item.nodeid)
-    return earlier.attempt if earlier else 0
-
-
 def record_not_run(items: Iterable[pytest.Item], run: Run, error: HarnessError) -> None:
     """Writes down for each case of a run that is given up why it has no verdict."""
     for item in items:
         if (placement := placement_of(item)) is not None:
-            case = Case(item, run, placement, _attempts_before(item, run))
+            earlier = run.records.earlier.get(item.nodeid)
+            case = Case(item, run, placement, 1 + (earlier.attempt if earlier else 0))
             case.was_not_run(error)
             run.records.open_folder().journal.append(case.record())
 

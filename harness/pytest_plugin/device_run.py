@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
 from harness.pytest_plugin.asked import Asked
+from harness.pytest_plugin.attempts import Attempts, Twins
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.options import Options
 from harness.pytest_plugin.records import Records
 
 if TYPE_CHECKING:
     from harness.host.guard import GuardedProcess
-    from harness.lab.attach import LabDevice
     from harness.pytest_plugin.collected import Collected
     from harness.pytest_plugin.messages import Messages
     from harness.pytest_plugin.terminal import Live
@@ -97,7 +98,7 @@ class Run:
         from harness.workbench.placement import by_placement
 
         self._needs = needs = [
-            replace(need, placement=self._not_taken(need.placement)) for need in needs
+            replace(need, placement=self.twins.not_taken(need.placement)) for need in needs
         ]
         self.workbench.needs = {
             placement.on(device): sources
@@ -117,20 +118,28 @@ class Run:
         """Raises why no case can be run, unless a device is out of reach: that may come back."""
         from harness.errors import DeviceError, DeviceRefused, InfraError
 
-        if any(self.device(need.placement).is_out for need in self._needs):
+        if any(self.twins.device(need.placement).is_out for need in self._needs):
             return
         lost = [error for error in errors if isinstance(error, DeviceError)]
         if all(isinstance(error, DeviceRefused) for error in lost):
             raise next((error for error in errors if isinstance(error, InfraError)), errors[0])
 
-    def device(self, placement: Placement) -> LabDevice:
-        """The device that a placement is on now."""
-        return self.workbench.lab.device(placement.device)
+    @cached_property
+    def twins(self) -> Twins:
+        """Which devices can take a case of this run."""
+        return Twins(self.workbench, is_worker=self.records.is_worker)
 
-    def _look_again(self, device: LabDevice) -> None:
-        """Raises InfraError for a device that takes no cases, though looked at once in a while."""
-        if device.is_out:
-            self.workbench.look_again(device)
+    def attempts(self, node_id: str, placement: Placement) -> Attempts:
+        """Those at a case that begins here, or goes on after others."""
+        earlier = self.records.earlier.get(node_id)
+        return Attempts(
+            self.twins,
+            self.asked.kinds,
+            placement,
+            retries=self.options.retries,
+            before=earlier.attempt if earlier else 0,
+            move=self.messages.find(node_id) if self.messages else None,
+        )
 
     def prepare_ahead(self) -> None:
         """Begins to make ready what `--ahead` asks for. Raises HarnessError."""
@@ -141,62 +150,5 @@ class Run:
 
     def ready(self, placement: Placement) -> ReadyPlacement:
         """A placement, with all that its cases need there. Raises HarnessError."""
-        self._look_again(self.device(placement))
+        self.twins.look_again(placement)
         return self.workbench.ready(placement)
-
-    def lab_failed(self, placement: Placement, *, again: bool) -> bool:
-        """Brings a device back after a fault of the lab, or gives it up.
-
-        `again`: another attempt is allowed. Returns whether it is worth while: not if neither this
-        device nor another that shares the case can be used.
-        """
-        device = self.device(placement)
-        if not device.is_out:
-            over = not again or self.elsewhere(placement) is not None
-            self.workbench.recover(device, case_over=over)
-        return again and (not device.is_out or self.elsewhere(placement) is not None)
-
-    def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
-        """The same on another device that shares the case, if one is fit and not among `tried`.
-
-        A worker has the devices that it was given and no other: the controller moves its cases.
-        """
-        others = self._others(placement, tried)
-        return self._free(others) or next(iter(others), None)
-
-    def _others(self, placement: Placement, tried: Collection[str] = ()) -> list[Placement]:
-        if self.records.is_worker:
-            return []
-        names = [name for name in placement.among if name not in (placement.device, *tried)]
-        others = [placement.on(name) for name in names]
-        return [one for one in others if not self.device(one).is_out]
-
-    def _not_taken(self, placement: Placement) -> Placement:
-        """The same on another of those that share the case, if another process has this one."""
-        if not placement.among or not self.device(placement).is_taken:
-            return placement
-        return self._free(self._others(placement)) or placement
-
-    def _free(self, placements: Iterable[Placement]) -> Placement | None:
-        """The first on a device that no other process has."""
-        return next((one for one in placements if not self.device(one).is_taken), None)
-
-    def unable_alike(self, placement: Placement, tried: Collection[str]) -> list[str]:
-        """The devices that are as unable as the one that a case was on.
-
-        None if no other device can be asked: there may be none, or it is for the controller to say.
-        """
-        kinds = self.asked.kinds
-        alike = [one for one in placement.among if kinds[one] == kinds[placement.device]]
-        return alike if self.elsewhere(placement, {*tried, *alike}) is not None else []
-
-    def place(self, placement: Placement, tried: Collection[str]) -> Placement:
-        """Where the next attempt at a case runs, which failed on the devices `tried` before."""
-        own_is_out = False
-        try:
-            self._look_again(self.device(placement))
-        except HarnessError:
-            own_is_out = True
-        if tried or own_is_out:
-            return self.elsewhere(placement, tried) or placement
-        return self._not_taken(placement)

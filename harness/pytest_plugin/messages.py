@@ -8,9 +8,11 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from harness.pytest_plugin.attempts import Move
 
 if TYPE_CHECKING:
     import pytest
@@ -20,15 +22,6 @@ if TYPE_CHECKING:
 
 _WORKER: Final = "worker-"
 _CASES: Final = "cases-"
-
-
-@dataclass(frozen=True)
-class Move:
-    """A case that goes on elsewhere: on `device`, after `attempts`, with `left` more allowed."""
-
-    device: str
-    attempts: int
-    left: int
 
 
 class Messages:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,8 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.scratch import scratch_folder
-from harness.pytest_plugin.messages import Messages, Move
+from harness.pytest_plugin.attempts import Course, GivenUp
+from harness.pytest_plugin.messages import Messages
 from harness.pytest_plugin.neighbours import ignored_options
 from harness.pytest_plugin.pytest_internals import (
     forget_in_junitxml,
@@ -49,12 +49,7 @@ class Controller:
         self._temporary = contextlib.ExitStack()
         self._messages = Messages(self._temporary.enter_context(scratch_folder()))
         self._cases: dict[str, Told] = {}
-        self._moves: dict[str, Move] = {}
-        self._moving: set[str] = set()
-        self._died_in: dict[str, Any] = {}  # the last word of a worker about a case
-        self._deaths = Counter[str]()
-        self._over = set[str]()
-        self._said: dict[str, list[Any]] = {}  # of cases whose last report has not come
+        self._courses = defaultdict[str, Course](Course)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -115,28 +110,27 @@ class Controller:
         if crashitem not in self._cases:
             return
         setattr(report, OURS, True)
-        if crashitem in self._over:
+        course = self._courses[crashitem]
+        if course.over:
             report.outcome = OVER
             _log.warning(f"{report.longrepr}; that case was over")
             return
-        said = self._said.pop(crashitem, [])
+        said, course.said = course.said, []
         forget_in_junitxml(sched.config, report.node, said)
         forget(sched.config, said)
-        self._deaths[crashitem] += 1
-        if self._deaths[crashitem] > max(1, self._run.options.retries):
+        if not course.died(self._run.options.retries):
             setattr(report, LAB_ERROR, "infra")
             _log.warning(f"{report.longrepr}; that case is not run again")
             return
         report.outcome = RETRIED
-        self._died_in[crashitem] = report
+        course.died_in = report
         sched.mark_test_pending(crashitem)
         _log.warning(f"{report.longrepr}; that case is run again by another")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tells of cases in which a worker died and which no other one came to run."""
-        died_in, self._died_in = self._died_in, {}
-        for report in died_in.values():
+        for report in [one.died_in for one in self._courses.values() if one.died_in is not None]:
             setattr(report, LAB_ERROR, "infra")
             report.outcome = "failed"
             session.config.hook.pytest_runtest_logreport(report=report)
@@ -201,11 +195,10 @@ class Controller:
 
     def _bind(self, node_id: str, device: str) -> None:
         """Tells where a case goes on, or where one begins that several devices can run."""
-        move = self._moves.get(node_id)
+        own, retries = self._cases[node_id][0], self._run.options.retries
+        move = self._courses[node_id].bound_to(device, own, retries)
         if move is not None:
-            self._messages.put(node_id, replace(move, device=device))
-        elif self._cases[node_id][0] != device:
-            self._messages.put(node_id, Move(device, 0, self._run.options.retries + 1))
+            self._messages.put(node_id, move)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
@@ -213,7 +206,6 @@ class Controller:
         if self._scheduler is None or not (
             self._is_retried(report) or report.outcome in (RETRIED, OVER)
         ):
-            self._died_in.pop(report.nodeid, None)
             self._note(report)
             return (yield)
         with no_test_of_junitxml(self._scheduler.config):
@@ -222,33 +214,30 @@ class Controller:
     def _note(self, report: Any) -> None:
         if report.nodeid not in self._cases:
             return
+        course = self._courses[report.nodeid]
+        course.died_in = None
         if report.when == "teardown":
-            self._said.pop(report.nodeid, None)
-            self._over.add(report.nodeid)
+            course.said, course.over = [], True
         else:
-            self._said.setdefault(report.nodeid, []).append(report)
+            course.said.append(report)
 
     def _is_retried(self, report: Any) -> bool:
         assert self._scheduler is not None
-        left = getattr(report, GIVEN_UP, None)
-        if left is None:
+        told = getattr(report, GIVEN_UP, None)
+        if told is None:
             return False
-        device = left["device"]
+        left, course = GivenUp(**told), self._courses[report.nodeid]
         if report.when == "setup":
-            self._moving.discard(report.nodeid)
-            if left["cannot"]:
-                moves = self._scheduler.cannot(report.nodeid, device)
-            else:
-                moves = self._scheduler.gave_up(report.nodeid, device)
-            if moves:
-                self._moving.add(report.nodeid)
-                self._moves[report.nodeid] = Move("", left["attempts"], left["left"])
-        if report.nodeid not in self._moving:
+            course.arrived()
+            ask = self._scheduler.cannot if left.cannot else self._scheduler.gave_up
+            if ask(report.nodeid, left.device):
+                course.goes_on(left)
+        if not course.is_moving:
             return False
-        if report.failed or left["cannot"]:
+        if report.failed or left.cannot:
             report.outcome = RETRIED
         if report.when == "teardown":
-            self._moving.remove(report.nodeid)
+            course.arrived()
             self._scheduler.give_back(report.nodeid)
         return True
 

@@ -27,7 +27,7 @@ def case_of(request: pytest.FixtureRequest) -> Case:
         asked=SimpleNamespace(device_record=lambda placement: device(placement.device)),
         options=SimpleNamespace(fan_out="device"),
     )
-    return Case(request.node, run, Placement("farm-03", "htp", "2.51.0", None), 0)
+    return Case(request.node, run, Placement("farm-03", "htp", "2.51.0", None), 1)
 
 
 @pytest.mark.parametrize("ran_on", ["farm-03", "farm-04"])

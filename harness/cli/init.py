@@ -13,11 +13,12 @@ from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.server import AdbServer, adb_binary
 from harness.cli.lab_options import json_option, lab_option, open_lab
 from harness.cli.say import say, say_json
-from harness.doctor.new_lab import SIMULATED, FoundDevice, find_boards, find_devices, lab_text
+from harness.doctor.new_lab import lab_text
 from harness.errors import ConfigError, InfraError
 from harness.files.whole_file import write_whole
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab
+from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
 
 _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from harness.doctor.check import Answer, Check, listed
-from harness.doctor.device_script import DeviceAnswers
 from harness.lab.attach import AttachedDevice
+from harness.lab.device_answers import DeviceAnswers
 from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.qnn.platforms import PLATFORMS, Platform
 from harness.qnn.socs import SOCS, near_socs

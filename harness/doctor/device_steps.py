@@ -10,7 +10,6 @@ from harness.bench import Bench, CaseBench
 from harness.contexts.models import Model
 from harness.doctor.check import Answer
 from harness.doctor.device_checks import Patient
-from harness.doctor.device_visit import ask
 from harness.doctor.ground import CountingDevice, Ground
 from harness.doctor.ladder import ANSWER, Tried, ladder
 from harness.doctor.smoke import try_backend, what_it_means
@@ -19,6 +18,7 @@ from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence
 from harness.failure.verdict import Verdict, judge
 from harness.host.deadline import Deadline
+from harness.lab.device_answers import ask
 from harness.lab.recovery import Recovery, ask_vitals
 from harness.probe.build import PROBE_NAME
 from harness.probe.events import kept_events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,23 +11,21 @@ from typing import Final
 from harness.doctor import validator
 from harness.doctor.check import REACHABLE, Answer, Check, Status
 from harness.doctor.device_checks import Patient, device_checks, unknown_soc
-from harness.doctor.device_script import MAX_BYTES, DeviceAnswers, parse_answers, script_for
 from harness.doctor.smoke import runtime_answer, smoke_checks, untried
-from harness.errors import ConfigError, DeviceError, HarnessError, InfraError
+from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.cache import lease_root
 from harness.lab.attach import AttachedDevice
+from harness.lab.device_answers import ask
 from harness.lab.health import RecoveryRules, judge_health
 from harness.lab.identity import WrongTarget
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
-from harness.qnn.platforms import PLATFORMS
 from harness.qnn.socs import SOCS
 from harness.runtimes.local_sources import is_sdk, sdk_of_environment
 from harness.workbench import Workbench
 
-_ASK_S: Final = 20.0
 _SEE_HOST: Final = "see C compiler, cross compiler and Android NDK of the host"
 
 NO_SMOKE: Final = "left out (--no-smoke)"
@@ -141,35 +138,6 @@ def of_host(
         built = Answer("fail", str(error), _SEE_HOST)
     yield Check("device", name, "probe", *built)
     yield Check("device", name, "runtime", *runtime_answer(workbench, target, order.qnn))
-
-
-def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
-    """All that is asked of a device, in one round trip, and how far its clock is ahead (seconds).
-
-    Raises DeviceError.
-    """
-    script = script_for(PLATFORMS[device.target], device.workdir)
-    before = time.time()
-    answer = device.transport.shell(
-        script, timeout_s=_ASK_S, max_output_bytes=MAX_BYTES, doing="ask what it has"
-    )
-    after = time.time()
-    answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
-    if answers is None:
-        said = answer.stdout[-400:]
-        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
-    return answers, clock_skew(answers.clock_s, before, after)
-
-
-def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
-    """How far a clock that showed so many whole seconds is ahead, at least (pure).
-
-    It was read between the two moments; 0 where it can have been right.
-    """
-    if clock_s is None:
-        return None
-    least, most = clock_s - after, clock_s + 1 - before
-    return max(least, 0.0) if least > 0 else min(most, 0.0)
 
 
 def probe_answer(device: AttachedDevice, order: Order) -> Answer:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from harness.doctor.check import Answer, Check, listed
 from harness.doctor.device_checks import Patient, readable
-from harness.doctor.device_script import UNSIGNED_SHELL
 from harness.failure.error import ErrorRecord
+from harness.lab.device_answers import UNSIGNED_SHELL
 from harness.qnn.backends import RPC_LIBRARY
 from harness.runtimes.library_facts import LibraryFacts
 

@@ -55,9 +55,9 @@ class Asked:
         lab = None if none else load_lab(self.options.lab, places=None if alone else find)
         if lab is not None and not addresses:
             return lab
-        from harness.doctor.new_lab import with_addresses
         from harness.files.cache import cache_root, simulated_root
         from harness.lab.attach import OpenLab
+        from harness.lab.new_devices import with_addresses
 
         def open_lab(lab: Lab) -> OpenLab:
             # without a lease: it is asked only, also where a worker uses it already

@@ -16,12 +16,12 @@ from harness.adb.private_server import harness_key
 from harness.adb.server import adb_binary
 from harness.bisect.folder import BisectFolder
 from harness.doctor.host_facts import index_problem
-from harness.doctor.new_lab import with_addresses
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.archive import names_of
 from harness.history.database import open_database
 from harness.host.guard import spawn_guarded
 from harness.lab.lease import Leases
+from harness.lab.new_devices import with_addresses
 from harness.nightly.chain import held
 from harness.probe.build import ProbeBuilder, read_sources
 from harness.runtimes.catalog import Catalog

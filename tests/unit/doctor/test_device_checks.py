@@ -17,10 +17,16 @@ from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
 from harness.doctor.check import Answer, Check
 from harness.doctor.device_checks import Patient, device_checks
-from harness.doctor.device_script import QUESTIONS, DeviceAnswers, parse_answers, script_for
-from harness.doctor.device_visit import clock_skew, gentle
+from harness.doctor.device_visit import gentle
 from harness.doctor.ladder import Tried, ladder
 from harness.lab.attach import AttachedDevice
+from harness.lab.device_answers import (
+    QUESTIONS,
+    DeviceAnswers,
+    clock_skew,
+    parse_answers,
+    script_for,
+)
 from harness.lab.facts import SCRIPT as FACTS_SCRIPT
 from harness.lab.facts import DeviceFacts, parse_facts
 from harness.lab.health import HealthRules, RecoveryRules

@@ -14,21 +14,15 @@ from hypothesis import strategies as st
 from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer, SeenDevice
-from harness.doctor import new_lab
-from harness.doctor.device_script import DeviceAnswers, parse_answers
-from harness.doctor.new_lab import (
-    FoundDevice,
-    find_devices,
-    free_name,
-    lab_text,
-    told_soc,
-    with_addresses,
-)
+from harness.doctor.new_lab import lab_text
 from harness.errors import ConfigError
 from harness.files.scratch import scratch_folder
+from harness.lab import new_devices
 from harness.lab.attach import AttachedDevice
+from harness.lab.device_answers import DeviceAnswers, parse_answers
 from harness.lab.facts import DeviceFacts
 from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab, load_lab
+from harness.lab.new_devices import FoundDevice, find_devices, free_name, told_soc, with_addresses
 from harness.qnn.socs import near_socs
 from tests.unit.doctor.answers import BOARD, PHONE
 from tests.unit.doctor.test_device_checks import FACTS
@@ -117,7 +111,7 @@ class TestAddresses:
     @pytest.fixture(autouse=True)
     def says(self, monkeypatch: pytest.MonkeyPatch) -> list[FoundDevice]:
         says = [found(workdir="/opt/x")]
-        monkeypatch.setattr(new_lab, "_visited", lambda *mock_arguments: says[0])
+        monkeypatch.setattr(new_devices, "_visited", lambda *mock_arguments: says[0])
         return says
 
     def added(self, lab: Lab | None, *urls: str) -> tuple[Lab, dict[str, str]]:
@@ -228,8 +222,8 @@ def test_the_first_work_folder_that_takes_and_runs_files(
         folders.append(device.workdir)
         return parse_answers(PHONE if device.workdir == good else BOARD), 0.0
 
-    monkeypatch.setattr(new_lab, "ask", mock_ask)
+    monkeypatch.setattr(new_devices, "ask", mock_ask)
     device = found(replace(FACTS, target=target)).device
     assert device is not None
-    assert new_lab._with_workdir(device)[0].workdir == chosen
+    assert new_devices._with_workdir(device)[0].workdir == chosen
     assert len(folders) == asked

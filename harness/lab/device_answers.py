@@ -1,17 +1,20 @@
-"""What the doctor asks a device, in one round trip, and how the answer is read without trust."""
+"""All that a device can be asked, in one round trip, and how the answer is read without trust."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from harness.errors import DeviceError
+from harness.lab.attach import AttachedDevice
 from harness.lab.vitals import QUESTIONS as VITALS
 from harness.lab.vitals import Vitals, parse_vitals
 from harness.qnn.backends import RPC_LIBRARY
-from harness.qnn.platforms import Platform
+from harness.qnn.platforms import PLATFORMS, Platform
 from harness.transport.questions import (
     MAX_PATH,
     access_of,
@@ -21,7 +24,8 @@ from harness.transport.questions import (
     sections_of,
 )
 
-MAX_BYTES: Final = 1 << 20
+_ASK_S: Final = 20.0
+_MAX_BYTES: Final = 1 << 20
 _MAX_LISTED: Final = 64
 _MAX_DENIAL: Final = 400
 _DAEMON: Final = "cdsprpcd"
@@ -137,3 +141,32 @@ def _build(line: str) -> tuple[str, str]:
 
 def _selinux(line: str | None) -> str | None:
     return {"1": "Enforcing", "0": "Permissive"}.get(line or "", line)
+
+
+def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
+    """All that is asked of a device, in one round trip, and how far its clock is ahead (seconds).
+
+    Raises DeviceError.
+    """
+    script = script_for(PLATFORMS[device.target], device.workdir)
+    before = time.time()
+    answer = device.transport.shell(
+        script, timeout_s=_ASK_S, max_output_bytes=_MAX_BYTES, doing="ask what it has"
+    )
+    after = time.time()
+    answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
+    if answers is None:
+        said = answer.stdout[-400:]
+        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
+    return answers, clock_skew(answers.clock_s, before, after)
+
+
+def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
+    """How far a clock that showed so many whole seconds is ahead, at least (pure).
+
+    It was read between the two moments; 0 where it can have been right.
+    """
+    if clock_s is None:
+        return None
+    least, most = clock_s - after, clock_s + 1 - before
+    return max(least, 0.0) if least > 0 else min(most, 0.0)

@@ -55,9 +55,10 @@ lint: $(READY)
 	grep ': error: ' | grep -v '^harness/simulator/'
 	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/adb/*.sh
 	$(SHELLCHECK) --shell=dash harness/store/host/*.sh harness/transport/*.sh
-	@# the store's scripts stand behind a prelude, and are checked as a device gets them
-	cd harness/store/device; for script in *.sh; do [ $$script = prelude.sh ] || \
-	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done
+	@# scripts that stand behind a prelude are checked as a device gets them
+	for room in store evidence; do cd $(CURDIR)/harness/$$room/device; for script in *.sh; do \
+	[ $$script = prelude.sh ] || \
+	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done; done
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -7,7 +7,8 @@ many symbols there are stands nowhere; it is concluded from the hash table that 
 
 Not pyelftools 0.33: of 400 damaged files 5 gave it other errors than its own (OverflowError,
 struct.error) and one did not end; it finds versions by section headers only, and reads the symbols
-of libQnnHtp.so (8,070) in 4.4 s instead of 0.23.
+of libQnnHtp.so (8,070) in 4.4 s instead of 0.23. Not LIEF 1.0.0: 11,280 damaged files did not end
+its process, but it took 300 of 300 that were cut off for whole ones.
 """
 
 from __future__ import annotations

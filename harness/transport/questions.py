@@ -42,10 +42,15 @@ def script_of(names: str, **words: str) -> str:
 @cache
 def _table() -> dict[str, str]:
     """{name: its shell text} of `questions.sh`; what stands before all of them has no name."""
-    text = files("harness.transport").joinpath("questions.sh").read_text("ascii")
-    _, *parts = re.split(r"^#: (.*)\n", f"#: \n{text}", flags=re.MULTILINE)
-    uncommented = (re.sub(r"^ *#.*\n", "", part, flags=re.MULTILINE) for part in parts[1::2])
-    return dict(zip(parts[::2], uncommented, strict=True))
+    before, *parts = re.split(r"^#: (.*)\n", shell_text("transport", "questions"), flags=re.M)
+    return {"": before} | dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@cache
+def shell_text(room: str, name: str) -> str:
+    """A script of a room's as a device gets it: without comments and what begins its lines."""
+    text = files(f"harness.{room}").joinpath(f"{name}.sh").read_text("ascii")
+    return re.sub(r"^ *#[^:\n].*\n|^ +|^\n", "", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,8 @@ def test_of_a_hung_process_a_bounded_part_is_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seconds", "limit"), [(0.2, 1), (1.9, 1), (2.5, 2)])
 def test_each_tool_has_whole_seconds_and_one_at_least(seconds: float, limit: int) -> None:
     script = look_script(TOKEN, 7, file_bytes=LIMIT, seconds=seconds)
-    assert f"timeout -s KILL {limit}'" in script
-    assert "timeout -s KILL 5'" in collecting()
+    assert f"\nseconds={limit}\n" in script
+    assert "\nbounded 5\n" in collecting()
 
 
 def test_the_newest_tombstones_of_the_case_are_sent_as_far_as_they_are_kept(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Final
 
@@ -70,7 +71,8 @@ def _one_more(file_bytes: int) -> int:
 
 
 def _script(name: str, **variables: str | int) -> str:
-    given = [f"{key}={shlex.quote(str(value))}\n" for key, value in variables.items()]
-    return "".join(
-        (*given, *(shell_text("evidence", f"device/{one}") for one in ("prelude", name)))
-    )
+    """One line: a daemon that logs its commands logs it as one, which `TOKEN_VARIABLE` tells."""
+    given = "".join(f"{key}={shlex.quote(str(value))};" for key, value in variables.items())
+    texts = (shell_text("evidence", f"device/{one}") for one in ("prelude", name))
+    text = re.sub(r" # .*|\\\n", "", "".join(texts))
+    return given + re.sub(r"(\{|\bdo)?\n", lambda end: f"{end[1]} " if end[1] else ";", text)

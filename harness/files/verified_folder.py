@@ -198,6 +198,22 @@ def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
         holder.release()
 
 
+def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s: float) -> Path:
+    """A file that is made once: `make` makes it in an empty folder, and says where it is there.
+
+    One process makes it while others wait; `what` says to people what is made. Raises InfraError
+    like `locked` and `work_folder`, and what `make` raises.
+    """
+    if not file.is_file():
+        with (
+            locked(file.with_name(f"{file.name}.lock"), what, timeout_s=timeout_s),
+            work_folder(file.parent) as work,
+        ):
+            if not file.is_file():
+                make(work).replace(file)
+    return file
+
+
 def made_once(
     folder: Path,
     facts: Mapping[str, Any],

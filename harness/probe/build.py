@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
-
-from harness.errors import ConfigError, InfraError
-from harness.files.scratch import scratch_folder
+from harness.errors import ConfigError
+from harness.files.verified_folder import made_file
 from harness.probe.ndk import find_ndk
 from harness.probe.prebuilt import FOLDER_VARIABLE, check_probe, checked_prebuilt, find_prebuilt
 from harness.probe.verbs import SOURCE_FOLDER
@@ -164,26 +162,17 @@ class ProbeBuilder:
     ) -> Path:
         """The probe that `make` makes in a folder with the sources, if there was none like it."""
         key = hashlib.sha256("\0".join(identity).encode("utf-8", "surrogateescape")).hexdigest()
-        folder = self.cache / f"{name}-{key[:24]}"
-        probe = folder / PROBE_NAME
-        if probe.is_file():
-            return probe
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / "lock", timeout=BUILD_TIMEOUT_S):
-                if not probe.is_file():
-                    with scratch_folder(folder) as work:
-                        for file, content in sources.items():
-                            (work / file).write_bytes(content)
-                        make(work)
-                        made = check_probe(work / PROBE_NAME, target)
-                        made.chmod(0o755)
-                        made.replace(probe)
-        except Timeout:
-            raise InfraError(f"another process has been building the probe in {folder}") from None
-        except OSError as error:
-            raise InfraError(f"cannot store the probe in {folder}: {error}") from error
-        return probe
+        file = self.cache / f"{name}-{key[:24]}" / PROBE_NAME
+
+        def checked(folder: Path) -> Path:
+            for source, content in sources.items():
+                (folder / source).write_bytes(content)
+            make(folder)
+            made = check_probe(folder / PROBE_NAME, target)
+            made.chmod(0o755)
+            return made
+
+        return made_file(file, checked, what="building the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def compiler(self, target: str, *, android_api: int | None = None) -> tuple[str, ...]:
         """The command that compiles for a target. Raises ConfigError saying what to install."""

@@ -18,6 +18,8 @@ from typing import Final
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.scratch import scratch_folder
+from harness.files.verified_folder import made_file
+from harness.files.whole_file import disk_errors
 from harness.simulator.board import LOADER, Board, cpu_files
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
@@ -139,20 +141,17 @@ def build_shim(compiler: Sequence[str], cache: Path, source: Path = SHIM_SOURCE)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
     built = cache / f"{source.stem}-{_key(identity)}.so"
-    if built.is_file():
-        return built
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with scratch_folder(cache) as folder:
-            output = folder / built.name
+
+    def compile_into(folder: Path) -> Path:
+        output = folder / built.name
+        with disk_errors(f"cannot run {compiler[0]}"):
             done = run_program([*compiler, *_FLAGS, str(source), "-o", str(output), "-ldl"])
-            if done.returncode != 0 or not output.is_file():
-                said = done.stderr[-_KEPT_CHARS:]
-                raise ConfigError(f"{shlex.join(compiler)} does not compile {source.name}:\n{said}")
-            output.replace(built)
-    except OSError as error:
-        raise InfraError(f"cannot build {built}: {error}") from error
-    return built
+        if done.returncode != 0 or not output.is_file():
+            said = done.stderr[-_KEPT_CHARS:]
+            raise ConfigError(f"{shlex.join(compiler)} does not compile {source.name}:\n{said}")
+        return output
+
+    return made_file(built, compile_into, what=f"compiling {source.name}", timeout_s=_PROGRAM_S)
 
 
 def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:

@@ -70,7 +70,7 @@ def test_new_flags_or_another_compiler_make_another_probe(
     third = ProbeBuilder(tmp_path, SYSTEM).build()
     assert len({first, second, third}) == 3
     left = {path.name for path in first.parent.iterdir()}
-    assert left <= {build.PROBE_NAME, "lock"}
+    assert left <= {build.PROBE_NAME, f"{build.PROBE_NAME}.lock"}
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,14 @@ def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
         ProbeBuilder(tmp_path, SYSTEM).build()
     assert "native/main.c" in str(caught.value)
     assert "nothing" in str(caught.value)
-    assert [path.name for path in next(tmp_path.glob("linux-x64-*")).iterdir()] == ["lock"]
+    assert [path.name for path in next(tmp_path.glob("linux-x64-*")).iterdir()] == [
+        "qnn-probe.lock"
+    ]
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.raises(InfraError, match="cannot store the probe"):
+    with pytest.raises(InfraError, match="cannot write to the cache"):
         ProbeBuilder(tmp_path / "cache", SYSTEM).build()
 
 

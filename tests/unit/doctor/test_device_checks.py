@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shlex
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.vitals import QUESTIONS as VITALS
 from harness.qnn.platforms import PLATFORMS
 from tests.unit.doctor.answers import BOARD, PHONE
-from tests.unit.store.store_device import SHELLS, device_of, needing_shell
+from tests.unit.store.store_device import SHELLS, needing_shell, with_all_programs
 
 FACTS = DeviceFacts(
     target="android-arm64",
@@ -355,12 +354,7 @@ def test_a_doctor_never_reboots() -> None:
 def test_shells_and_programs_of_devices_understand_every_question(
     name: str, tmp_path: Path
 ) -> None:
-    device = device_of(name, tmp_path)
-    listed = {"mksh with toybox": ["toybox"], "busybox": ["busybox", "--list"]}.get(name)
-    for program in subprocess.check_output(listed, text=True).split() if listed else ():
-        (Path(device.path) / program).exists() or (Path(device.path) / program).symlink_to(
-            str(shutil.which(listed[0] if listed else ""))
-        )
+    device = with_all_programs(name, tmp_path)
 
     def ask(script: str) -> str:
         command = [*device.shell, "-c", script]

@@ -18,6 +18,7 @@ from harness.evidence.script import (
 )
 from harness.transport.questions import sections_with
 from harness.transport.shell_protocol import TOKEN_VARIABLE
+from tests.unit.store.store_device import SHELLS, needing_shell, with_all_programs
 
 TOKEN = "0123456789abcdef"
 SCRIPTS = {
@@ -32,6 +33,7 @@ def test_scripts_are_small_and_valid(name: str) -> None:
     assert len(SCRIPTS[name]) < min(4000, MAX_REQUEST_BYTES)
     done = subprocess.run(["sh", "-n", "-c", SCRIPTS[name]], capture_output=True, check=False)
     assert done.stderr == b""
+    assert "\n" not in SCRIPTS[name]
 
 
 REFUSED = "echo debuggerd: failed to dump process >&2; exit 1"
@@ -134,8 +136,8 @@ def test_of_a_hung_process_a_bounded_part_is_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seconds", "limit"), [(0.2, 1), (1.9, 1), (2.5, 2)])
 def test_each_tool_has_whole_seconds_and_one_at_least(seconds: float, limit: int) -> None:
     script = look_script(TOKEN, 7, file_bytes=LIMIT, seconds=seconds)
-    assert f"\nseconds={limit}\n" in script
-    assert "\nbounded 5\n" in collecting()
+    assert f";seconds={limit};" in script
+    assert ";bounded 5;" in collecting()
 
 
 def test_the_newest_tombstones_of_the_case_are_sent_as_far_as_they_are_kept(
@@ -175,3 +177,24 @@ def test_a_clock_that_went_wrong_by_more_than_five_seconds_has_jumped(
     asked = b"-t 20000\n" if jumped else b"-t moment\n"
     assert found["logcat"].endswith(asked)
     assert b"jump_s" not in answered(collecting(), tools, tmp_path)["clock"]
+
+
+@pytest.mark.parametrize("name", list(map(needing_shell, SHELLS)))
+def test_shells_of_devices_understand_them(name: str, tmp_path: Path) -> None:
+    device = with_all_programs(name, tmp_path)
+    ours = {"PATH": device.path, "TMPDIR": str(tmp_path)}
+    told: dict[str, set[str]] = {}
+    for script in ("state", "collect"):
+        command = [*device.shell, "-c", SCRIPTS[script]]
+        done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+        assert b"syntax" not in done.stderr
+        found = sections_with(done.stdout, TOKEN)
+        assert all(section.whole for section in found.values())
+        assert b"epoch_s=" in found["clock"].content
+        told[script] = set(found)
+    assert told["state"] == {"clock", "dsps"}
+    parts = {"tools", "tombstones", "tags", "dmesg", "logcat", "meminfo", "dmabuf"}
+    assert told["collect"] >= told["state"] | parts
+    command = [*device.shell, "-c", SCRIPTS["look"]]
+    done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (3, b"")  # that process is none of ours

@@ -17,6 +17,7 @@ from harness.files.verified_folder import (
     FolderChangedError,
     damage_of,
     locked,
+    made_file,
     open_verified,
     publish,
     work_folder,
@@ -205,3 +206,38 @@ def test_a_folder_that_is_not_there_is_not_damaged_and_one_without_manifest_is(
     assert len(damage_of(folder)) == 1
     (folder / MANIFEST).unlink()
     assert damage_of(folder) == [f"{MANIFEST} is missing"]
+
+
+def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
+    made: list[Path] = []
+
+    def make(folder: Path, *, ends: bool = True) -> Path:
+        assert not any(folder.iterdir())
+        (folder / "new").write_bytes(b"half")
+        if not ends:
+            raise KeyboardInterrupt
+        (folder / "new").write_bytes(b"whole")
+        made.append(folder)
+        return folder / "new"
+
+    file = tmp_path / "cache/it"
+    with pytest.raises(KeyboardInterrupt):
+        made_file(file, lambda folder: make(folder, ends=False), what="it", timeout_s=5)
+    assert not file.exists()
+    for _ in range(2):
+        assert made_file(file, make, what="it", timeout_s=5).read_bytes() == b"whole"
+    assert len(made) == 1
+    assert {path.name for path in file.parent.iterdir()} == {"it", "it.lock"}
+
+
+def test_processes_that_want_the_same_file_make_it_once(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from harness.files.verified_folder import made_file\n"
+        "def make(folder):\n"
+        "    print('made'); time.sleep(0.3); (folder / 'x').write_text('it'); return folder / 'x'\n"
+        "made_file(Path(sys.argv[1]), make, what='it', timeout_s=60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "it")]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sorted(process.communicate(timeout=60)[0] for process in running) == ["", "", "made\n"]

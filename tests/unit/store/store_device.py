@@ -195,6 +195,17 @@ def needing_shell(name: str) -> object:
     return pytest.param(name, marks=claims if name in BY_DAY else [*claims, pytest.mark.nightly])
 
 
+def with_all_programs(name: str, tmp_path: Path) -> ScriptDevice:
+    """A device that has every program of its kind, and none of this host's."""
+    device = device_of(name, tmp_path)
+    programs = SHELLS[name][1]
+    listed = [programs, *(["--list"] if programs == "busybox" else [])] if programs else []
+    for program in subprocess.check_output(listed, text=True).split() if programs else ():
+        link = Path(device.path) / program
+        link.exists() or link.symlink_to(str(shutil.which(str(programs))))
+    return device
+
+
 def device_of(name: str, tmp_path: Path) -> ScriptDevice:
     shell, programs = SHELLS["android" if name in ROOTS else name]
     path = os.environ["PATH"]

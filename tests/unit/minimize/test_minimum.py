@@ -59,7 +59,7 @@ def test_what_is_found(
     assert searched(tmp_path, order, rule) == (found, runs)
 
 
-@pytest.mark.parametrize(("often", "runs_of_each"), [(1, 1), (2, 10), (4, 14)])
+@pytest.mark.parametrize(("often", "runs_of_each"), [(1, 1), (2, 10), (4, 14), (10, 20)])
 def test_what_fails_less_often_is_asked_more_often(
     tmp_path: Path, often: int, runs_of_each: int
 ) -> None:
@@ -81,6 +81,30 @@ def test_when_its_runs_are_over_it_says_what_is_known(tmp_path: Path) -> None:
     known, runs = searched(tmp_path, (1, 1), two, max_runs=6)
     assert (known, runs) == (Minimum(Way((1, 1), "sequential")), 6)
     assert str(known) == "sequential 1,1 is the smallest known"
+
+
+def test_what_is_minimal_is_so_though_the_other_order_was_not_tried(tmp_path: Path) -> None:
+    def ordered(way: Way, number: int) -> Answer:
+        return "bad" if way.order[-2:] == (0, 1) else "good"
+
+    found, runs = searched(tmp_path, (0, 1), ordered, max_runs=8)
+    assert (found, runs) == (Minimum(Way((0, 1), "sequential"), minimal=True), 8)
+    assert str(found) == "sequential 0,1 is minimal"
+
+
+def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:
+    whole = Minimum(Way((1, 1), "sequential"), minimal=True)
+    assert searched(tmp_path, (1, 1), two, repeat=2) == (whole, 2 + 1 + 2 + 1)
+
+
+def test_runs_that_the_lab_spoils_count_among_those_that_are_allowed(tmp_path: Path) -> None:
+    search = MinimizeSearch(Task(subject=subject(tmp_path, (0,)), max_runs=2), Evidence())
+    for _ in range(2):
+        step = search.next()
+        assert isinstance(step, Question)
+        search.answer(step, "unknown")
+    assert search.next() == Minimum(Way((0,), "resident"), fails=False)
+    assert isinstance(MinimizeSearch(search.spec, search.evidence).next(), Question)
 
 
 def test_a_lab_that_fails_again_and_again_stops_it(tmp_path: Path) -> None:

@@ -68,6 +68,15 @@ def test_one_context_that_is_too_new_is_found_among_others(
         if json.loads(line).get("answer") == "bad"
     )
     told_nothing_of_here(lab.folder / "small.zip", lab)
+    # one that was killed when its second run had ended goes on with what that run says
+    log = Path(told["folder"]) / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
+    for later in sorted((log.parent / "runs").iterdir())[2:]:
+        shutil.rmtree(later)
+    resumed = lab.qnn_harness("contexts", "minimize", f"--resume={log.parent}", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    changed = ("seconds", "bundle")
+    assert json.loads(resumed.stdout) | {key: told[key] for key in changed} == told
     # in an empty folder, with nothing but the bundle
     empty = lab.folder / "empty"
     empty.mkdir()

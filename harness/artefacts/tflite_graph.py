@@ -20,22 +20,11 @@ from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.flatbuffer import Table
 from harness.artefacts.tflite import DISPATCH, TFLITE_IDENTIFIER, dispatched
 
-_TYPES: Final = {
-    0: "float32",
-    1: "float16",
-    2: "int32",
-    3: "uint8",
-    4: "int64",
-    6: "bool8",
-    7: "int16",
-    9: "int8",
-    10: "float64",
-    12: "uint64",
-    15: "uint32",
-    16: "uint16",
-}
-_BYTES: Final = {"float16": 2, "int16": 2, "uint16": 2, "uint8": 1, "int8": 1, "bool8": 1}
-_EIGHT: Final = ("int64", "uint64", "float64")
+# TensorType of schema.fbs, by number, as far as files can hold them
+_TYPES: Final = (
+    *("float32", "float16", "int32", "uint8", "int64", None, "bool8", "int16", None, "int8"),
+    *("float64", None, "uint64", None, None, "uint32", "uint16"),
+)
 
 # numbers of fields in schema.fbs
 _CODES, _SUBGRAPHS = 1, 2
@@ -55,9 +44,9 @@ class TfliteTensor:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
-        item = 8 if self.data_type in _EIGHT else _BYTES.get(str(self.data_type), 4)
-        return item * math.prod(self.shape)
+        """How many bytes it has; 0 if its type has no name."""
+        bits = (self.data_type or "0").lstrip("abcdefghijklmnopqrstuvwxyz")
+        return int(bits) // 8 * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -104,6 +93,10 @@ def read_tflite_graph(path: Path) -> TfliteGraph:
         return _graph(data, subgraphs[0], codes)
 
 
+def _type(number: int) -> str | None:
+    return _TYPES[number] if 0 <= number < len(_TYPES) else None
+
+
 def _op(code: Table) -> str:
     # numbers above 127 do not fit into the older field
     number = max(code.number(_OLD_CODE, "<b"), code.number(_CODE, "<i"))
@@ -116,7 +109,7 @@ def _graph(data: FileBytes, table: Table, codes: Sequence[str]) -> TfliteGraph:
     tensors = tuple(
         TfliteTensor(
             one.text(_TENSOR_NAME),
-            _TYPES.get(one.number(_TYPE, "<b")),
+            _type(one.number(_TYPE, "<b")),
             _numbers(data, one, _SHAPE),
         )
         for one in table.tables(_TENSORS, "tensor")

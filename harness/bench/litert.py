@@ -141,8 +141,8 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
     """A model as LiteRT compiles it for the device of a case, and what its CPU makes of it.
 
     `tolerance` 0 means the usual one. Raises TargetFailure if the compiler or its plug-in refuses
-    it, or takes no node; ConfigError for a file that LiteRT does not take, or a tolerance that
-    nothing is compared with; InfraError.
+    it, or takes no node; ConfigError for a file that LiteRT does not take, or inputs or a tolerance
+    for a model that its CPU does not run; InfraError.
     """
     graph, tensors = open_model(path), TensorFiles(cache_root())
     surface = [Tensor(one.name, one.size, str(one.data_type)) for one in graph.named(graph.inputs)]
@@ -170,9 +170,10 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
         found = _on_cpu(host, path, given, numbers_of(graph, names), tensors)
     except RefusedByCpu as error:
         refused = str(error)
-        if tolerance:
-            problem = f"nothing can be compared: LiteRT's CPU does not run it: {refused}"
-            raise ConfigError(problem, file=path, field="tolerance") from error
+        if tolerance or inputs is not None:
+            problem = f"of no use: LiteRT's CPU does not run this model, {refused}"
+            field = "tolerance" if tolerance else "inputs"
+            raise ConfigError(problem, file=path, field=field) from error
     pieces = {name: one for one in open_artefact(made).pieces for name in one.facts["partitions"]}
     sources = [
         _source(path, node, pieces[str(node.partition)], compiled, found, tolerance)

@@ -121,7 +121,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
             problem = f"{where}is a DLC, which a backend compiles; contexts are loaded here"
             raise ConfigError(problem, file=piece.path)
     if not pieces:
-        raise ConfigError("holds no context", file=artefact.path)
+        hint = "; --engine litert compiles it" if artefact.kind == "tflite" else ""
+        raise ConfigError(f"holds no context{hint}", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
     for folder in (given.inputs, given.expected):
         _tell_of_extras(folder, name, len(pieces))

@@ -18,15 +18,7 @@ from typing import Final
 from harness.contexts.compiler import CompileError
 from harness.errors import InfraError
 from harness.files.scratch import scratch_folder
-from harness.files.verified_folder import (
-    FolderChangedError,
-    VerifiedFolder,
-    locked,
-    open_verified,
-    publish,
-    work_folder,
-    write_manifest,
-)
+from harness.files.verified_folder import made_once, publish, work_folder, write_manifest
 from harness.files.whole_file import read_bounded, sha256_of
 from harness.host.deadline import Deadline
 from harness.host.guard import spawn_guarded
@@ -37,7 +29,6 @@ WORKER: Final = Path(__file__).with_name("litert_worker.py")
 TIMEOUT_S: Final = 900.0
 """For a model of any size; one of 5 MB is compiled in a few seconds."""
 
-_FORMAT: Final = 1
 _MODEL: Final = "model.tflite"
 _KEPT_OUTPUT_BYTES: Final = 2 << 20
 _MAX_WORDS: Final = 1 << 16
@@ -74,28 +65,19 @@ def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) ->
     the cache cannot be written.
     """
     digest = sha256_of(model)
-    facts = {"format": _FORMAT, "model": digest, "soc": soc, "compiler": host.qnn_version}
-    facts |= {"litert": LITERT_VERSION}
+    facts = {"model": digest, "soc": soc, "compiler": host.qnn_version, "litert": LITERT_VERSION}
     name = f"{digest[:16]}-{soc}-by-{host.qnn_version}-{LITERT_VERSION}"
     folder = cache_root / "litert" / name
+
+    def make() -> None:
+        with work_folder(folder.parent) as work:
+            _compile(host, model, soc, work / _MODEL)
+            write_manifest(work, facts)
+            publish(work, folder)
+
     doing = f"compiling {model.name} with LiteRT"
-    with locked(folder.parent / ".locks" / f"{name}.lock", doing, timeout_s=2 * TIMEOUT_S):
-        if (kept := _kept(folder, facts)) is None:
-            with work_folder(folder.parent) as work:
-                _compile(host, model, soc, work / _MODEL)
-                write_manifest(work, facts)
-                publish(work, folder)
-            kept = _kept(folder, facts)
-    if kept is None:
-        raise InfraError(f"{folder} went away while it was being used")
+    kept = made_once(folder, facts, make, doing=doing, timeout_s=2 * TIMEOUT_S)
     return kept.files[_MODEL].path
-
-
-def _kept(folder: Path, facts: Mapping[str, object]) -> VerifiedFolder | None:
-    try:
-        return open_verified(folder, facts)
-    except FolderChangedError:
-        return None
 
 
 def _compile(host: LitertHost, model: Path, soc: str, made: Path) -> None:

@@ -124,7 +124,7 @@ def unpacked_once(
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
-    return made_once(folder, facts, make, what=what, timeout_s=_TIMEOUT_S)
+    return made_once(folder, facts, make, doing=f"unpacking {what}", timeout_s=_TIMEOUT_S)
 
 
 def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:

@@ -219,20 +219,20 @@ def made_once(
     facts: Mapping[str, Any],
     make: Callable[[], None],
     *,
-    what: str,
+    doing: str,
     timeout_s: float,
 ) -> VerifiedFolder:
     """The verified folder made from `facts`; `make` makes it where it is absent or was changed.
 
-    One process makes it while others wait; `what` says to people what is made. Raises InfraError
-    like `locked` and what `make` raises.
+    One process makes it while others wait; `doing` says to people what that is, as in "unpacking
+    x.whl". Raises InfraError like `locked` and what `make` raises.
     """
     lock = folder.parent / ".locks" / f"{folder.name}.lock"
-    with locked(lock, f"unpacking {what}", timeout_s=timeout_s):
+    with locked(lock, doing, timeout_s=timeout_s):
         try:
             found = open_verified(folder, facts)
         except FolderChangedError as damage:
-            _log.warning(f"unpacked {folder.name} is not as it was ({damage}); unpacking it again")
+            _log.warning(f"{folder.name} in the cache is not as it was ({damage}); {doing} again")
             found = None
         if found is None:
             make()

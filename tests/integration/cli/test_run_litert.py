@@ -7,6 +7,7 @@ import shlex
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.files.cache import cache_root
@@ -94,10 +95,14 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert told["nodes"][244] == [244, "Convolution2DTransposeBias", "segment", "CPU"]
     assert "unresolved custom op: Convolution2DTransposeBias" in told["reference"]
     assert "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in said
-    # a tolerance would let believe that something was compared
-    code, said, (one,) = lab.run_files(selfie, "--engine=litert", "--tolerance=0.5")
-    assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), said
-    assert "nothing can be compared: LiteRT's CPU does not run it" in one["error"]["message"]
+    # who gives a tolerance, or inputs, would believe that something was done with them
+    np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
+    for given in ("tolerance=0.5", "inputs=in.raw"):
+        code, said, (one,) = lab.run_files(selfie, "--engine=litert", f"--{given}")
+        assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), said
+        field = given.partition("=")[0]
+        told = f"{field}: of no use: LiteRT's CPU does not run this model, Encountered unresolved"
+        assert told in one["error"]["message"]
 
 
 def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
@@ -105,6 +110,12 @@ def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     code, said, (one,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
     assert (code, one["outcome"], one["error"]["api"]) == (1, "failed", "QnnGraph_execute"), said
     assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
+    # other inputs, other outputs; the CPU gets them, too
+    np.zeros((1, 128, 128, 3), np.float32).tofile(lab.folder / "in.raw")
+    code, said, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")
+    assert (code, zeros["outputs"]) == (0, "reference"), said
+    kept = [one["measurements"]["kept_outputs"] for one in (one, zeros)]
+    assert kept[0] != kept[1]
 
 
 @pytest.mark.nightly

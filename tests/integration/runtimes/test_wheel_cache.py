@@ -290,4 +290,4 @@ def test_a_changed_file_is_unpacked_again(links: Path, root: Path, logged: Logge
     assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
     (line,) = logged.warnings
     assert "harness_sample/lib.so has sha256" in line
-    assert line.endswith("unpacking it again")
+    assert line.endswith(f"; unpacking {REQUEST} again")

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.artefacts.file_bytes import FileBytes
+from harness.errors.schemas import other_schema
 from harness.files.names_inside import name_problem
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_HEAD: Final = b"{"
 
+_SCHEMA: Final = ("schema", "schema_version")
 _MAX_PIECES: Final = 1 << 14
 _MAX_TENSORS: Final = 512
 
@@ -84,7 +86,10 @@ class Expects(BaseModel, extra="forbid", frozen=True):
 class Manifest(BaseModel, extra="forbid", frozen=True):
     """The pieces in the order in which a runtime would load them."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[
+        Literal[1],
+        Field(validation_alias=AliasChoices(*_SCHEMA), serialization_alias="schema"),
+    ] = 1
     pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
     plan: RunPlan | None = None
     expects: Expects | None = None
@@ -92,7 +97,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     def told(self) -> dict[str, Any]:
         """What its JSON says, without what is usual."""
         said = self.model_dump(mode="json", exclude_defaults=True)
-        return {"schema_version": self.schema_version, **said}
+        return {"schema": self.schema_version, **said}
 
     def text(self) -> str:
         """Its JSON, as short as it can be: a manifest is read as a whole."""
@@ -123,8 +128,11 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
         manifest = Manifest.model_validate(json.loads(data.at(offset, size, "the manifest")))
     except ValidationError as error:
         first = error.errors()[0]
-        said = ".".join(map(str, first["loc"])), first["msg"]
-        problem = f"is no manifest of `contexts extract`: {': '.join(filter(None, said))}"
+        where = ".".join(map(str, first["loc"]))
+        said = ": ".join(filter(None, (where, first["msg"])))
+        problem = f"is no manifest of `contexts extract`: {said}"
+        if where in _SCHEMA:
+            problem = other_schema(first["input"], [1])
         raise data.error(problem, offset) from error
     except (ValueError, RecursionError) as error:
         raise data.error(f"is no JSON: {error}", offset) from error

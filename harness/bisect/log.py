@@ -22,6 +22,7 @@ from harness.bisect.grid_search import GridSearch
 from harness.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import without_secrets_in
+from harness.errors.schemas import other_schema
 from harness.failure.error import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
@@ -177,9 +178,10 @@ def read_lines(
         try:
             entry = read.validate_json(line)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
+            first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][1:])
-            raise ConfigError(first["msg"], file=file, line=number, field=where or None) from error
+            said = other_schema(first["input"], [1]) if where == "schema" else first["msg"]
+            raise ConfigError(said, file=file, line=number, field=where or None) from error
         if begun is None:
             if not isinstance(entry, begins):
                 break

@@ -12,7 +12,6 @@ from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.qnn.axes import SEARCHED, AxisName
 from harness.qnn.versions import QnnVersion
-from harness.results.case_names import NamedPlacement, split_node_id
 
 
 @dataclass(frozen=True)
@@ -95,16 +94,15 @@ def _between(one: str, other: str) -> str:
 
 def version_of(record: Brief, axis: AxisName) -> str:
     """The version that a case ran with, as options call it."""
-    named = NamedPlacement.beginning(split_node_id(record.case)[1] or "")
-    said = getattr(named, axis) if named is not None else None
+    said = getattr(record.placement, axis, None)
     if said is None and axis == "ort":
         said = record.ort
     return str(said or record.axes.get(axis) or "")
 
 
 def _changed(before: Brief, after: Brief) -> tuple[AxisName, ...]:
-    named = [NamedPlacement.beginning(split_node_id(one.case)[1] or "") for one in (before, after)]
+    places = [one.placement for one in (before, after)]
     # without a compiler of their own both had contexts of their runtime: that is one axis
-    own = any(one is not None and one.compiler is not None for one in named)
+    own = any(one is not None and one.compiler is not None for one in places)
     searched = [axis for axis in SEARCHED if own or axis != "compiler"]
     return tuple(one for one in searched if version_of(before, one) != version_of(after, one))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from harness.bisect.answers import Point
 from harness.bisect.case_run import Task
@@ -18,10 +18,12 @@ from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import kinds, twins
 from harness.qnn.axes import SEARCHED, AxisName
-from harness.results.case_names import NamedPlacement, split_node_id
+from harness.results.case_names import placement_in, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.version_specs import is_path, split_specs
 
+Named: TypeAlias = Mapping[str, str | None]
+"""What the name of a case says of its placement, as `placement_in` has it."""
 _MAX_FILE_BYTES: Final = 1 << 20
 
 
@@ -76,7 +78,7 @@ class Versions:
         return tuple(found)
 
     def held(
-        self, asked: Mapping[AxisName, str], axes: Sequence[AxisName], named: NamedPlacement | None
+        self, asked: Mapping[AxisName, str], axes: Sequence[AxisName], named: Named | None
     ) -> list[dict[AxisName, str]]:
         """What the other axes are held at: as asked for, else as the name of the case says.
 
@@ -85,7 +87,7 @@ class Versions:
         """
         held: list[dict[AxisName, str]] = [{}]
         for axis in SEARCHED:
-            spec = asked.get(axis) or (getattr(named, axis) if named else None)
+            spec = asked.get(axis) or (named[axis] if named else None)
             if axis == "qnn" and spec is None:
                 spec = "latest"  # which may be another one when the search is gone on with
             if axis in axes or spec is None:
@@ -125,7 +127,7 @@ class Where:
     devices: tuple[str, ...]
     target: str
     backend: str
-    named: NamedPlacement | None
+    named: Named | None
 
 
 def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | None) -> Where:
@@ -134,14 +136,14 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
     The twins of the device stand in for it if it is lost, unless devices were asked for. Raises
     ConfigError for a device that cannot be, or one whose target is not known.
     """
-    parameters = split_node_id(case)[1] or ""
-    named = NamedPlacement.beginning(parameters)
+    found = placement_in(split_node_id(case)[1] or "")
+    named = found[0] if found is not None else None
     enabled = lab.select()
     names = [device.name for device in enabled]
     if devices:
         chosen = lab.select(devices)
     else:
-        called = named.device if named else ""
+        called = named["device"] if named else ""
         kind = kinds(enabled)
         meant = (one for one in enabled if called in (one.name, one.pool, kind[one.name]))
         first = next(meant, enabled[0])
@@ -155,7 +157,7 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
             choices=names,
         )
     _refuse_strangers(chosen)
-    usual = named.backend if named is not None else "htp"
+    usual = (named and named["backend"]) or "htp"
     return Where(tuple(one.name for one in chosen), target, backend or usual, named)
 
 

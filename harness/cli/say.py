@@ -53,8 +53,11 @@ def say_found(found: object, lines: Iterable[str], as_json: bool) -> None:
 
 
 def say_json(value: object) -> None:
-    """Prints JSON for programs; in it every character beyond printable ASCII is escaped."""
-    click.echo(_json_text(value))
+    """Prints JSON for programs; in it every character beyond printable ASCII is escaped.
+
+    An object that says no `schema` is of schema 1.
+    """
+    click.echo(_json_text({"schema": 1, **value} if isinstance(value, dict) else value))
 
 
 def _json_text(value: object) -> str:

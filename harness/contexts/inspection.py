@@ -85,7 +85,7 @@ class ContextReport:
 class Inspection:
     """All that one call told; `qnn` is the version that read, `problems` the files it could not."""
 
-    version: Literal[1]
+    schema: Literal[1]
     qnn: str
     contexts: tuple[ContextReport, ...]
     problems: tuple[str, ...]

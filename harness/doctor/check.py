@@ -60,9 +60,9 @@ class Summary:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All that one call of `qnn-harness doctor` found; `version` is that of this format."""
+    """All that one call of `qnn-harness doctor` found."""
 
-    version: Literal[1]
+    schema: Literal[1]
     checks: tuple[Check, ...]
     summary: Summary
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from harness.failure.any_log import LogText
 from harness.failure.chain import is_benign, link_of
@@ -58,6 +60,7 @@ class Explained(Part):
 class Explanation(Part):
     """All causes that fit a log, the answer first; none where nothing is recognised."""
 
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     diagnoses: tuple[Explained, ...]
 
 

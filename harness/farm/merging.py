@@ -22,6 +22,7 @@ from harness.errors.outgoing_text import (
     OpenKey,
     log_without_secrets,
 )
+from harness.errors.schemas import other_schema
 from harness.farm.shards import Part, Shard, gaps
 from harness.files.names_inside import create_inside, listed_inside, open_below, open_inside
 from harness.history.previous import since_previous
@@ -67,8 +68,8 @@ class _Source:
         file = self.folder.path / INFO
         try:
             self.shard = Shard.model_validate(self.info.get("shard"))
-            if self.info.get("schema") != 1:
-                raise ConfigError("is of another schema; this version reads schema 1", file=file)
+            if (schema := self.info.get("schema")) != 1:
+                raise ConfigError(other_schema(schema, [1]), file=file)
         except ValidationError as error:
             raise ConfigError("tells of no run with --shard", file=file) from error
         self.journal = self.folder.path / JOURNAL

@@ -54,7 +54,7 @@ class Fit:
     succeed. `changes` tells what would come of another way; it is empty where all fit.
     """
 
-    version: Literal[1]
+    schema: Literal[1]
     qnn: str
     residency: Residency
     budget_bytes: int | None
@@ -86,7 +86,7 @@ def fit(
         name, size = contexts[found.refused.context].name, sizes[found.refused.context]
         refused = FirstRefused(found.refused.load, name, size.total, found.refused.missing)
     return Fit(
-        version=1,
+        schema=1,
         qnn=qnn,
         residency=residency,
         budget_bytes=room.budget if room else None,

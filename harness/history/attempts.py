@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final
 
 from harness.history.brief import Brief
-from harness.qnn.axes import VERSIONS
-from harness.results.case_names import NamedPlacement, split_node_id
-
-_APART: Final = {*VERSIONS, "engine"}
 
 
 @dataclass(slots=True)
@@ -52,30 +47,21 @@ def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
     """
 
     @cache
-    def known() -> Mapping[tuple[object, ...], list[Attempts]]:
+    def known() -> Mapping[str, list[Attempts]]:
         """Made when it is first needed: most runs have the same names."""
-        found: dict[tuple[object, ...], list[Attempts]] = {}
+        found: dict[str, list[Attempts]] = {}
         for one in run.values():
-            found.setdefault(without_versions(one.last), []).append(one)
+            found.setdefault(one.last.kin, []).append(one)
         return found
 
     def find(brief: Brief) -> Attempts | None:
         named = run.get(brief.case)
         if named is not None:
             return named if named.last.may_be(brief) else None
-        found = known().get(without_versions(brief), [])
-        found = [one for one in found if one.last.may_be(brief)]
+        found = [one for one in known().get(brief.kin, []) if one.last.may_be(brief)]
         return found[0] if len(found) == 1 else None
 
     return find
-
-
-def without_versions(brief: Brief) -> tuple[object, ...]:
-    """What a case shares with the same case of other versions, besides its engine."""
-    base, parameters = split_node_id(brief.case)
-    named = NamedPlacement.beginning(parameters or "")
-    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in _APART))
-    return base, axes, named.device if named else None
 
 
 def same_failure(before: Brief, after: Brief) -> bool:

@@ -17,7 +17,7 @@ from harness.results.coverage import VERDICTS, Fault, Standing, fault_of, standi
 from harness.results.drift import KEPT
 from harness.results.held import Holder, OpenJournal
 from harness.results.journal import Damage, LeftOut, said_in, uncollected
-from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.record import NO_CAUSE, CaseRecord, PlacementRecord
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
 """What is judged of each case: of lists, the median."""
@@ -71,7 +71,6 @@ class Fate:
     failure: str | None = None
     diagnosis: str | None = None
     breaks_strictness: bool = False
-    engine: str | None = None
 
     @classmethod
     def of(cls, record: CaseRecord) -> Fate:
@@ -86,7 +85,6 @@ class Fate:
             error.signature if error is not None else None,
             error.diagnosis.id if error is not None and error.diagnosis is not None else None,
             record.breaks_strictness,
-            record.engine,
         )
 
 
@@ -100,6 +98,8 @@ class Brief:
     """One attempt at one case; what stands in a `CaseRecord`, too, means the same."""
 
     case: str
+    test: str
+    placement: PlacementRecord | None
     held_axes: dict[str, JsonValue] | None
     fate: Fate
     started: str
@@ -113,12 +113,23 @@ class Brief:
         """The same, of a whole record."""
         return cls(
             record.case,
+            record.test,
+            record.placement,
             record.axes,
             Fate.of(record),
             moment_text(record.started),
             record.attempt,
             Given(record) if record.measurements else None,
         )
+
+    @property
+    def kin(self) -> str:
+        """What it shares with itself of other versions: the test, where, and on which backend."""
+        if self.placement is None:
+            return self.test
+        base, _, rest = self.test.partition("[")
+        where = f"{self.placement.device}-{self.placement.backend}"
+        return f"{base}[{where}{'-' * bool(rest)}{rest or ']'}"
 
     @property
     def axes(self) -> dict[str, JsonValue]:
@@ -142,19 +153,12 @@ class Brief:
         if said is not None:
             return said
         device = self.device.name if self.device is not None else None
-        return {"device": device, "ort": self.ort, "engine": self.fate.engine}.get(name)
-
-    @property
-    def stored_axes(self) -> dict[str, JsonValue]:
-        """Its axes as a database holds them: with the engine, if that is known."""
-        engine = self.fate.engine
-        return self.axes if engine is None else {**self.axes, "engine": engine}
+        return {"device": device, "ort": self.ort, "engine": self.engine}.get(name)
 
     @property
     def engine(self) -> str | None:
         """What executed; None in old records, which do not say it."""
-        said = self.axis("engine")
-        return None if said is None else str(said)
+        return self.placement.engine if self.placement is not None else None
 
     def may_be(self, other: Brief) -> bool:
         """Whether one of that name or of other versions may be this case: not with another engine.
@@ -250,15 +254,16 @@ def read_briefs(journal: Path, like: Iterable[Brief] = ()) -> tuple[list[Brief],
     Raises ConfigError if it cannot be read, or is wholly of another schema.
     """
     left_out, found, kept = LeftOut(), list[Brief](), OpenJournal(journal)
-    names = {one.case: one.case for one in like}
+    names = {name: name for one in like for name in (one.case, one.test)}
     shared = Holder(kept)
     for _, place, record in said_in(journal, kept):
         if isinstance(record, CaseRecord):
             axes = shared.axes(record.axes)
             again = axes is None or not COMPARED.isdisjoint(record.measurements)
-            name = names.get(record.case, record.case)
-            fate, at = Fate.of(record), (kept, place) if again else ()
-            found.append(Brief(name, axes, fate, "", record.attempt, *at))
+            case, test = (names.get(name, name) for name in (record.case, record.test))
+            placement, fate = shared.placement(record.placement), Fate.of(record)
+            at = (kept, place) if again else ()
+            found.append(Brief(case, test, placement, axes, fate, "", record.attempt, *at))
         elif isinstance(record, Damage):
             left_out.add(record)
     return found, left_out

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from harness.failure.error import Outcome, Part
 from harness.history.brief import Brief
@@ -170,7 +170,7 @@ class ComparisonReport(Part):
     with 2 or 3 where verdicts are missing in the new run.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["comparison"] = "comparison"
     base: str
     run: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +16,13 @@ from typing import Any, Final, TypeAlias
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import without_secrets
-from harness.results.case_names import without_versions
+from harness.history.brief import Brief, Fate
+from harness.results.record import PlacementRecord
+from harness.results.schema_1 import placed
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 """Of the tables. Older ones are made into these, step by step; others are refused."""
-_OLDER: Final = ("1", "2")
+_OLDER: Final = ("1", "2", "3")
 MERGED: Final = "merged"
 """What stands as `told` of a run that is a shard of a merged one, which has its cases."""
 
@@ -40,7 +43,8 @@ _TABLES: Final = (
     "line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, "
     "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
     "signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, "
-    "kin TEXT NOT NULL DEFAULT '', PRIMARY KEY (run, line))",
+    "kin TEXT NOT NULL DEFAULT '', test TEXT NOT NULL DEFAULT '', placement TEXT, "
+    "PRIMARY KEY (run, line))",
     "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
 )
 
@@ -59,15 +63,19 @@ _NEW_IN: Final[Mapping[str, Sequence[str]]] = {
         f"UPDATE runs SET told = '{MERGED}', not_run = 0 WHERE digest <> '{_EMPTY_JOURNAL}' "
         "AND NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.run = runs.run)",
     ),
+    "4": (
+        "ALTER TABLE attempts ADD COLUMN test TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE attempts ADD COLUMN placement TEXT",
+    ),
 }
 """What each version has that the one before had not: the place of a run and what cases of all
-versions share; how many cases left no record, and what run.json said when that was found."""
+versions share; how many cases left no record, and what run.json said when that was found; what
+records of schema 2 say of a case beside its name."""
 
 
-def kin_of(name: str) -> str:
+def kin_of(brief: Brief) -> str:
     """What a case shares with itself of other versions, as a key of 16 characters."""
-    text = without_versions(name).encode("utf-8", "replace")
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(brief.kin.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def open_database(where: str) -> Database:
@@ -122,18 +130,33 @@ def _bring_up(database: Database) -> None:
                 continue
             for statement in statements:
                 connection.execute(statement)
-            if version == "2":
-                _name_kin(connection)
+        _place(connection)
         connection.execute("UPDATE meta SET value = :new WHERE name = 'schema'", new=VERSION)
 
 
-def _name_kin(connection: Connection) -> None:
+def _place(connection: Connection) -> None:
+    """Fills in what records of schema 1 said by their names only."""
     for (run,) in list(connection.execute("SELECT run FROM runs")):
-        names = list(connection.execute("SELECT line, name FROM attempts WHERE run = :r", r=run))
-        connection.execute_many(
-            "UPDATE attempts SET kin = :kin WHERE run = :run AND line = :line",
-            ({"kin": kin_of(name), "run": run, "line": line} for line, name in names),
+        rows = connection.execute(
+            "SELECT line, name, axes, device FROM attempts WHERE run = :r", r=run
         )
+        connection.execute_many(
+            "UPDATE attempts SET test = :test, placement = :placement, kin = :kin "
+            "WHERE run = :run AND line = :line",
+            [{"run": run, "line": line, **_placed(*said)} for line, *said in rows],
+        )
+
+
+def _placed(name: str, axes: str, device: str | None) -> dict[str, str | None]:
+    known = json.loads(axes)
+    test, placement = placed(name, {"device": device, **known}, known.get("engine"))
+    made = None if placement is None else PlacementRecord.model_validate(placement)
+    brief = Brief(name, test, made, None, Fate("passed"), "")
+    return {
+        "test": test,
+        "placement": None if made is None else made.model_dump_json(),
+        "kin": kin_of(brief),
+    }
 
 
 def _held_version(database: Database, where: str) -> str | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from harness.history.database import MERGED, Connection, Database, kin_of
 from harness.history.not_run import LackingRun, Names, said_of_selection
 from harness.history.timeline import Filter
 from harness.results.journal import LeftOut, cases_in
+from harness.results.record import PlacementRecord
 from harness.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.results.run_order import Place, in_order, place_of
 
@@ -35,9 +37,9 @@ _RUN: Final = (
 )
 _ROW: Final = (
     "INSERT INTO attempts (run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
-    "diagnosis, signature, error, started, attempt, kin) VALUES (:run, :line, :name, :device, "
-    ":qnn, :ort, :axes, :outcome, :cause, :known_issue, :diagnosis, :signature, :error, :started, "
-    ":attempt, :kin)"
+    "diagnosis, signature, error, started, attempt, kin, test, placement) "
+    "VALUES (:run, :line, :name, :device, :qnn, :ort, :axes, :outcome, :cause, :known_issue, "
+    ":diagnosis, :signature, :error, :started, :attempt, :kin, :test, :placement)"
 )
 _PEEKED: Final = 100
 _SAME: Final = ("name", "started", "attempt")
@@ -226,7 +228,7 @@ def refuse_unknown(database: Database, asked: Filter) -> None:
 
     InfraError if the database fails.
     """
-    devices, axes, any_held = set[str](), {"device", "ort"}, False
+    devices, axes, any_held = set[str](), {"device", "ort", "engine"}, False
     with database.transaction(writes=False) as connection:
         for text, device in connection.execute("SELECT axes, device FROM attempts"):
             any_held = True
@@ -302,7 +304,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "name": _bounded(brief.case),
             "device": brief.device and _bounded(brief.device.name),
             **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
-            "axes": json.dumps(brief.stored_axes),
+            "axes": json.dumps(brief.axes),
             "outcome": brief.outcome,
             "cause": brief.cause,
             "known_issue": brief.known_issue and _bounded(brief.known_issue),
@@ -311,8 +313,15 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "error": None if record.error is None else record.error.model_dump_json(),
             "started": brief.started,
             "attempt": brief.attempt,
-            "kin": kin_of(brief.case),
+            "kin": kin_of(brief),
+            "test": _bounded(brief.test),
+            "placement": brief.placement and brief.placement.model_dump_json(),
         }
+
+
+@lru_cache(1000)
+def _placement(said: str | None) -> PlacementRecord | None:
+    return None if said is None else PlacementRecord.model_validate_json(said)
 
 
 def _version(said: object) -> str | None:
@@ -385,14 +394,16 @@ def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, st
             where.append(connection.contains)
             values["part"] = asked.case
         rows = connection.execute(
-            "SELECT kin, runs.run, name, axes, outcome, attempts.started, cause, device, ort, "
-            "known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
+            "SELECT kin, runs.run, name, test, placement, axes, outcome, attempts.started, cause, "
+            "device, ort, known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
             f"ON runs.run = attempts.run WHERE {' AND '.join(where)} "
             "ORDER BY kin, runs.run, line",
             **values,
         )
-        for kin, run, name, axes, outcome, started, cause, device, *more, attempt in rows:
-            fate = Fate(outcome, cause, device and Named(device), *more)
-            brief = Brief(name, json.loads(axes), fate, started, attempt)
+        for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
+            *known, attempt = more
+            fate = Fate(outcome, cause, device and Named(device), *known)
+            placement = _placement(placed)
+            brief = Brief(name, test, placement, json.loads(axes), fate, started, attempt)
             if asked.takes(brief):
                 yield kin, run, brief

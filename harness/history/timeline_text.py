@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
+
+from pydantic import Field
 
 from harness.errors.outgoing_text import counted
 from harness.failure.error import Part
@@ -86,7 +88,7 @@ class HistoryReport(Part):
     cases left no record, whatever their names.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["history"] = "history"
     runs: int
     first: str

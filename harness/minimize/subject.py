@@ -154,7 +154,7 @@ def subject_of(
         residency=residency,
         tolerance=files[0].tolerance,
         graph=files[0].graph,
-        qnn=qnn or (where.named.qnn if where.named else None),
+        qnn=qnn or (where.named["qnn"] if where.named else None),
         backend=where.backend,
         target=where.target,
     )

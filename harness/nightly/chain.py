@@ -13,10 +13,13 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from harness.bisect.folder import BisectFolder
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import counted, outgoing
+from harness.errors.schemas import other_schema
 from harness.files.cache import PRIVATE, cache_root
 from harness.files.whole_file import read_bounded, write_whole
 from harness.history.comparison import FailOn
@@ -89,8 +92,13 @@ def nights(reports: Path) -> Iterator[Night]:
             if night.night != file.parent.name:
                 raise ValueError(f"it is that of {night.night}")  # it would be kept there
             yield night
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            said = other_schema(first["input"], [1]) if where.startswith("schema") else first["msg"]
+            _log.warning("%s tells of no night: %s: %s", file, where, said)
         except (OSError, ValueError) as error:
-            _log.warning("%s tells of no night: %s", file, str(error).partition("\n")[0])
+            _log.warning("%s tells of no night: %s", file, error)
 
 
 class Chain:

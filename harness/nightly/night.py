@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import AliasChoices, Field
 
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import INSTEAD
@@ -27,7 +29,12 @@ class Night(Part):
     ending it.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[
+        Literal[1],
+        Field(
+            validation_alias=AliasChoices("schema", "schema_version"), serialization_alias="schema"
+        ),
+    ] = 1
     kind: Literal["nightly"] = "nightly"
     night: FlatName
     started: str

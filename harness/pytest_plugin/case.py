@@ -21,6 +21,7 @@ from harness.failure.error import ErrorRecord, Outcome
 from harness.files.notices import at_work
 from harness.pytest_plugin.attempts import AttemptEnd
 from harness.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
+from harness.pytest_plugin.case_names import own_test
 from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
@@ -33,6 +34,7 @@ from harness.results.record import (
     DeviceRecord,
     Expected,
     Fixed,
+    PlacementRecord,
     PreflightRecord,
 )
 from harness.runtimes.runtime import NotOffered
@@ -144,6 +146,15 @@ class Case:
         return CaseRecord(
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
+            test=own_test(self.item),
+            placement=PlacementRecord(
+                device=self.placement.where,
+                engine=self.placement.engine,
+                backend=self.placement.backend,
+                qnn=self.placement.qnn,
+                ort=self.placement.ort,
+                compiler=self.placement.other_compiler,
+            ),
             engine=self.placement.engine,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
@@ -326,6 +337,8 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     record = CaseRecord(
         run=folder.run_id,
         case=item.nodeid,
+        test=own_test(item),
+        placement=None,
         suite=suite_of(item),
         line=None if line is None else line + 1,
         axes=axes | own_axes(parameters_of(item)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import ConfigError
 from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.qnn.axes import AXES
-from harness.results.case_names import NamedPlacement, split_node_id
+from harness.results.case_names import NO_PLACEMENT, named, placement_in, split_node_id
 
 if TYPE_CHECKING:
     import pytest
@@ -22,6 +22,13 @@ def without_placement(parameters: str, placement: str) -> str:
     """The parameters of a case without the text of its own placement, wherever that stands."""
     around = f"-{parameters}-"
     return around.replace(f"-{placement}-", "-", 1)[1:-1] if parameters != placement else ""
+
+
+def own_test(item: pytest.Item) -> str:
+    """The node id of a case without what the harness put in, which others share."""
+    base, parameters = split_node_id(item.nodeid)
+    placed = str(placement_of(item) or NO_PLACEMENT)
+    return named(base, without_placement(parameters or "", placed))
 
 
 def rest_meant(given: str, rests: Collection[str]) -> str | None:
@@ -36,7 +43,7 @@ def rest_meant(given: str, rests: Collection[str]) -> str | None:
         rest
         for rest in rests
         if (
-            NamedPlacement.parse(given.removesuffix(f"-{rest}") if rest else given)
+            _is_placement(given.removesuffix(f"-{rest}") if rest else given)
             and (not rest or given.endswith(f"-{rest}"))
         )
     ]
@@ -98,14 +105,17 @@ def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         placement = placement_of(item)
         values = parameters_of(item).values()
         if placement and placement.compiler and not takes_compiled(values):
-            own, given = split_node_id(item.nodeid)
-            rest = without_placement(given or "", str(placement))
-            key = (own, rest, replace(placement, compiler=None))
+            key = (own_test(item), replace(placement, compiler=None))
             if key in seen:
                 continue
             seen.add(key)
         left.append(item)
     return left
+
+
+def _is_placement(text: str) -> bool:
+    found = placement_in(text)
+    return found is not None and not found[1]
 
 
 def _same_test(item: pytest.Item, own: str, base: str, here: Path) -> bool:

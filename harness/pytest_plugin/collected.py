@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ import pytest
 import harness
 from harness.errors import InfraError
 from harness.pytest_plugin.own_contexts import suite_of
+from harness.pytest_plugin.terminal import NO_DEVICE
+from harness.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
     from harness.contexts.context_file import Files
@@ -95,6 +97,12 @@ def placement_of(item: pytest.Item) -> Placement | None:
     """Where a case runs, and with what; None for any other test."""
     found = parameters_of(item).get("placement")
     return found if hasattr(found, "compiler") else None
+
+
+def nowhere(reasons: Iterable[str]) -> Any:
+    """What a test has for its placement where no device fits: it is skipped, and says why."""
+    why = f"{NO_DEVICE}: {'; '.join(reasons)}"
+    return pytest.param(None, id=NO_PLACEMENT, marks=pytest.mark.skip(reason=why))
 
 
 def need_of(item: pytest.Item) -> Need | None:

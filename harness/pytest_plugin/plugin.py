@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.asked import Asked
-from harness.pytest_plugin.collected import Collected, leave_out, need_of, placement_of
+from harness.pytest_plugin.collected import Collected, leave_out, need_of, nowhere, placement_of
 from harness.pytest_plugin.device_run import Run
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.neighbours import (
@@ -169,9 +169,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             compiled=takes_compiled(given),
             made_by=made_by(given) if own else (),
         )
-        if not values:
-            why = f"{NO_DEVICE}: {'; '.join(reasons)}"
-            values = [pytest.param(None, id="no-device", marks=pytest.mark.skip(reason=why))]
+        values = values or [nowhere(reasons)]
     except HarnessError as error:
         # Raised here it would be reported once per test; it stops the run after collection.
         run.problem = run.problem or error

@@ -1,48 +1,24 @@
-"""The names of cases: what a node id says of where and with what a case ran (pure).
+"""Node ids taken apart (pure): a test and its parameters, and the placement that these begin with.
 
-It ends in the parameters, [sim-v73-htp-2.51.0-by-2.47.0-io-heavy-56mb-resident-66]: the text of its
-placement, where and with what it ran, and the rest: what it is about, which cases of other versions
-share.
+Records say both in fields of their own. Read out of a name they are only where there is nothing
+but the name: in records of schema 1 (`schema_1.py`), and in what a user says with `--case`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from harness.qnn.backends import BACKENDS
 
+NO_PLACEMENT: Final = "no-device"
+"""What stands in the place of a placement where no device fits."""
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 # the name of a source may stand in front; it must not reach back over a version
-_VERSION: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?\d[\w.+]*"
-_PLACEMENT: Final = re.compile(
-    rf"(?P<device>[a-z0-9._-]+)-(?P<backend>{'|'.join(BACKENDS)})-(?P<qnn>{_VERSION})"
-    rf"(?:-ort-(?P<ort>{_VERSION}))?(?:-by-(?P<compiler>\d[\w.]*))?",
-    re.ASCII,
-)
-
-
-@dataclass(frozen=True)
-class NamedPlacement:
-    """What the text of a placement says; `compiler` is None for the runtime's own."""
-
-    device: str
-    backend: str
-    qnn: str
-    ort: str | None
-    compiler: str | None
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Reads the text of a placement, and nothing around it."""
-        found = _PLACEMENT.fullmatch(text)
-        return cls(**found.groupdict()) if found else None
-
-    @classmethod
-    def beginning(cls, parameters: str) -> Self | None:
-        """The placement that parameters begin with, if they do."""
-        found = _beginning(parameters)
-        return cls(**found.groupdict()) if found else None
+_SOURCE: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?"
+_VERSION: Final = rf"{_SOURCE}\d[\w.+]*"
 
 
 def split_node_id(node_id: str) -> tuple[str, str | None]:
@@ -51,16 +27,34 @@ def split_node_id(node_id: str) -> tuple[str, str | None]:
     return base, rest.removesuffix("]") if bracket else None
 
 
-def without_versions(node_id: str) -> str:
-    """A case's name without the versions of its placement, which it shares with those of others."""
-    base, parameters = split_node_id(node_id)
-    found = _beginning(parameters or "")
+def named(base: str, rest: str) -> str:
+    """The node id of a test with these parameters of its own, if it has any."""
+    return f"{base}[{rest}]" if rest else base
+
+
+def placement_in(
+    parameters: str, axes: Mapping[str, object] = _NOTHING
+) -> tuple[dict[str, str | None], str] | None:
+    """The placement that parameters begin with, and the rest of them; None if they do not.
+
+    Its keys are those of a `PlacementRecord`, without the engine, of which a name says nothing.
+    Parameters may look like another placement, or go on as one would. So the `axes` that the case
+    ran with decide what is taken for one, as far as they are known.
+    """
+    known = {name: re.escape(said) for name, said in axes.items() if isinstance(said, str)}
+    # the first that fits; where no version is known the last, as devices may be called desk-htp-1
+    anything = r"[a-z0-9._-]+?" if "qnn" in known else r"[a-z0-9._-]+"
+    device = "|".join([*(known[name] for name in ("device", "soc") if name in known), anything])
+    backend = known.get("backend", "|".join(BACKENDS))
+    qnn = _SOURCE + known["qnn"] if "qnn" in known else _VERSION
+    ort = "" if axes.get("ort", ...) is None else rf"(?:-ort-(?P<ort>{_VERSION}))?"
+    compiler = known.get("compiler", r"\d[\w.]*")
+    found = re.match(
+        rf"(?P<device>{device})-(?P<backend>{backend})-(?P<qnn>{qnn}){ort}"
+        rf"(?:-by-(?P<compiler>{compiler}))?(?=-|\Z)",
+        parameters,
+        re.ASCII,
+    )
     if found is None:
-        return node_id
-    rest = found.string[found.end() :]
-    return f"{base}[{found['device']}-{found['backend']}{rest}]"
-
-
-def _beginning(parameters: str) -> re.Match[str] | None:
-    found = _PLACEMENT.match(parameters)
-    return found if found and parameters[found.end() :][:1] in ("", "-") else None
+        return None
+    return {"ort": None, **found.groupdict()}, parameters[found.end() :].removeprefix("-")

@@ -11,13 +11,14 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
 from harness.errors import ConfigError
 from harness.failure.error import ErrorRecord, clean_text, named_text
 from harness.results.json_value import as_json
-from harness.results.record import CaseRecord, DeviceRecord, Expected
+from harness.results.line import case_of
+from harness.results.record import CaseRecord, DeviceRecord, Expected, PlacementRecord
 
 PLACE_BITS: Final = 24
 """So many bits of a place are a line's length; the others are where it begins."""
@@ -27,12 +28,11 @@ _MOST_ERRORS: Final = 300
 _MOST_HELD_CHARS: Final = 4000
 _MOST_AXES: Final = 32
 _SMALL: Final = (
-    *("run", "case", "engine", "suite", "line", "outcome", "cause", "fixed", "outputs"),
+    *("run", "case", "test", "engine", "suite", "line", "outcome", "cause", "fixed", "outputs"),
     *("started", "duration_s", "attempt"),
 )
 _LARGE: Final = ("runtime", "preflight", "checks", "logs")
 _FIELDS: Final = frozenset(CaseRecord.model_fields)
-_CASE: Final = TypeAdapter(CaseRecord)
 
 
 class OpenJournal:
@@ -114,7 +114,7 @@ class HeldRecord(CaseRecord):
         """The record with all that it has."""
         fields = self.__dict__
         try:
-            return _CASE.validate_json(fields["_journal"].again(fields["_place"], self.case))
+            return case_of(fields["_journal"].again(fields["_place"], self.case))
         except ValidationError as error:
             raise ConfigError("was changed while it was read") from error
 
@@ -149,6 +149,7 @@ class Holder:
         fields = record.__dict__
         for name in _SMALL:
             set_(new, name, self._one(fields[name]) if name not in _OWN else fields[name])
+        set_(new, "placement", self.placement(record.placement))
         set_(new, "device", self._device(record.device))
         set_(new, "expected", self._expected(record.expected))
         set_(new, "_journal", self._journal)
@@ -177,6 +178,13 @@ class Holder:
         if len(self._shared) > _MOST_SHARED:
             self._shared.clear()
         return self._shared.setdefault(key, value)
+
+    def placement(self, placement: PlacementRecord | None) -> PlacementRecord | None:
+        """The placement, which many cases share."""
+        if placement is None:
+            return None
+        known: PlacementRecord = self._known(placement, placement)
+        return known
 
     def _device(self, device: DeviceRecord | None) -> DeviceRecord | None:
         if device is None:
@@ -227,4 +235,4 @@ class Holder:
         return known
 
 
-_OWN: Final = frozenset({"case", "started", "duration_s", "attempt", "line", "fixed"})
+_OWN: Final = frozenset({"case", "test", "started", "duration_s", "attempt", "line", "fixed"})

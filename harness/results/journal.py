@@ -8,17 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Final, Self, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from harness.errors import ConfigError, InternalError
 from harness.errors.outgoing_text import counted, without_secrets_in
+from harness.errors.schemas import OTHER_SCHEMA, other_schema
 from harness.files.lines import AppendedLines, lines_of
 from harness.files.names_inside import open_below
 from harness.results.held import PLACE_BITS, Holder, OpenJournal
 from harness.results.json_value import more_values_than
-from harness.results.record import CaseRecord, DeviceEvent, Line, final_attempts
+from harness.results.line import LINE, READ, line_of
+from harness.results.record import CaseRecord, DeviceEvent, final_attempts
 
 MAX_LINE_BYTES: Final = 8 << 20
 MAX_VALUES: Final = 300_000
@@ -27,11 +29,7 @@ memory than text."""
 _MOST_TOLD: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
-_OF_ANOTHER_SCHEMA: Final = "is of schema "
 _SYNC_EVERY_S = 0.5
-_LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
-_CASE: Final[TypeAdapter[Any]] = TypeAdapter(CaseRecord)
-_KIND_OF_EVENTS: Final = b'"kind":"device"'
 
 
 class Journal:
@@ -59,11 +57,11 @@ class Journal:
         written (the next record then begins a new line).
         """
         try:
-            valid = _LINE.validate_python(record)
+            valid = LINE.validate_python(record)
         except ValidationError as error:
             raise InternalError(f"a record does not fit its model: {error}") from error
         if b":/" in (line := valid.model_dump_json().encode()):
-            valid = _LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
+            valid = LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
             line = valid.model_dump_json().encode()
         line += b"\n"
         if why := _too_much(line):
@@ -86,7 +84,7 @@ class Damage:
     @property
     def is_foreign(self) -> bool:
         """Whether it is of another schema."""
-        return self.problem.startswith(_OF_ANOTHER_SCHEMA)
+        return self.problem.startswith(OTHER_SCHEMA)
 
 
 Said: TypeAlias = CaseRecord | DeviceEvent | Damage
@@ -227,14 +225,8 @@ def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
         return None
     if why := _too_much(line):
         return why
-    # nearly all are cases: asking each of which kind it is takes a quarter of reading it
-    likely = _LINE if _KIND_OF_EVENTS in line else _CASE
     try:
-        return cast(CaseRecord | DeviceEvent, likely.validate_json(line))
-    except ValidationError:
-        pass
-    try:
-        return _LINE.validate_json(line)
+        return line_of(line)
     except ValidationError as error:
         return _problem(error, line)
 
@@ -248,8 +240,7 @@ def _problem(error: ValidationError, line: bytes) -> str:
     # the first part tells which kind of line it was taken for
     problems = {".".join(str(part) for part in one["loc"][1:]): one for one in found}
     if "schema" in problems:
-        said = problems["schema"]["input"]
-        return f"{_OF_ANOTHER_SCHEMA}{str(said)[:20]}; this version reads schema 1"
+        return other_schema(problems["schema"]["input"], READ)
     where, first = next(iter(problems.items()))
     return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
 

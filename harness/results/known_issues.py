@@ -259,7 +259,7 @@ def _facts(record: CaseRecord) -> Mapping[str, object]:
     soc = SOCS.get((device.soc if device else None) or "")
     return {
         "suite": record.suite,
-        "test": record.case.rpartition("::")[2].partition("[")[0],
+        "test": record.function,
         "backend": record.axes.get("backend"),
         "engine": record.engine,
         "device": device.name if device else None,

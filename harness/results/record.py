@@ -34,6 +34,8 @@ from harness.results.json_value import INTEGERS, JsonObject, as_json
 from harness.results.outputs import Outputs
 from harness.runtimes.findings import Severity
 
+SCHEMA: Final = 2
+"""Of what is written. `schema_1.py` makes older lines into these."""
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 _NUMBERS: Final = frozenset({int, float})
 
@@ -91,6 +93,23 @@ class RuntimeRecord(Part):
     contexts_by: Text | None = None
 
 
+class PlacementRecord(Part):
+    """Where the harness put a case, and with what it was to run: what its name begins with.
+
+    `device` is the device, or the pool or kind of equal ones of which any would do. `engine` is
+    null in records that are older than the field, `ort` where none was asked for, `compiler` where
+    contexts are made by that of the runtime's own version. Versions are called as options do: the
+    source may stand in front, as in sdk:2.31.0.
+    """
+
+    device: Text
+    engine: Text | None
+    backend: Text
+    qnn: Text
+    ort: Text | None
+    compiler: Text | None
+
+
 class DeviceRecord(BaseModel):
     """The device a case ran on, or was to run on; further keys are free."""
 
@@ -123,6 +142,8 @@ class Fixed(Part):
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
+    `test` is that without what the harness put in, and `placement` what that was: together they
+    tell a case from others. `placement` is null where no device fits.
     `engine` is what executed (`qnn/engines.py`), null in records that are older than this field.
     `line` is where in the test's file it stands, null where that is not Python.
 
@@ -140,10 +161,12 @@ class CaseRecord(Part):
         }
     )
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_version: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["case"] = "case"
     run: Text
     case: Text
+    test: Text
+    placement: PlacementRecord | None
     engine: Text | None = None
     suite: Text
     line: Count | None = None
@@ -180,6 +203,11 @@ class CaseRecord(Part):
     def file(self) -> str:
         """The file of its test, as pytest names it."""
         return self.case.partition("::")[0]
+
+    @property
+    def function(self) -> str:
+        """The name of its test's function."""
+        return self.test.partition("[")[0].rpartition("::")[2]
 
     @property
     def is_bad(self) -> bool:
@@ -258,7 +286,7 @@ class DeviceEvent(Part):
     `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
     """
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_version: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["device"] = "device"
     run: Text
     device: Text

@@ -78,13 +78,18 @@ class Placement:
         """The version of its ORT as far as it was named."""
         return self.ort.rpartition(":")[2] if self.ort else None
 
+    @property
+    def other_compiler(self) -> str | None:
+        """Its compiler, if that is of another version than the runtime."""
+        # 2.51.0 and 2.51.0.260929 are the same version
+        own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
+        return None if own else self.compiler
+
     def __str__(self) -> str:
         text = f"{self.where}-{self.backend}-{self.qnn}"
         if self.ort is not None:
             text += f"-ort-{self.ort}"
-        # 2.51.0 and 2.51.0.260929 are the same version
-        own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
-        return text if own or self.compiler is None else f"{text}-by-{self.compiler}"
+        return text if self.other_compiler is None else f"{text}-by-{self.other_compiler}"
 
     # other plug-ins of pytest (allure) show parameters so
     __repr__ = __str__

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.results.case_names import NamedPlacement, split_node_id
 from tests.integration.forked import ROOT, run_module
 
 RUN_TIMEOUT_S = 400
@@ -70,9 +69,9 @@ def misnamed(cases: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     for case in cases:
         ran = case["device"]["name"]
-        named = NamedPlacement.beginning(split_node_id(case["case"])[1] or "")
-        assert named is not None, case["case"]
-        said = {case["axes"].get("device", ran), named.device} & (devices - {ran})
+        placed = case["placement"]["device"]
+        assert f"[{placed}-" in case["case"]
+        said = {case["axes"].get("device", ran), placed} & (devices - {ran})
         if said:
             found.append(f"{case['case']} ran on {ran}, axes.device: {case['axes'].get('device')}")
     return found

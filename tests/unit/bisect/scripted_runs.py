@@ -60,6 +60,8 @@ def record(
         {
             "run": "r",
             "case": CASE,
+            "test": CASE,
+            "placement": None,
             "suite": "a",
             "axes": {"ort": ort},
             "device": DeviceRecord(  # type: ignore[call-arg]

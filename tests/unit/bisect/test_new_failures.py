@@ -20,7 +20,8 @@ from harness.history.brief import Brief, Fate, Named
 from harness.history.comparison import Category, Comparison, Pair, groups
 from harness.history.comparison import compare as compare_briefs
 from harness.qnn.axes import SEARCHED
-from harness.results.record import CaseRecord, Expected
+from harness.results.record import CaseRecord, Expected, PlacementRecord
+from harness.results.schema_1 import placed
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 from tests.unit.history.runs import run_folder
 
@@ -38,12 +39,11 @@ def found_in(found: Comparison, category: Category = "new") -> list[NewFailure]:
 def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRecord:
     made = record(outcome, device="sim")
     qnn = placement.split("-")[2]
-    return made.model_copy(
-        update={
-            "case": f"suites/test_a.py::test_b[{placement}-{contexts}]",
-            "axes": {"backend": "htp", "qnn": qnn, "ort": None, "contexts": contexts},
-        }
-    )
+    name = f"suites/test_a.py::test_b[{placement}-{contexts}]"
+    test, placed_at = placed(name, {})
+    axes = {"backend": "htp", "qnn": qnn, "ort": None, "contexts": contexts}
+    said = made.model_dump() | {"test": test, "placement": placed_at}
+    return CaseRecord.model_validate(said | {"case": name, "axes": axes})
 
 
 def test_a_new_version_broke_it() -> None:
@@ -165,7 +165,9 @@ def brief(
 ) -> Brief:
     named = Named(device) if device else None
     fate = Fate(outcome, device=named, ort=ort, failure=failure, known_issue=known_issue)
-    return Brief(case, axes, fate, "2026-11-21T00:00:00Z")
+    test, said = placed(case, axes or {})
+    placement = None if said is None else PlacementRecord.model_validate(said)
+    return Brief(case, test, placement, axes, fate, "2026-11-21T00:00:00Z")
 
 
 def new_failure(before: Brief, after: Brief) -> NewFailure:

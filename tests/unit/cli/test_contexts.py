@@ -38,7 +38,7 @@ def test_extract_prints_the_manifest(tmp_path: Path) -> None:
     done = CliRunner().invoke(contexts, ["extract", str(FIELD / "*.onnx"), "--out", out, "--json"])
     printed = json.loads(done.output)
     assert printed["folder"] == out
-    assert {"schema_version": 1, "pieces": printed["pieces"]} == json.loads(
+    assert {"schema": 1, "pieces": printed["pieces"]} == json.loads(
         (tmp_path / "out/manifest.json").read_text()
     )
     assert len(printed["pieces"]) == 4

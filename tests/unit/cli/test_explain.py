@@ -57,7 +57,7 @@ def test_numbers_of_the_dsp_are_named() -> None:
 def test_json_has_the_answer_first() -> None:
     done = CliRunner().invoke(explain, ["--json"], input=SKEL_CHAIN)
     told = json.loads(done.output)
-    assert list(told) == ["diagnoses"]
+    assert list(told) == ["schema", "diagnoses"]
     first = told["diagnoses"][0]
     assert list(first) == ["id", "confidence", "words", "fix", "threads", "lines"]
     assert (first["id"], first["confidence"]) == ("skel-not-found", "likely")
@@ -72,7 +72,7 @@ def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> N
     assert code == 1
     assert out.startswith("nothing in the 1 lines is recognised as a cause")
     code, out, _ = ended(str(log), "--json")
-    assert (code, json.loads(out)) == (1, {"diagnoses": []})
+    assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": []})
 
 
 def test_a_log_that_is_not_there_is_wrong_input(tmp_path: Path, ended: Ended) -> None:

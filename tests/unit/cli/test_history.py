@@ -46,9 +46,12 @@ def test_a_run_that_was_cut_short_is_named_so(tmp_path: Path) -> None:
 def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
     run = run_folder(tmp_path, attempt("a passed"))
     journal = run / "results.jsonl"
-    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"schema": 2}) + "\n")
+    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"schema": 3}) + "\n")
     other = run_folder(tmp_path, attempt("a passed"))
     for words in (["report", run], ["compare", run, other], ["compare", other, run]):
         error = said(*words).exception
         assert isinstance(error, ConfigError)
-        assert str(error) == f"{journal}:1: is of schema 2; this version reads schema 1"
+        assert str(error) == (
+            f"{journal}:1: is of schema 3; this version reads schema 1 and 2: a newer qnn-harness "
+            "wrote it, so update this one"
+        )

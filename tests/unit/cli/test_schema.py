@@ -50,7 +50,7 @@ def test_every_record_satisfies_the_schema(made: CaseRecord) -> None:
         {"outcome": "broken"},
         {"outcome": "failed"},
         {"cause": "target"},
-        {"schema": 2},
+        {"schema": 3},
         {"colour": "red"},
         {"attempt": 0},
         {"error": {"code": "1002", "signature": "s"}},

@@ -345,7 +345,7 @@ def test_a_report_counts_what_came_of_each_check() -> None:
     statuses: list[Status] = ["ok", "warn", "fail", "unknown", "not-applicable"]
     checks = [check(one) for at, one in enumerate(statuses, 1) for _ in range(at)]
     said = report_of(checks).as_json()
-    assert said["version"] == 1
+    assert said["schema"] == 1
     assert said["checks"][0] == {
         "group": "device",
         "subject": "desk",

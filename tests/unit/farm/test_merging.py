@@ -200,7 +200,10 @@ def change(run: Path, how: Callable[[dict[str, Any]], Any]) -> None:
     [
         (lambda info: info | {"shard": None}, "run.json: tells of no run with --shard"),
         (lambda info: info | {"shard": info["shard"] | {"of": "2"}}, "tells of no run with"),
-        (lambda info: info | {"schema": 2}, "run.json: is of another schema"),
+        (
+            lambda info: info | {"schema": 2},
+            "run.json: is of schema 2; this version reads schema 1: ",
+        ),
         (lambda info: info | {"shard": info["shard"] | {"cases": 7}}, "were not divided alike"),
         (lambda info: [], "tells of no run with --shard"),
     ],
@@ -218,8 +221,8 @@ def test_a_journal_of_another_schema_and_a_list_that_is_none(tmp_path: Path) -> 
     first, second = shards(tmp_path)
     journal = second / "results.jsonl"
     whole = journal.read_text()
-    journal.write_text(whole.replace('"schema":1', '"schema":2'))
-    assert f"{journal}:1: is of schema 2" in refused(first, second)
+    journal.write_text(whole.replace('"schema":2', '"schema":3'))
+    assert f"{journal}:1: is of schema 3" in refused(first, second)
     journal.write_text(whole)
     (second / "cases.json").write_text('{"a": 1}')
     assert f"{second}/cases.json: cannot be read as a list of cases" in refused(first, second)

@@ -347,12 +347,12 @@ def test_a_night_job_ends_with_1_exactly_then(reports: Path) -> None:
 def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None:
     bad = sorted(reports.glob("2*"))[0]
     journal = bad / "results.jsonl"
-    journal.write_text(journal.read_text().replace('"schema":1', '"schema":2'))
+    journal.write_text(journal.read_text().replace('"schema":2', '"schema":3'))
     run_folder(reports, run(1200))
     run_folder(reports, run(1201))
     code, said = compared(reports, "--fail-on", "perf:10%")
     assert (code, "slower: execute_us" in said) == (1, True)
-    assert f"warning: {bad.name} tells nothing of noise: {journal}:1: is of schema 2" in said
+    assert f"warning: {bad.name} tells nothing of noise: {journal}:1: is of schema 3" in said
 
 
 def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:

@@ -24,6 +24,7 @@ from harness.history.timeline_text import HistoryReport, lines, page
 from harness.history.told import History
 from tests.integration.hostile_words import CANARY, steering
 from tests.unit.history.runs import attempt
+from tests.unit.results.records import record
 
 
 def history_of(
@@ -33,7 +34,7 @@ def history_of(
 ) -> History:
     """Of runs in their order."""
     order = {run: at for at, (run, _) in enumerate(runs)}
-    attempts = [(kin_of(one.case), run, one) for run, briefs in runs for one in briefs]
+    attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
     return History.of(attempts, order, bisectable, diagnosis)
 
@@ -270,8 +271,11 @@ def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
     ],
 )
 def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
-    assert (kin_of(f"test_a.py::test[{one}]") == kin_of(f"test_a.py::test[{other}]")) is same
-    assert kin_of(f"test_a.py::test[{one}]") != kin_of(f"test_b.py::test[{one}]")
+    def kin(case: str) -> str:
+        return kin_of(Brief.of(record(case=case, axes={})))
+
+    assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
+    assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
 
 
 def test_json_of_many_rows_is_spelt_as_that_of_few(capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,6 +296,6 @@ def test_a_disk_that_is_full_is_the_labs() -> None:
             super()._take(*given)  # type: ignore[arg-type]
 
     made = [Brief.of(attempt(f"{number} failed")) for number in range(500)]
-    attempts = ((kin_of(one.case), "r", one) for one in made)
+    attempts = ((kin_of(one), "r", one) for one in made)
     with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
         Full.of(attempts, {"r": 0}, lambda _: Bisectable())

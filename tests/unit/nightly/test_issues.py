@@ -288,8 +288,9 @@ def test_what_is_new_is_searched_before_what_is_older_however_long_it_takes() ->
 
 
 def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> CaseRecord:
-    made = attempt(f"{name} {outcome}", qnn=placement.split("-")[0], **changed)
-    return made.model_copy(update={"case": f"suites/test_a.py::test_b[sim-htp-{placement}-{name}]"})
+    case = f"suites/test_a.py::test_b[sim-htp-{placement}-{name}]"
+    axes = {"backend": "htp", "qnn": placement.split("-")[0], "which": name}
+    return attempt(f"{name} {outcome}", case=case, **({"axes": axes} | changed))
 
 
 def test_a_search_on_more_axes_takes_longer() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.pytest_plugin.case_names import refuse_names_of_axes, rest_meant, without_placement
-from harness.results.case_names import NamedPlacement, split_node_id
+from harness.results.case_names import placement_in
+from harness.results.schema_1 import placed
 from harness.workbench import Placement
 from tests.properties import reached, reaches
 
@@ -30,13 +31,32 @@ rests = st.sampled_from(
 )
 
 
+def named_as(placement: Placement) -> dict[str, str | None]:
+    return {
+        "device": placement.device,
+        "backend": placement.backend,
+        "qnn": placement.qnn,
+        "ort": placement.ort,
+        "compiler": placement.other_compiler,
+    }
+
+
 @given(placements)
 def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
-    read = NamedPlacement.parse(str(placement))
-    assert read is not None
-    assert (read.backend, read.qnn, read.ort) == (placement.backend, placement.qnn, placement.ort)
-    assert read.device == placement.device
-    assert (read.compiler or placement.qnn_version) == placement.compiler
+    assert placement_in(str(placement)) == (named_as(placement), "")
+
+
+@given(placements, rests)
+def test_a_record_of_schema_1_is_made_into_what_schema_2_writes(
+    placement: Placement, rest: str
+) -> None:
+    """As far as its axes tell: the version of a compiler, or that there is no ORT."""
+    axes: dict[str, object] = {"backend": placement.backend, "qnn": placement.qnn_version}
+    axes |= {"ort": placement.ort_version, "compiler": placement.compiler}
+    axes |= {"device": placement.device}
+    case = f"t.py::test[{placement}{'-' * bool(rest)}{rest}]"
+    test = f"t.py::test[{rest}]" if rest else "t.py::test"
+    assert placed(case, axes, "ort") == (test, {**named_as(placement), "engine": "ort"})
 
 
 @reaches(0.7)
@@ -60,15 +80,6 @@ def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement,
 @pytest.mark.parametrize("name", ["nothing", "sim-a-htp-2.51.0-huge", "sim-a-npu-2.51.0-66"])
 def test_what_is_no_case_means_none(name: str) -> None:
     assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
-
-
-def test_node_ids_are_taken_apart() -> None:
-    assert split_node_id("a/test_b.py::test_c[x-[1]]") == ("a/test_b.py::test_c", "x-[1]")
-    assert split_node_id("a/test_b.py::test_c") == ("a/test_b.py::test_c", None)
-    assert NamedPlacement.beginning("sim-v73-htp-2.51.0-by-2.47.0-tiny-1") == NamedPlacement(
-        "sim-v73", "htp", "2.51.0", None, "2.47.0"
-    )
-    assert NamedPlacement.beginning("tiny-66") is None
 
 
 @pytest.mark.parametrize("name", ["device", "soc", "qnn", "contexts"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.failure.error import ErrorRecord
 from harness.results.checks import Check
 from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.schema_1 import placed
 
 LOAD = "QnnContext_createFromBinary"
 NO_PD = (
@@ -74,7 +75,9 @@ def record(**changed: Any) -> CaseRecord:
         "duration_s": 0.41,
         "logs": ["logs/x/probe.jsonl"],
     }
-    return CaseRecord(**(given | changed))
+    given |= changed
+    test, placement = placed(given["case"], given["axes"], given["engine"])
+    return CaseRecord(**({"test": test, "placement": placement} | given))
 
 
 json_values = st.recursive(

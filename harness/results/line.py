@@ -1,0 +1,47 @@
+"""A line of a journal read, of whatever schema it is (pure)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from harness.results import schema_1
+from harness.results.record import SCHEMA, CaseRecord, DeviceEvent, Line
+
+LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
+_CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)
+_OF_EVENTS: Final = b'"kind":"device"'
+_BEGIN_OF_1: Final = b'{"schema":1,'
+READ: Final = (schema_1.SCHEMA, SCHEMA)
+"""The schemas that this version reads."""
+
+
+def line_of(line: bytes) -> CaseRecord | DeviceEvent:
+    """The record of a line. Raises ValidationError for what is none."""
+    if not line.startswith(_BEGIN_OF_1):
+        # nearly all are cases: asking each of which kind it is takes a quarter of reading it
+        likely: TypeAdapter[Any] = LINE if _OF_EVENTS in line else _CASE
+        try:
+            found: CaseRecord | DeviceEvent = likely.validate_json(line)
+            return found
+        except ValidationError:
+            pass
+    said = _said(line)
+    if isinstance(said, dict) and said.get("schema") == schema_1.SCHEMA:
+        return LINE.validate_python(schema_1.upgraded(said))
+    return LINE.validate_json(line)
+
+
+def case_of(line: bytes) -> CaseRecord:
+    """The record of a line that is one of a case. Raises ValidationError for what is none."""
+    return _CASE.validate_python(line_of(line))
+
+
+def _said(line: bytes) -> object:
+    """Its JSON; None of what is none."""
+    try:
+        return from_json(line)
+    except ValueError:
+        return None

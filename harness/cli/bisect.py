@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +52,15 @@ _reports_option = click.option(
     show_default=True,
     help="Where bisections are kept.",
 )
+
+
+def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
+    first = SEARCHED[0]
+    for axis in reversed(SEARCHED):
+        same = f"As for --{first}."
+        said = "Held at this, or the candidates of that axis." if axis == first else same
+        command = click.option(f"--{axis}", metavar="VERSION", help=said)(command)
+    return command
 
 
 class _Repeat(click.ParamType):  # type: ignore[type-arg]
@@ -121,9 +131,7 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
 )
-@click.option("--qnn", metavar="VERSION", help="Held at this, or the candidates of that axis.")
-@click.option("--ort", metavar="VERSION", help="As for --qnn.")
-@click.option("--compiler", metavar="VERSION", help="As for --qnn.")
+@_option_of_each_axis
 @click.option("--device", multiple=True, metavar="NAME", help="The device; more to fall back on.")
 @click.option("--backend", type=click.Choice(BACKENDS))
 @click.option("--known-issues", type=click.Path(path_type=Path))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,83 +17,50 @@ from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulat
 from harness.cli.say import say
 from harness.contexts.schedule import RESIDENCIES
 from harness.errors import ConfigError, HarnessError
-from harness.pytest_plugin.options import split_list
+from harness.pytest_plugin.options import OPTIONS, PREFLIGHT, split_list
 from harness.pytest_plugin.terminal import LIVE_FROM
-from harness.qnn.backends import BACKENDS
-from harness.qnn.engines import ENGINES
+from harness.qnn.engines import ENGINES, QNN
 
 if TYPE_CHECKING:
     from harness.results.run_folder import RunFolder
 
-_FLAGS: Final = ("plan", "strict_known", "trace_json")
+_HERE: Final = {"--contexts-number": "--contexts"}
+# What is read otherwise than pytest does, so that a mistake is told with the name that it has here.
+_READ: Final[Mapping[str, Any]] = {
+    "--contexts-residency": click.Choice(RESIDENCIES),
+    "--contexts-inputs": NamedPath(),
+    "--contexts-expected": NamedPath(),
+    "--executorch": NamedPath(),
+    "--preflight": click.Choice(PREFLIGHT),
+    "--fail-on": str,
+}
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 
 
+def _with_options_of_pytest(command: click.Command) -> click.Command:
+    """Has a command take those of pytest's options that have words for it."""
+    made = []
+    for option in OPTIONS:
+        if option.run is None:
+            continue
+        type_ = _READ.get(option.name, option.given.get("type"))
+        one = click.Option(
+            [_HERE.get(option.name, option.name.replace("--contexts-", "--")), option.parameter],
+            type=type_,
+            metavar=None if isinstance(type_, click.Choice) else option.given.get("metavar"),
+            is_flag=not option.takes_value,
+            multiple=option.given.get("action") == "append",
+            help=option.run,
+        )
+        made.append(one)
+    command.params[1:1] = made
+    return command
+
+
+@_with_options_of_pytest
 @click.command()
 @click.argument("files", nargs=-1, type=NamedPath())
-@click.option(
-    "--contexts", "contexts_number", metavar="N[,N]", help="How many (default: each once)."
-)
-@click.option(
-    "--residency",
-    "contexts_residency",
-    multiple=True,
-    type=click.Choice(RESIDENCIES),
-    help="How they are loaded (default: resident, all at once).",
-)
-@click.option(
-    "--inputs",
-    "contexts_inputs",
-    metavar="DIR",
-    type=NamedPath(),
-    help="Inputs (default: made up).",
-)
-@click.option(
-    "--expected",
-    "contexts_expected",
-    metavar="DIR",
-    type=NamedPath(),
-    help="What outputs should be.",
-)
-@click.option("--tolerance", "contexts_tolerance", type=float, help="How far they may be off.")
-@click.option("--graph", "contexts_graph", metavar="NAME", help="Which of several to execute.")
-@click.option("--engine", "contexts_engine", default="qnn", help=f"{', '.join(ENGINES)}.")
-@click.option(
-    "--executorch",
-    metavar="BUILD_DIR",
-    type=NamedPath(),
-    help="A build for --engine executorch (default: its wheel).",
-)
-@click.option("--qnn", multiple=True, metavar="VERSION", help="QNN runtimes (default: latest).")
-@click.option("--ort", multiple=True, metavar="VERSION", help="ONNX Runtimes of --engine ort.")
-@click.option(
-    "--compiler",
-    multiple=True,
-    metavar="VERSION",
-    help="QNN versions that compile what is compiled here (default: the runtime's own).",
-)
-@click.option("--backend", multiple=True, metavar="NAME", help=f"{', '.join(BACKENDS)}.")
-@click.option(
-    "--device",
-    multiple=True,
-    metavar="NAME",
-    help="Devices, or their addresses (default: all enabled).",
-)
-@click.option(
-    "--lab",
-    metavar="FILE",
-    help="The lab's devices (default: devices.yaml, else one simulated device).",
-)
-@click.option("--reports", metavar="DIR", help="Where results go (default: reports).")
-@click.option("--known-issues", metavar="FILE", help="Failures that are expected.")
-@click.option("--strict-known", is_flag=True, help="One that does not fail fails the run.")
-@click.option("--preflight", type=click.Choice(["strict", "warn", "off"]), help="As of pytest.")
-@click.option("--retries", type=int, metavar="N", help="For what only the lab failed.")
-@click.option("--fail-on", metavar="drift:STEPS", help="Outputs may differ so much at most.")
-@click.option("--resume", metavar="RUN", help="Complete a run: its folder, name, or latest.")
-@click.option("--trace-json", is_flag=True, help="Write a timeline, for ui.perfetto.dev.")
-@click.option("--plan", is_flag=True, help="List cases and files, and run nothing.")
 @click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
 @json_option
 def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: Any) -> int:
@@ -104,7 +72,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     \b
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
     """
-    engine = given["contexts_engine"]
+    engine = given["contexts_engine"] or QNN.name
     if engine not in ENGINES:
         problem = f"no engine {engine!r} runs artefacts"
         raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
@@ -126,7 +94,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     if (told := given["fail_on"]) is not None and steps_of(told) is None:
         raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
 
-    context_numbers(split_list([given["contexts_number"] or ""]), "--contexts")
+    context_numbers(split_list(given["contexts_number"]), "--contexts")
     found = [artefact.path for artefact in artefacts_with_contexts(files)]
     for path in found:
         require_name(path)
@@ -187,7 +155,7 @@ def _options(given: dict[str, Any]) -> list[str]:
     told = []
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
-        if name in _FLAGS:
+        if isinstance(value, bool):
             told += [option] if value else []
         elif value is not None:
             values = value if isinstance(value, tuple) else (value,)

@@ -7,20 +7,19 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 import pytest
 
-from harness.farm.scheduling import Scheduler, Waiting
+from harness.farm.allotment import Allotment, FarmDevice
+from harness.farm.scheduling import Waiting
 from harness.pytest_plugin.pytest_internals import collection_difference
 
 _log = logging.getLogger(__name__)
 _FEW: Final = 2
 """A worker with as many plain tests or fewer gets more: it begins one when it knows the next."""
-_LOOK_AGAIN_S: Final = 60.0
-"""So long a device that was given up gets no case that another one could run."""
 _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001
 
@@ -37,13 +36,15 @@ class _What(Enum):
 class _Load:
     """What a worker was given and has not finished, in order, and the devices that it holds.
 
-    `case` is the one that it runs, on `device`.
+    `collected` are the tests that it found, None before it has. `case` is the one that it runs, on
+    `device`.
     """
 
     tests: list[tuple[int, _What]] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)
+    devices: list[FarmDevice] = field(default_factory=list)
+    collected: list[str] | None = None
     case: Waiting | None = None
-    device: str = ""
+    device: FarmDevice | None = None
 
     @property
     def plain(self) -> list[int]:
@@ -55,10 +56,9 @@ class ByDevice:
     """Gives each case to a worker that holds a device for it, and any other test as `--dist` says.
 
     A scheduler as `xdist.scheduler.protocol` has them; tests are told by their numbers in the
-    collection. `Scheduler` says which case a device is given when it is free, and not before: a
+    collection. `Allotment` says which case a device is given when it is free, and not before: a
     worker begins a test when it knows the next, so that each case is sent twice, and the second
-    time it only waits (`Messages.is_pause`). A worker takes a device for its life, and another one
-    if nobody has that and its own have nothing to do.
+    time it only waits (`Messages.is_pause`).
     """
 
     def __init__(
@@ -82,23 +82,23 @@ class ByDevice:
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
         self._cases = cases
-        self._kinds_now, self._earlier, self._bind, self._clock = kinds, earlier, bind, clock
-        self._is_taken = is_taken
+        self._kinds, self._earlier, self._bind = kinds, earlier, bind
+        self._devices = Allotment(is_taken=is_taken, clock=clock)
         self._names: list[str] | None = None
         self._numbers: dict[str, int] = {}
-        self._collected: dict[Any, list[str]] = {}
         self._loads: dict[Any, _Load] = {}
         self._left: dict[str, list[int]] = {}
-        self._farm = Scheduler(lambda needs, kind: kind in needs)  # type: ignore[operator]
-        self._kinds: dict[str, str] = {}  # of the devices that cases can run on
-        self._joined: set[str] = set()
-        self._out: dict[str, float] = {}  # devices that were given up, and when to try them again
-        self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
 
     @property
     def nodes(self) -> list[Any]:
         """The workers."""
         return list(self._loads)
+
+    @property
+    def _collected(self) -> dict[Any, list[str]]:
+        """What each worker found that has collected, and is alive."""
+        loads = self._loads.items()
+        return {node: load.collected for node, load in loads if load.collected is not None}
 
     @property
     def collection_is_completed(self) -> bool:
@@ -109,13 +109,14 @@ class ByDevice:
     def tests_finished(self) -> bool:
         """Whether workers can be told that what they have is all."""
         over = all(load.case is None and len(load.plain) < 2 for load in self._loads.values())
-        return self.collection_is_completed and not self._left and not self._farm.waiting and over
+        waits = self._left or self._devices.waiting
+        return self.collection_is_completed and not waits and over
 
     @property
     def has_pending(self) -> bool:
         """Whether a test is not finished."""
         at_work = any(load.case or load.plain for load in self._loads.values())
-        return bool(self._left or self._farm.waiting or at_work)
+        return bool(self._left or self._devices.waiting or at_work)
 
     def add_node(self, node: Any) -> None:
         """A worker that is about to collect."""
@@ -127,7 +128,7 @@ class ByDevice:
             _log.warning(f"worker {node.gateway.id} collected other tests than those before it")
             node.shutdown()
             return
-        self._collected[node] = list(collection)
+        self._loads[node].collected = list(collection)
 
     def remove_node(self, node: Any) -> str | None:
         """Takes back what a worker was given, and tells which test it died in, if in one.
@@ -135,30 +136,26 @@ class ByDevice:
         That one is not run again but for `mark_test_pending`. Raises KeyError for an unknown one.
         """
         load = self._loads.pop(node)
-        self._collected.pop(node, None)  # who died before all have collected does not count
-        for device in load.devices:
-            self._leave(device)
-            self._out.pop(device, None)
+        self._devices.let_go(load.devices)
         if self._names is None:
             return None
         case, plain = load.case, load.plain
         if plain:
             if case is not None:  # which it had not begun
-                self._farm.add(case)
+                self._devices.add(case)
             self._take_back(plain[1:])
             return self._names[plain[0]]
         self._give_all()
         if case is None:
             return None
-        self._stopped[case.case] = case
+        self._devices.stopped(case)
         return self._names[case.case]
 
     def mark_test_pending(self, item: str) -> None:
         """Has a test run again whose worker died in it."""
         number = self._numbers[item]
         if item in self._cases:
-            if (case := self._stopped.pop(number, None)) is not None:
-                self._farm.add(case)
+            self._devices.go_on(number)
             self._give_all()
         elif not any(number in tests for tests in self._left.values()) and not any(
             number in load.plain for load in self._loads.values()
@@ -172,8 +169,8 @@ class ByDevice:
         at = next(at for at, (number, _) in enumerate(load.tests) if number == item_index)
         _, what = load.tests.pop(at)
         if what is _What.CASE:
-            if load.device in self._joined:
-                self._farm.finished(load.device, item_index)
+            if load.device is not None:
+                self._devices.finished(load.device, item_index)
             load.case = None
         if what is not _What.PAUSE:
             self._give(node)
@@ -192,8 +189,9 @@ class ByDevice:
             self._numbers = {name: number for number, name in enumerate(self._names)}
             self._take_all(self._names)
         for node in self._collected:  # who is there is known before anybody is given a case
-            if not self._loads[node].devices and (device := self._free_device()) is not None:
-                self._join(self._loads[node], device)
+            load = self._loads[node]
+            if not load.devices and (device := self._devices.take_free()) is not None:
+                load.devices.append(device)
         for _ in range(2):  # two plain tests at first, where there are as many
             self._give_all()
 
@@ -202,47 +200,30 @@ class ByDevice:
 
         It does when the worker has told all (`give_back`). Until then no device gets it.
         """
-        load = next((one for one in self._loads.values() if device in one.devices), None)
+        load = next((one for one in self._loads.values() if _named(device, one.devices)), None)
         case = load.case if load else None
-        self._leave(device)
-        self._out[device] = self._clock() + _LOOK_AGAIN_S
-        if case is None or case.case != self._numbers.get(node_id):
-            return False
-        again = replace(case, not_on=case.not_on | {device})
-        usable = (name for name in self._kinds if name in self._joined or not self._holds(name))
-        if not any(
-            self._kinds[name] in again.needs and name not in again.not_on  # type: ignore[operator]
-            for name in usable
-        ):
-            return False
-        self._stopped[case.case] = again
-        return True
+        own = case is not None and case.case == self._numbers.get(node_id)
+        return self._devices.give_up(device, case if own else None)
 
     def cannot(self, node_id: str, device: str) -> bool:
         """A device says that it cannot do what a case is about; whether one of another kind may.
 
         That takes it as after `gave_up`.
         """
-        number = self._numbers[node_id]
-        case = next((one.case for one in self._loads.values() if one.device == device), None)
-        if case is None or case.case != number:
+        on_it = (one for one in self._loads.values() if one.device and one.device.name == device)
+        case = next((one.case for one in on_it), None)
+        if case is None or case.case != self._numbers[node_id]:
             return False
-        needs = tuple(kind for kind in case.needs if kind != self._kinds[device])  # type: ignore[attr-defined]
-        if not any(kind in needs for name, kind in self._kinds.items() if name not in case.not_on):
-            return False
-        self._stopped[number] = replace(case, needs=needs)
-        return True
+        return self._devices.cannot(device, case)
 
     def give_back(self, node_id: str) -> None:
         """Has a case go on elsewhere, as `gave_up` or `cannot` said."""
-        case = self._stopped.pop(self._numbers[node_id], None)
-        if case is not None:
-            self._farm.add(case)
+        if self._devices.go_on(self._numbers[node_id]):
             self._give_all()
 
     def _take_all(self, names: Sequence[str]) -> None:
         # without cases nobody need have a lab
-        kinds, earlier = (self._kinds_now(), self._earlier()) if self._cases else ({}, {})
+        kinds, earlier = (self._kinds(), self._earlier()) if self._cases else ({}, {})
         like: dict[str, list[str]] = {}
         for device, kind in kinds.items():
             like.setdefault(kind, []).append(device)
@@ -255,10 +236,11 @@ class ByDevice:
                 continue
             _, wants, needs = self._cases[name]
             for kind in set(needs) - seen:
-                self._kinds.update(dict.fromkeys(like.get(kind, [kind]), kind))
+                for device in like.get(kind, [kind]):
+                    self._devices.know(device, kind)
             seen.update(needs)
             seconds = max(_LEAST_S, earlier.get(name, usual_s))
-            self._farm.add(Waiting(number, tuple(needs), seconds, wants))
+            self._devices.add(Waiting(number, tuple(needs), seconds, wants))
         self._left = self._together(plain)
         if self.config.getoption("loadscopereorder", True):
             self._left = dict(sorted(self._left.items(), key=lambda unit: -len(unit[1])))
@@ -277,92 +259,31 @@ class ByDevice:
         self._give_all()
 
     def _give_all(self) -> None:
-        if self._left or self._farm.waiting or not self._cases:
+        if self._left or self._devices.waiting or not self._cases:
             for node in self.nodes:
                 self._give(node)
 
     def _give(self, node: Any) -> None:
         # one that takes a dead one's place has its turn when it has collected
-        if node.shutting_down or node not in self._collected:
-            return
         load = self._loads[node]
+        if node.shutting_down or load.collected is None:
+            return
         if load.case is not None or len(load.plain) > _FEW:
             return
-        if self._farm.waiting and len(load.plain) < 2 and self._take_case(load):
+        found = None
+        if self._devices.waiting and len(load.plain) < 2:
+            found = self._devices.next_for(load.devices)
+        if found is not None:
             assert self._names is not None
-            assert load.case is not None
+            load.device, load.case = found
             number = load.case.case
-            self._bind(self._names[number], load.device)
+            self._bind(self._names[number], load.device.name)
             self._send(node, [(number, _What.CASE), (number, _What.PAUSE)])
         elif self._left:
             scope = next(iter(self._left))
             self._send(node, [(number, _What.PLAIN) for number in self._left.pop(scope)])
         elif not self._cases:
             node.shutdown()  # no case can come back
-
-    def _take_case(self, load: _Load) -> bool:
-        """Finds a worker its next case: for a device that it has, else for one that nobody has."""
-        if any(self._take_case_for(load, one) for one in load.devices if one in self._joined):
-            return True
-        if (device := self._free_device()) is not None:
-            self._join(load, device)
-            return self._take_case_for(load, device)
-        for device in load.devices:
-            if device in self._out and self._is_worth_a_try(device):
-                self._join(load, device)
-                if self._take_case_for(load, device):
-                    return True
-        return False
-
-    def _free_device(self) -> str | None:
-        """The device that nobody has and that most work waits for, if there is some.
-
-        One that another session has only if none of ours can run a case that waits.
-        """
-        work = {
-            device: self._farm.work_for(device, kind) / (1 + self._count(kind))
-            for device, kind in self._kinds.items()
-            if not self._holds(device)
-        }
-        found = sorted((one for one in work if work[one] > 0), key=lambda one: -work[one])
-        free = next((device for device in found if not self._is_taken(device)), None)
-        if free is not None:
-            return free
-        return next((device for device in found if self._is_wanted(device)), None)
-
-    def _is_worth_a_try(self, device: str) -> bool:
-        """Whether a device that was given up gets a case: it may be well, or none else can."""
-        kind = self._kinds[device]
-        if self._clock() >= self._out[device]:
-            return self._farm.work_for(device, kind) > 0
-        return self._is_wanted(device)
-
-    def _is_wanted(self, device: str) -> bool:
-        """Whether a case waits that it can run, and none of our devices."""
-        kind, cases = self._kinds[device], self._farm.without_device()
-        return any(device not in one.not_on and kind in one.needs for one in cases)  # type: ignore[operator]
-
-    def _join(self, load: _Load, device: str) -> None:
-        self._out.pop(device, None)
-        if device not in load.devices:
-            load.devices.append(device)
-        self._joined.add(device)
-        self._farm.join(device, self._kinds[device])
-
-    def _take_case_for(self, load: _Load, device: str) -> bool:
-        load.case, load.device = self._farm.next(device), device
-        return load.case is not None
-
-    def _leave(self, device: str) -> None:
-        if device in self._joined:
-            self._joined.remove(device)
-            self._farm.leave(device)
-
-    def _holds(self, device: str) -> bool:
-        return any(device in load.devices for load in self._loads.values())
-
-    def _count(self, kind: str) -> int:
-        return sum(self._kinds[device] == kind for device in self._joined)
 
     def _send(self, node: Any, tests: list[tuple[int, _What]]) -> None:
         self._loads[node].tests += tests
@@ -381,6 +302,10 @@ class ByDevice:
                 report = pytest.CollectReport(node.gateway.id, "failed", text, [])
                 self.config.hook.pytest_collectreport(report=report)
         return not differ
+
+
+def _named(name: str, devices: Iterable[FarmDevice]) -> bool:
+    return any(one.name == name for one in devices)
 
 
 def scope_of(node_id: str, dist: str) -> str:

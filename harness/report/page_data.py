@@ -254,7 +254,7 @@ def _why(record: CaseRecord) -> str | None:
     """What went wrong, in a line: where it began, else the message."""
     error = record.error
     if error is None:
-        return record.conclusion
+        return (record.conclusion or "").partition("\n")[0] or None
     code = f"{error.code} " if error.code else ""
     return clip(f"{code}{error.began}", _MAX_CHARS)
 

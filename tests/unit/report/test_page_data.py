@@ -48,7 +48,7 @@ def test_the_table_has_all_of_each_case() -> None:
         record(case="a", started=late, duration_s=0.41237),
         record(case="b", suite="other", outcome="failed", device=None),
         record(case="c", outcome="failed", expected={"known_issue": "x"}),
-        record(case="d", measurements={"conclusion": "56 fit"}),
+        record(case="d", measurements={"conclusion": "56 fit\n  and a table"}),
         record(case="e", outcome="failed", error=error(code=None, message="\n it broke\nthen")),
     ]
     found = shown(cases, (), [[cases[4]], [cases[1], cases[2]]])

@@ -103,6 +103,10 @@ def test_the_first_cause_stands_before_what_came_of_it() -> None:
 def test_what_a_case_concluded_is_said() -> None:
     made = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
     assert lines_of(made, "r")[1] == "test_a.py::test_limit[x]: bytes"
+    table = [
+        record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "a\n b\nc"})
+    ]
+    assert lines_of(table, "r")[1:4] == ["test_a.py::test_limit[x]: a", "     b", "    c"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from harness.bisect.answers import Point
-from harness.bisect.log import Log
+from harness.bisect.log import BisectLog
 from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import INSTEAD, log_without_secrets, without_secrets
@@ -119,7 +119,7 @@ class MisfitError(ConfigError):
     """The devices do not meet what the test requires; others may."""
 
 
-def task_of(log: Log) -> Task:
+def task_of(log: BisectLog) -> Task:
     """What the runs of a bisection are made of. Raises ConfigError if its log does not say."""
     try:
         return Task.model_validate(dict(log.task))

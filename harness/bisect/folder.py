@@ -10,13 +10,22 @@ import contextlib
 import errno
 import re
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import ClassVar, Final, Generic, Self
 
-from harness.bisect.log import AnyLog, Entry, FirstLine, Log, read_log, to_line
+from harness.bisect.log import (
+    MAX_LINE_CHARS,
+    AnySpec,
+    Begun,
+    Entry,
+    FirstLine,
+    Log,
+    read_log,
+    to_line,
+)
+from harness.bisect.search import AxisSpec, GridSpec
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.files.lines import AppendedLines
@@ -29,13 +38,14 @@ LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
 _NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?-bisect", re.ASCII)
 _MAX_BYTES = 256 << 20
-AnyLogged = TypeVar("AnyLogged", bound=AnyLog[Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
 
-class SearchFolder(ABC, Generic[AnyLogged]):
+class SearchFolder(Generic[AnySpec]):
     """The folder of a search, held by one process at a time while it is written to."""
 
+    begins: ClassVar[type[FirstLine]]
+    most_chars: ClassVar[int] = MAX_LINE_CHARS
     noun: ClassVar[str]
     suffix: ClassVar[str]
     written: ClassVar[tuple[str, ...]] = ()
@@ -121,31 +131,25 @@ class SearchFolder(ABC, Generic[AnyLogged]):
         assert self._lines is not None
         self._lines.append(to_line(entry).encode())
 
-    def read(self) -> AnyLogged:
+    def read(self) -> Log[AnySpec]:
         """The log as it stands, with `words`. Raises ConfigError for what is none."""
         path = self.path / LOG
-        log = self._log(log_text(path), str(path))
+        text = log_text(path)
+        log = read_log(text, self.begins, file=str(path), most_chars=self.most_chars)
         if self.words is None:
             return log
         return replace(log, task={**log.task, "pytest_arguments": list(self.words)})
 
-    def reports_of(self, log: AnyLogged) -> Path:
+    def reports_of(self, log: Log[AnySpec]) -> Path:
         """Where the run of the log's last question has its reports: runs/003-2.49.40."""
         asked = log.asked()
         return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
 
-    @abstractmethod
-    def _log(self, text: str, file: str) -> AnyLogged:
-        """The log that this is the text of. Raises ConfigError."""
 
-
-class BisectFolder(SearchFolder[Log]):
+class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
     """The folder of a bisection, held by one process at a time while it is written to."""
 
-    noun, suffix = "bisection", "-bisect"
-
-    def _log(self, text: str, file: str) -> Log:
-        return read_log(text, file=file)
+    begins, noun, suffix = Begun, "bisection", "-bisect"
 
     @classmethod
     def newest(cls, reports: Path) -> Self:

@@ -92,7 +92,7 @@ _Line = Asked | Answered | Resumed | Concluded
 
 
 @dataclass(frozen=True)
-class AnyLog(Generic[AnySpec]):
+class Log(Generic[AnySpec]):
     """The log of any search, as it was read."""
 
     spec: AnySpec
@@ -132,15 +132,14 @@ class AnyLog(Generic[AnySpec]):
                 last = None
         return last
 
-
-class Log(AnyLog[AxisSpec | GridSpec]):
-    """The log of a bisection, as it was read."""
-
-    def search(self, *, cost: Cost = free) -> AxisSearch | GridSearch:
-        """The search as it stood at the end of the log."""
+    def search(self: Log[AxisSpec | GridSpec], *, cost: Cost = free) -> AxisSearch | GridSearch:
+        """The search of a bisection as it stood at the end of the log."""
         if isinstance(self.spec, AxisSpec):
             return AxisSearch(self.spec, cost=cost, evidence=self.evidence())
         return GridSearch(self.spec, cost=cost, evidence=self.evidence())
+
+
+BisectLog = Log[AxisSpec | GridSpec]
 
 
 def to_line(entry: Entry) -> str:
@@ -149,25 +148,20 @@ def to_line(entry: Entry) -> str:
     return json.dumps(safe, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def read_log(text: str, *, file: str | None = None) -> Log:
-    """Reads the log of a bisection. Raises as `read_lines`."""
-    begun, entries = read_lines(text, Begun, file=file)
-    return Log(begun.spec, entries, begun.task)
-
-
-_First = TypeVar("_First", bound=FirstLine)
-
-
-def read_lines(
-    text: str, begins: type[_First], *, file: str | None = None, most_chars: int = MAX_LINE_CHARS
-) -> tuple[_First, tuple[_Line, ...]]:
-    """The first line of a log, and the others, which are about points of its spec.
+def read_log(
+    text: str,
+    begins: type[FirstLine] = Begun,
+    *,
+    file: str | None = None,
+    most_chars: int = MAX_LINE_CHARS,
+) -> Log[Any]:
+    """Reads a log, whose first line is of the kind that it `begins` with: that of a bisection.
 
     A last line without its end is what a writer left that died: it is left out. Raises ConfigError
     that names the line for what is no entry or no point of the spec.
     """
     read = _reader(begins)
-    begun: _First | None = None
+    begun: FirstLine | None = None
     points: Container[Point] | None = None
     entries: list[_Line] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
@@ -195,7 +189,7 @@ def read_lines(
         entries.append(entry)
     if begun is None:
         raise ConfigError("does not begin with the spec of a search", file=file, line=1)
-    return begun, tuple(entries)
+    return Log(begun.spec, tuple(entries), begun.task)
 
 
 @lru_cache

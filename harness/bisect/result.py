@@ -13,7 +13,7 @@ from harness.bisect.answers import Answer, Repeat, Verdict
 from harness.bisect.before_after import edges_of, sides_of
 from harness.bisect.case_run import Task
 from harness.bisect.findings import AxisFinding, GridFinding, draw
-from harness.bisect.log import Answered, Log
+from harness.bisect.log import Answered, BisectLog
 from harness.bisect.rates import Side
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.failure.error import ErrorRecord
@@ -227,7 +227,7 @@ class BisectionResult(_Shape):
 
 def result_of(
     name: str,
-    log: Log,
+    log: BisectLog,
     task: Task,
     finding: AxisFinding | GridFinding | None,
     records: Records,

@@ -18,7 +18,7 @@ from harness.bisect.case_run import MisfitError, RunEnd, task_of
 from harness.bisect.driver import Bisection
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
-from harness.bisect.log import Answered, Asked, Concluded, Log, Resumed
+from harness.bisect.log import Answered, Asked, BisectLog, Concluded, Resumed
 from harness.bisect.loop import Watcher
 from harness.bisect.match import Judged
 from harness.bisect.report_text import doubts, held_text, summary
@@ -223,13 +223,13 @@ class RunLines(Watcher):
 class Progress(RunLines):
     """The lines of a bisection: first what it searches, in how many runs, and its folder."""
 
-    def __init__(self, log: Log, folder: Path, stream: IO[str] | None = None) -> None:
+    def __init__(self, log: BisectLog, folder: Path, stream: IO[str] | None = None) -> None:
         super().__init__(stream)
         self._say(outgoing(f"{_searched(log)}: {log.spec.bound()}"))
         self._say(outgoing(str(folder)))
 
 
-def log_lines(log: Log) -> Iterator[str]:
+def log_lines(log: BisectLog) -> Iterator[str]:
     """A log for a person, a line an entry."""
     yield f"{_searched(log)}: {log.spec.bound()}"
     for entry in log.entries:
@@ -260,7 +260,7 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
         yield f"not over yet, {len(result.runs)} runs were made: {folder}"
 
 
-def _searched(log: Log) -> str:
+def _searched(log: BisectLog) -> str:
     spec = log.spec
     if isinstance(spec, AxisSpec):
         searched = spec.searched()

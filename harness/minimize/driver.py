@@ -12,7 +12,7 @@ from harness.artefacts.manifest import Expects
 from harness.bisect.answers import Point, Stopped
 from harness.bisect.case_run import RunEnd, case_arguments, judge, named_again
 from harness.bisect.folder import RUNS, SearchFolder
-from harness.bisect.log import AnyLog, FirstLine, read_lines
+from harness.bisect.log import FirstLine
 from harness.bisect.loop import Loop, Watcher, record_of
 from harness.bisect.match import ANY_FAILURE, Judged, Match
 from harness.contexts.schedule import Residency
@@ -40,14 +40,11 @@ class MinimizeFirstLine(FirstLine):
     spec: Task
 
 
-class MinimizeFolder(SearchFolder[AnyLog[Task]]):
+class MinimizeFolder(SearchFolder[Task]):
     """The folder of a minimization; beside log and runs the sets of contexts that were run."""
 
+    begins, most_chars = MinimizeFirstLine, _MAX_CHARS
     noun, suffix, written = "minimization", "-minimize", (_SET,)
-
-    def _log(self, text: str, file: str) -> AnyLog[Task]:
-        first, entries = read_lines(text, MinimizeFirstLine, file=file, most_chars=_MAX_CHARS)
-        return AnyLog(first.spec, entries, first.task)
 
 
 class Result(BaseModel):

@@ -13,10 +13,10 @@ from typing import Self
 from harness.adb.server import AdbServer
 from harness.adb.sync_protocol import (
     CHUNK_BYTES,
-    Data,
     Dialect,
-    Done,
     Fail,
+    FileData,
+    FileEnd,
     Okay,
     Reply,
     ReplyReader,
@@ -260,8 +260,8 @@ class SyncStream:
         assert found is not None
         self._link.channel.queue(self._link.dialect.receive(remote))
         with IncomingFile(local) as file:
-            while not isinstance(reply := self._link.reply(command), Done):
-                if not isinstance(reply, Data):
+            while not isinstance(reply := self._link.reply(command), FileEnd):
+                if not isinstance(reply, FileData):
                     raise self._link.nonsense(reply, command)
                 if file.size + len(reply.content) > max_bytes:
                     raise self._link.error(f"more than the {max_bytes} bytes allowed", command)

@@ -85,18 +85,18 @@ class Fail:
 
 
 @dataclass(frozen=True)
-class Data:
+class FileData:
     """A piece of a file, not necessarily a whole message."""
 
     content: bytes
 
 
 @dataclass(frozen=True)
-class Done:
+class FileEnd:
     """The end of a file."""
 
 
-Reply = Okay | Fail | Data | Done | RemoteStat
+Reply = Okay | Fail | FileData | FileEnd | RemoteStat
 
 
 class ReplyReader:
@@ -115,7 +115,7 @@ class ReplyReader:
         if self._data_left and not self._held and len(data) <= self._data_left:
             self._data_left -= len(data)
             if data:
-                yield Data(data)
+                yield FileData(data)
             return
         held, self._held = memoryview(self._held + data), b""
         position = 0
@@ -125,7 +125,7 @@ class ReplyReader:
                     piece = bytes(held[position : position + self._data_left])
                     position += len(piece)
                     self._data_left -= len(piece)
-                    yield Data(piece)
+                    yield FileData(piece)
                     continue
                 reply, taken = self._one(held[position:])
                 if taken == 0:
@@ -159,7 +159,7 @@ class ReplyReader:
         if kind == b"OKAY":
             return Okay(), _WORD.size
         if kind == b"DONE":
-            return Done(), _WORD.size
+            return FileEnd(), _WORD.size
         if kind == b"DATA":
             if length > CHUNK_BYTES:
                 raise ProtocolError(f"sync data of {length} bytes in one message")

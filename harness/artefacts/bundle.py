@@ -16,7 +16,7 @@ from typing import Final
 
 from harness.artefacts.artefact import Artefact
 from harness.artefacts.file_bytes import FileBytes
-from harness.artefacts.manifest import MANIFEST, Manifest, Place, listed
+from harness.artefacts.manifest import MANIFEST, FilePlace, Manifest, listed
 from harness.errors import ConfigError, InfraError
 from harness.files.names_inside import MAX_NAME_BYTES, name_problem
 from harness.files.whole_file import written_whole
@@ -43,13 +43,13 @@ def is_bundle(data: FileBytes) -> bool:
 
 def read_bundle(data: FileBytes) -> Artefact:
     """What the manifest in a bundle lists. Raises ArtefactError."""
-    places: dict[str, Place] = {}
+    places: dict[str, FilePlace] = {}
     for name, offset, size in _files(data):
         if name in places:
             raise data.error(f"has the file {name!r} twice", offset)
         places[name] = data.path, offset, size, data.within
 
-    def inside(name: str) -> Place:
+    def inside(name: str) -> FilePlace:
         if name not in places:
             raise data.error(f"the bundle has no file {name!r}, which its manifest names", 0)
         return places[name]

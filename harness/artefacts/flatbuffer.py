@@ -21,7 +21,7 @@ class Vector:
     count: int
 
 
-class Table:
+class FlatTable:
     """One table; fields are named by their number in the schema, from 0.
 
     Everything raises ArtefactError for what does not lie within the file. `what` is what the table
@@ -39,7 +39,7 @@ class Table:
         self._fields = data.at(fields, size, f"the list of fields of {what}")
 
     @classmethod
-    def root(cls, data: FileBytes, what: str) -> Table:
+    def root(cls, data: FileBytes, what: str) -> FlatTable:
         """The table that the first four bytes of the file point to."""
         return cls(data, data.number("<I", 0, what), what)
 
@@ -48,10 +48,10 @@ class Table:
         place = self._place(field)
         return default if place is None else self._data.number(form, place, self._named(field))
 
-    def table(self, field: int, what: str) -> Table | None:
+    def table(self, field: int, what: str) -> FlatTable | None:
         """The table that a field points to; None if it is not there."""
         target = self._target(field)
-        return None if target is None else Table(self._data, target, what)
+        return None if target is None else FlatTable(self._data, target, what)
 
     def text(self, field: int) -> str:
         """A text; "" if it is not there. What is no UTF-8 in it is replaced."""
@@ -68,13 +68,13 @@ class Table:
         self._data.require(target + 4, count * item_bytes, f"{self._named(field)}, {count} items,")
         return Vector(target + 4, count)
 
-    def tables(self, field: int, what: str) -> Iterator[Table]:
+    def tables(self, field: int, what: str) -> Iterator[FlatTable]:
         """The tables that a field lists, called `what` and their number."""
         vector = self.vector(field, 4)
         for index in range(vector.count):
             yield self._listed(vector, index, f"{what} {index}")
 
-    def table_at(self, field: int, index: int, what: str) -> Table:
+    def table_at(self, field: int, index: int, what: str) -> FlatTable:
         """One of the tables that a field lists."""
         vector = self.vector(field, 4)
         if not 0 <= index < vector.count:
@@ -82,9 +82,9 @@ class Table:
             raise self._data.error(problem, self._position)
         return self._listed(vector, index, f"{what} {index}")
 
-    def _listed(self, vector: Vector, index: int, what: str) -> Table:
+    def _listed(self, vector: Vector, index: int, what: str) -> FlatTable:
         place = vector.offset + 4 * index
-        return Table(self._data, place + self._data.number("<I", place, what), what)
+        return FlatTable(self._data, place + self._data.number("<I", place, what), what)
 
     def _place(self, field: int) -> int | None:
         entry = 4 + 2 * field

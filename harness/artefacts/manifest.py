@@ -21,7 +21,7 @@ _SCHEMA: Final = ("schema", "schema_version")
 _MAX_PIECES: Final = 1 << 14
 _MAX_TENSORS: Final = 512
 
-Place = tuple[Path, int, int, Path | None]
+FilePlace = tuple[Path, int, int, Path | None]
 """A file, where in it something begins, how many bytes there are, and what the file lies within."""
 
 
@@ -111,7 +111,7 @@ def read_manifest(data: FileBytes) -> Artefact:
     ArtefactError for what is no manifest, and for files that are gone or of another size.
     """
 
-    def beside(name: str) -> Place:
+    def beside(name: str) -> FilePlace:
         folder = data.path.parent
         with FileBytes(folder / name, folder) as found:
             return found.path, 0, found.size, folder
@@ -119,7 +119,7 @@ def read_manifest(data: FileBytes) -> Artefact:
     return listed(data, 0, data.size, beside)
 
 
-def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]) -> Artefact:
+def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePlace]) -> Artefact:
     """What the manifest at this place of a file lists; `find` says where a file of it lies.
 
     It names files right beside it, none in folders. Raises ArtefactError.
@@ -136,9 +136,9 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
         raise data.error(problem, offset) from error
     except (ValueError, RecursionError) as error:
         raise data.error(f"is no JSON: {error}", offset) from error
-    places: dict[str, Place] = {}
+    places: dict[str, FilePlace] = {}
 
-    def found(entry: PieceEntry | TensorEntry, name: str) -> Place:
+    def found(entry: PieceEntry | TensorEntry, name: str) -> FilePlace:
         if why := name_problem(name, flat=True):
             problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
             raise data.error(problem, offset)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from harness.artefacts.artefact import Artefact, ArtefactError, Piece
 from harness.artefacts.blobs import blob, whole_file
 from harness.artefacts.file_bytes import FileBytes
-from harness.artefacts.protobuf import LENGTH, VARINT, Field, fields
+from harness.artefacts.protobuf import LENGTH, VARINT, WireField, fields
 from harness.files.names_inside import NotInsideError, inside
 
 ONNX_HEAD: Final = b"\x08"
@@ -36,7 +36,7 @@ _ATTRIBUTE_NAME, _INTEGER, _STRING = 1, 3, 4
 class _Node:
     name: str
     values: Mapping[str, int]
-    texts: Mapping[str, Field]
+    texts: Mapping[str, WireField]
 
     def text(self, data: FileBytes, name: str) -> str:
         held = self.texts.get(name)
@@ -77,7 +77,7 @@ def read_onnx(data: FileBytes) -> Artefact:
     return Artefact(data.path, "epcontext", tuple(pieces), facts)
 
 
-def _locations(data: FileBytes, item: Field) -> Iterator[str]:
+def _locations(data: FileBytes, item: WireField) -> Iterator[str]:
     """The file that the weights of an initializer lie in, if they are not in the model."""
     for part in fields(data, item.offset, item.size, "an initializer"):
         if part.number == _EXTERNAL_DATA and part.wire == LENGTH:
@@ -90,11 +90,11 @@ def _locations(data: FileBytes, item: Field) -> Iterator[str]:
                 yield said.get(_VALUE, "")
 
 
-def _epcontext(data: FileBytes, item: Field) -> _Node | None:
+def _epcontext(data: FileBytes, item: WireField) -> _Node | None:
     """The node, if it is an EPContext."""
     name = op_type = ""
     values: dict[str, int] = {}
-    texts: dict[str, Field] = {}
+    texts: dict[str, WireField] = {}
     for part in fields(data, item.offset, item.size, "a node"):
         if part.wire != LENGTH:
             continue
@@ -113,7 +113,7 @@ def _epcontext(data: FileBytes, item: Field) -> _Node | None:
 
 
 def _attribute(
-    data: FileBytes, part: Field, values: dict[str, int], texts: dict[str, Field]
+    data: FileBytes, part: WireField, values: dict[str, int], texts: dict[str, WireField]
 ) -> None:
     name, value, text = "", None, None
     for one in fields(data, part.offset, part.size, "an attribute"):
@@ -151,7 +151,7 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
     return replace(found, origin=origin, facts={**facts, "file": side.name})
 
 
-def _side_file(data: FileBytes, cache: Field, origin: str) -> Path:
+def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
     """The file that a node names, in the folder of the model or below."""
     if cache.size > _MAX_PATH_BYTES:
         problem = f"{origin} names a file with {cache.size} bytes; a name has {_MAX_PATH_BYTES}"
@@ -165,5 +165,5 @@ def _side_file(data: FileBytes, cache: Field, origin: str) -> Path:
         raise data.error(f"{origin} names the file {named[:200]!r}: {why}", cache.offset) from error
 
 
-def _text(data: FileBytes, part: Field, what: str) -> str:
+def _text(data: FileBytes, part: WireField, what: str) -> str:
     return data.at(part.offset, part.size, what).decode("utf-8", "replace")

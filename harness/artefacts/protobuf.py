@@ -18,7 +18,7 @@ _FIXED: Final = {1: 8, 5: 4}
 
 
 @dataclass(frozen=True)
-class Field:
+class WireField:
     """One field: its number in the schema and how it is kept (`VARINT`, `LENGTH`, other).
 
     A varint has its `value`; anything else lies `size` bytes long from `offset` on.
@@ -31,7 +31,7 @@ class Field:
     size: int
 
 
-def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[Field]:
+def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[WireField]:
     """The fields of the message that lies there, in their order. Raises ArtefactError."""
     data.require(offset, size, what)
     end = offset + size
@@ -41,7 +41,7 @@ def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[Field
         number, wire = tag >> 3, tag & 7
         if wire == VARINT:
             value, offset = _varint(data, offset, end, what)
-            yield Field(number, wire, value, offset, 0)
+            yield WireField(number, wire, value, offset, 0)
             continue
         if wire == LENGTH:
             length, offset = _varint(data, offset, end, what)
@@ -52,7 +52,7 @@ def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[Field
         if not number or length > end - offset:
             problem = f"field {number} has {length} bytes, {end - offset} are left of {what}"
             raise data.error(problem, at)
-        yield Field(number, wire, 0, offset, length)
+        yield WireField(number, wire, 0, offset, length)
         offset += length
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from harness.artefacts.artefact import Artefact, Piece
 from harness.artefacts.blobs import delegate_blob
 from harness.artefacts.file_bytes import FileBytes
-from harness.artefacts.flatbuffer import Table
+from harness.artefacts.flatbuffer import FlatTable
 
 PTE_IDENTIFIER: Final = b"ET12"
 """At byte 4."""
@@ -55,7 +55,7 @@ def read_pte(data: FileBytes) -> Artefact:
     names the others. Raises ArtefactError.
     """
     base, end = _segments_of(data)
-    program = Table.root(data, "the program")
+    program = FlatTable.root(data, "the program")
     pieces: dict[tuple[int, int], Piece] = {}
     shared: dict[tuple[int, int], list[str]] = {}
     backends: Counter[str] = Counter()
@@ -99,14 +99,14 @@ def method_tensors(
     count, too, and not what has no size (nothing, texts, lists).
     Raises ArtefactError, also for a program without such a method.
     """
-    for plan in Table.root(data, "the program").tables(_PLANS, "method"):
+    for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
         if plan.text(_NAME) == method:
             return _tensors(data, plan, _INPUTS, {}), _tensors(data, plan, _OUTPUTS, _NUMBERS)
     raise data.error(f"it has no method {method!r}", 0)
 
 
 def _tensors(
-    data: FileBytes, plan: Table, field: int, numbers: Mapping[int, tuple[str, int]]
+    data: FileBytes, plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
 ) -> list[MethodTensor | None]:
     listed = plan.vector(field, 4)
     found: list[MethodTensor | None] = []
@@ -122,7 +122,7 @@ def _tensors(
     return found
 
 
-def _tensor(data: FileBytes, tensor: Table) -> MethodTensor | None:
+def _tensor(data: FileBytes, tensor: FlatTable) -> MethodTensor | None:
     element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
     sizes = tensor.vector(_SIZES, 4)
     if element is None or sizes.count > _MOST_DIMENSIONS:
@@ -156,7 +156,7 @@ def _segments_of(data: FileBytes) -> tuple[int, int]:
     return base, base + size
 
 
-def _segment(data: FileBytes, segment: Table, base: int, end: int) -> tuple[int, int]:
+def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[int, int]:
     offset, size = base + segment.number(0, "<Q"), segment.number(1, "<Q")
     if offset + size > end:
         problem = f"{segment.what} of {size} bytes ends behind byte {end}, where segments end"
@@ -165,7 +165,7 @@ def _segment(data: FileBytes, segment: Table, base: int, end: int) -> tuple[int,
 
 
 def _place(
-    data: FileBytes, program: Table, delegate: Table, base: int, end: int
+    data: FileBytes, program: FlatTable, delegate: FlatTable, base: int, end: int
 ) -> tuple[int, int]:
     """Offset and size of what a delegate is given, in a segment or in the program itself."""
     reference = delegate.table(_PROCESSED, f"the data of {delegate.what}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.artefacts.artefact import Artefact, Piece
 from harness.artefacts.blobs import blob
 from harness.artefacts.file_bytes import FileBytes
-from harness.artefacts.flatbuffer import Table
+from harness.artefacts.flatbuffer import FlatTable
 
 TFLITE_IDENTIFIER: Final = b"TFL3"
 """At byte 4."""
@@ -33,7 +33,7 @@ def read_tflite(data: FileBytes) -> Artefact:
 
     A model that was not compiled has none. Raises ArtefactError.
     """
-    model = Table.root(data, "the model")
+    model = FlatTable.root(data, "the model")
     codes = [code.text(_CUSTOM_CODE) for code in model.tables(_CODES, "operator code")]
     graphs: dict[tuple[int, int], list[str]] = {}
     operators = 0
@@ -55,7 +55,7 @@ def _piece(data: FileBytes, place: tuple[int, int], names: list[str]) -> Piece:
     return blob(data, *place, names[0], {"partitions": names})
 
 
-def dispatched(data: FileBytes, operator: Table) -> tuple[int, int, str]:
+def dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
     """Offset, size and graph of the byte code that an operator runs. Raises ArtefactError."""
     from flatbuffers import flexbuffers  # with numpy, for which no other suite should wait
 
@@ -74,7 +74,7 @@ def dispatched(data: FileBytes, operator: Table) -> tuple[int, int, str]:
     return offset, size, name
 
 
-def _stamp(data: FileBytes, model: Table) -> dict[str, Any]:
+def _stamp(data: FileBytes, model: FlatTable) -> dict[str, Any]:
     """For whose chip the model was compiled, if it says so."""
     for entry in model.tables(_METADATA, "metadata"):
         if entry.text(_NAME) != _STAMP:

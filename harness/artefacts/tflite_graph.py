@@ -17,7 +17,7 @@ from typing import Final
 
 from harness.artefacts.artefact import ArtefactError
 from harness.artefacts.file_bytes import FileBytes
-from harness.artefacts.flatbuffer import Table
+from harness.artefacts.flatbuffer import FlatTable
 from harness.artefacts.tflite import DISPATCH, TFLITE_IDENTIFIER, dispatched
 
 # TensorType of schema.fbs, by number, as far as files can hold them
@@ -84,7 +84,7 @@ def read_tflite_graph(path: Path) -> TfliteGraph:
     with FileBytes(path) as data:
         if data.size < 8 or data.at(4, 4, "the file's kind") != TFLITE_IDENTIFIER:
             raise ArtefactError("is no .tflite", file=path)
-        model = Table.root(data, "the model")
+        model = FlatTable.root(data, "the model")
         codes = [_op(code) for code in model.tables(_CODES, "operator code")]
         subgraphs = list(model.tables(_SUBGRAPHS, "subgraph"))
         if len(subgraphs) != 1:
@@ -97,7 +97,7 @@ def _type(number: int) -> str | None:
     return _TYPES[number] if 0 <= number < len(_TYPES) else None
 
 
-def _op(code: Table) -> str:
+def _op(code: FlatTable) -> str:
     # numbers above 127 do not fit into the older field
     number = max(code.number(_OLD_CODE, "<b"), code.number(_CODE, "<i"))
     names = _op_names()
@@ -105,7 +105,7 @@ def _op(code: Table) -> str:
     return code.text(_CUSTOM_CODE) or name
 
 
-def _graph(data: FileBytes, table: Table, codes: Sequence[str]) -> TfliteGraph:
+def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGraph:
     tensors = tuple(
         TfliteTensor(
             one.text(_TENSOR_NAME),
@@ -130,7 +130,7 @@ def _graph(data: FileBytes, table: Table, codes: Sequence[str]) -> TfliteGraph:
     return TfliteGraph(tensors, first, last, tuple(nodes))
 
 
-def _numbers(data: FileBytes, table: Table, field: int) -> tuple[int, ...]:
+def _numbers(data: FileBytes, table: FlatTable, field: int) -> tuple[int, ...]:
     vector = table.vector(field, 4)
     content = data.at(vector.offset, 4 * vector.count, f"field {field} of {table.what}")
     return struct.unpack(f"<{vector.count}i", content)

@@ -15,7 +15,7 @@ from harness.bench.ort import OrtOnDevice, ort_on_device
 from harness.bench.session import open_session
 from harness.bench.wrong_call import require
 from harness.contexts.compiler import CompileError
-from harness.contexts.context_file import Where, given_files
+from harness.contexts.context_file import AnyPath, given_files
 from harness.contexts.contexts import Source, required
 from harness.contexts.models import Model
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
@@ -178,10 +178,10 @@ class Bench:
 
     def session(
         self,
-        model: Where,
+        model: AnyPath,
         *,
-        inputs: Where | Sequence[Where] | None = None,
-        expected: Where | Sequence[Where] | None = None,
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
+        expected: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
         repeat: int = 1,
         timeout_s: float = _CASE_TIMEOUT_S,
@@ -205,11 +205,11 @@ class Bench:
 
     def executorch(
         self,
-        program: Where,
+        program: AnyPath,
         *,
         method: str = "forward",
-        inputs: Where | Sequence[Where] | None = None,
-        expected: Where | Sequence[Where] | None = None,
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
+        expected: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
         repeat: int = 1,
         timeout_s: float = _CASE_TIMEOUT_S,
@@ -270,9 +270,9 @@ class Bench:
 
     def litert(
         self,
-        model: Where,
+        model: AnyPath,
         *,
-        inputs: Where | Sequence[Where] | None = None,
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
     ) -> Observation:
         """Has LiteRT compile a .tflite, and runs what came of it: every partition, as a context.

@@ -140,7 +140,7 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
         lab = load_lab(task.lab)
         catalog = Catalog.of(lab, os.environ, cache_root())
         Versions(catalog, task.target).know(task.paths)
-        progress = Progress(log, folder.path)
+        progress = BisectProgress(log, folder.path)
         with closing(Supply(catalog, task)) as supply:
             step = Bisection(folder, progress, supply=supply, stop_at=stop_at).go_on()
     except KeyboardInterrupt:
@@ -220,7 +220,7 @@ class RunLines(Watcher):
         self._stream.flush()
 
 
-class Progress(RunLines):
+class BisectProgress(RunLines):
     """The lines of a bisection: first what it searches, in how many runs, and its folder."""
 
     def __init__(self, log: BisectLog, folder: Path, stream: IO[str] | None = None) -> None:

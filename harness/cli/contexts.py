@@ -37,7 +37,7 @@ from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
 from harness.fit.calibration import (
     Calibration,
-    Unmeasured,
+    Silent,
     calibrate,
     kept_calibration,
     reserved,
@@ -309,7 +309,7 @@ def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitC
         if isinstance(metadata, Unreadable):
             where = f"{piece.origin}: " if piece.origin else ""
             raise ConfigError(f"{where}{metadata.reason}", file=piece.path)
-        if isinstance(taken, Unmeasured):
+        if isinstance(taken, Silent):
             parts = needs(metadata)
             least = memory_bytes(metadata) + (parts.vtcm_bytes or 0)
             spill_fill = parts.spill_fill_bytes or 0

@@ -20,7 +20,7 @@ from harness.cli.lab_options import NamedPath, json_option, lab_option
 from harness.cli.say import say, say_json
 from harness.doctor.acceptance import accept
 from harness.doctor.archive import check_place, own_words, write_archive
-from harness.doctor.check import Check, DoctorReport, Status, report_of
+from harness.doctor.check import Checked, DoctorReport, Status, report_of
 from harness.doctor.device_visit import DEVICE_TIMEOUT_S, Order
 from harness.doctor.examine import examine
 from harness.errors.outgoing_text import outgoing
@@ -158,9 +158,9 @@ def lines_of(report: DoctorReport, *, plain: bool = True) -> list[str]:
     return [line.rstrip() for line in shown.get().splitlines()]
 
 
-def grouped(checks: tuple[Check, ...]) -> list[tuple[str, list[Check]]]:
+def grouped(checks: tuple[Checked, ...]) -> list[tuple[str, list[Checked]]]:
     """The checks by host, lab and device, in the order in which they came."""
-    groups: dict[str, list[Check]] = {}
+    groups: dict[str, list[Checked]] = {}
     for check in checks:
         title = f"device {check.subject}" if check.group == "device" else check.group
         own = check.group != "lab" or check.subject == "lab"

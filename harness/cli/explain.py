@@ -11,7 +11,7 @@ import click
 from harness.cli.lab_options import json_option
 from harness.cli.say import say_found
 from harness.errors import ConfigError
-from harness.failure.any_log import Log, read_log
+from harness.failure.any_log import ScannedLog, read_log
 from harness.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
 from harness.failure.rules import RULES
 
@@ -38,7 +38,7 @@ def explain(file: str, as_json: bool) -> int:
     return 0 if explanation.diagnoses else _NEGATIVE
 
 
-def _read(file: str) -> Log:
+def _read(file: str) -> ScannedLog:
     if file == _STDIN:
         if sys.stdin is None:
             raise ConfigError("no log: standard input is closed, and no file was named")
@@ -50,7 +50,7 @@ def _read(file: str) -> Log:
         raise ConfigError(f"cannot read the log {file}: {error.strerror}") from error
 
 
-def _told(diagnoses: tuple[Explained, ...], log: Log) -> Iterator[str]:
+def _told(diagnoses: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
     if not log.whole:
         yield "the log is larger than what is read of one; its end was not looked at"
     if diagnoses:

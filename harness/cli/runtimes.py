@@ -18,12 +18,12 @@ from harness.files.notices import Notices, shown_by
 from harness.qnn.backends import BACKENDS, Backend
 from harness.qnn.platforms import TARGETS, Target
 from harness.qnn.socs import HTP_ARCHS
-from harness.runtimes.catalog import Catalog, Entry, choose_runtimes
+from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.runtimes.known_facts import KnownFacts
 from harness.runtimes.library_facts import LibraryFacts, build_id_of
 from harness.runtimes.needed_files import narrowed
-from harness.runtimes.preflight import Subject, preflight
-from harness.runtimes.preflight_linking import DeviceFacts
+from harness.runtimes.preflight import PreflightInput, preflight
+from harness.runtimes.preflight_linking import TargetFacts
 from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import Runtime
 
@@ -58,7 +58,7 @@ def runtimes(context: click.Context) -> None:
 def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     """List the runtimes there are, source by source, and which need no network."""
     catalog = open_catalog(lab_file)
-    entries: list[Entry] = []
+    entries: list[CatalogEntry] = []
     problems: dict[str, HarnessError] = {}
     for one in [target] if target else TARGETS:
         for source in catalog.sources:
@@ -213,9 +213,9 @@ def file_rows(
     pushed = {file.name for file in chosen.files}
     any_arch = narrowed(runtime, backend, _ENGINE, None, needed=needed)
     looked_at = {file.name for file in any_arch.files}
-    subject = Subject(
+    subject = PreflightInput(
         files=[one for one in facts if one.name in looked_at],
-        device=DeviceFacts(target=cast(Target, runtime.target), htp_arch=htp_arch),
+        device=TargetFacts(target=cast(Target, runtime.target), htp_arch=htp_arch),
         backend=cast(Backend, backend),
         qnn_version=runtime.qnn_version,
     )

@@ -34,7 +34,7 @@ from harness.minimize.driver import Result
 from harness.nightly.night import Night
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
-from harness.results.run_order import Place
+from harness.results.run_order import RunPlace
 
 FOLDER: Final = Path("docs/schema")
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -59,7 +59,7 @@ def schemas() -> dict[str, str]:
             Night, "What nightly --json prints (with exit_code), and its nightly.json"
         ),
         "order.schema.json": _schema(
-            Place, "The order.json of a run, a bisection or a night: its place among the others"
+            RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
         ),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.contexts.compile_jobs import (
-    Wanted,
+    ContextKey,
     compile_job,
     compile_options,
     epcontext_max_size,
@@ -61,14 +61,14 @@ class ContextStore:
         self._probes = probe_builder
         self._warned: set[Path] = set()
         self._keys: dict[Model, str] = {}
-        self._found: dict[Wanted, Context] = {}
-        self._refused: dict[Wanted, CompileError] = {}
+        self._found: dict[ContextKey, Context] = {}
+        self._refused: dict[ContextKey, CompileError] = {}
 
     def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
         return self.get_many([(model, compiler, htp_arch)])[0]
 
-    def get_many(self, wanted: Sequence[Wanted]) -> list[Context]:
+    def get_many(self, wanted: Sequence[ContextKey]) -> list[Context]:
         """As `each`. Raises CompileError if a compiler does not make one."""
         found = []
         for one in self.each(wanted):
@@ -77,7 +77,7 @@ class ContextStore:
             found.append(one)
         return found
 
-    def each(self, wanted: Sequence[Wanted]) -> list[Context | CompileError]:
+    def each(self, wanted: Sequence[ContextKey]) -> list[Context | CompileError]:
         """Contexts in the order asked for; what one compiler has to make, it makes in one process.
 
         What a compiler refused is told again to every case that wants it, without starting the
@@ -116,7 +116,7 @@ class ContextStore:
     def _lock(self, compiler: str) -> Path:
         return self._root / ".locks" / f"{compiler}.lock"
 
-    def _get_all(self, compiler: str, wanted: Sequence[Wanted]) -> None:
+    def _get_all(self, compiler: str, wanted: Sequence[ContextKey]) -> None:
         if not self._missing(wanted):
             return
         what = f"compiling contexts with QNN {compiler}"
@@ -130,7 +130,7 @@ class ContextStore:
                 if self._missing(one for one in missing if one not in self._refused):
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
-    def _missing(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+    def _missing(self, wanted: Iterable[ContextKey]) -> list[ContextKey]:
         """Those that are not in the cache; the others go into `_found`."""
         missing = []
         for one in wanted:
@@ -154,7 +154,9 @@ class ContextStore:
                 )
             return None
 
-    def _make(self, host: CompilerHost, specs: Sequence[Model], wanted: Sequence[Wanted]) -> None:
+    def _make(
+        self, host: CompilerHost, specs: Sequence[Model], wanted: Sequence[ContextKey]
+    ) -> None:
         """The references of these models where they are missing, and the wanted contexts."""
         with work_folder(self._root) as work:
             models = _written(specs, work)
@@ -192,11 +194,11 @@ class ContextStore:
         publish(job.model.parent, self._model_folder(spec))
 
     def _keep_binaries(
-        self, host: CompilerHost, made: Mapping[Wanted, CompileJob]
+        self, host: CompilerHost, made: Mapping[ContextKey, CompileJob]
     ) -> list[HarnessError]:
         """Checks and keeps what was compiled; what was wrong with the others."""
         failures: list[HarnessError] = []
-        whole: dict[Wanted, tuple[CompileJob, Path]] = {}
+        whole: dict[ContextKey, tuple[CompileJob, Path]] = {}
         for one, job in made.items():
             binaries = list(job.folder.glob("*.bin"))
             if len(binaries) == 1:
@@ -218,7 +220,7 @@ class ContextStore:
         return failures
 
     def _keep_binary(
-        self, wanted: Wanted, job: CompileJob, path: Path, metadata: Mapping[str, Any]
+        self, wanted: ContextKey, job: CompileJob, path: Path, metadata: Mapping[str, Any]
     ) -> None:
         check_arch(metadata, job.complaint, wanted[2])
         reference = self._open(self._model_folder(wanted[0]), self._model_facts(wanted[0]))
@@ -244,7 +246,7 @@ class ContextStore:
     def _model_facts(self, spec: Model) -> dict[str, Any]:
         return {"format": _FORMAT, "model": self._key(spec), "ort": ORT_HOST_VERSION}
 
-    def _binary_facts(self, wanted: Wanted) -> dict[str, Any]:
+    def _binary_facts(self, wanted: ContextKey) -> dict[str, Any]:
         spec, compiler, arch = wanted
         options = compile_options(arch, spec)
         return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
@@ -252,13 +254,13 @@ class ContextStore:
     def _model_folder(self, spec: Model) -> Path:
         return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
 
-    def _binary_folder(self, wanted: Wanted) -> Path:
+    def _binary_folder(self, wanted: ContextKey) -> Path:
         spec, compiler, arch = wanted
         key = _short_key(self._binary_facts(wanted))
         return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
 
 
-def _context(wanted: Wanted, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
+def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
     spec, compiler, arch = wanted
     binary = made.files[_BINARY]
     inputs, expected = reference.data["inputs"], reference.data["expected"]

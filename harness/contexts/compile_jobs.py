@@ -18,7 +18,7 @@ from harness.runtimes.pypi import ORT_HOST_VERSION
 # The SoC given with an architecture that no known SoC has: what comes out tells the truth.
 _SOME_SOC_MODEL: Final = 43
 
-Wanted = tuple[Model, str, int]
+ContextKey = tuple[Model, str, int]
 """Model, QNN version of the compiler, HTP architecture (73 for v73)."""
 
 
@@ -56,7 +56,7 @@ def reference_job(spec: Model, model: Path) -> ReferenceJob:
     )
 
 
-def compile_job(wanted: Wanted, model: Path, folder: Path) -> CompileJob:
+def compile_job(wanted: ContextKey, model: Path, folder: Path) -> CompileJob:
     """Makes a context out of a model; makes the folder for it."""
     spec, compiler, arch = wanted
     folder.mkdir()

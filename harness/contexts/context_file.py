@@ -31,7 +31,7 @@ from harness.runtimes.pypi import all_versions
 
 _MAX_BYTES: Final = 4 << 30  # the probe reads no more (probe.h)
 
-Where = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 Files = Path | tuple[Path, ...] | None
 
 
@@ -57,10 +57,10 @@ class ContextFile:
 
     def __init__(
         self,
-        path: Where,
+        path: AnyPath,
         *,
-        inputs: Where | Sequence[Where] | None = None,
-        expected: Where | Sequence[Where] | None = None,
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
+        expected: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
         graph: str | None = None,
         name: str | None = None,
@@ -105,7 +105,7 @@ class ContextFile:
         )
 
 
-def given_files(given: Where | Sequence[Where] | None, folder: Path = Path()) -> Files:
+def given_files(given: AnyPath | Sequence[AnyPath] | None, folder: Path = Path()) -> Files:
     """A folder, or files; relative ones below a folder (pure)."""
     if given is None:
         return None

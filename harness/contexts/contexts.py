@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from harness.artefacts.manifest import Expects, RunPlan
 from harness.contexts.compile import ContextStore
-from harness.contexts.compile_jobs import Wanted
+from harness.contexts.compile_jobs import ContextKey
 from harness.contexts.compiler import CompileError
 from harness.contexts.context_file import ContextFile, ContextFiles
 from harness.contexts.models import Model
@@ -105,7 +105,9 @@ def required(made: Made) -> dict[Source, Context]:
     return found
 
 
-def _models(sources: Iterable[Source], compiler: str | None, htp_arch: int | None) -> list[Wanted]:
+def _models(
+    sources: Iterable[Source], compiler: str | None, htp_arch: int | None
+) -> list[ContextKey]:
     models = [one for one in sources if isinstance(one, Model)]
     if not models:
         return []

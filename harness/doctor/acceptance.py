@@ -21,7 +21,7 @@ from harness.adb.server import AdbServer
 from harness.bench import NotPassed
 from harness.doctor import device_steps, transport_steps
 from harness.doctor.archive import lab_words
-from harness.doctor.check import REACHABLE, Answer, Check
+from harness.doctor.check import REACHABLE, Answer, Checked
 from harness.doctor.device_visit import NO_SMOKE, Order, open_workbench
 from harness.doctor.examine import examine
 from harness.doctor.ground import FOLDER, Ground, nothing_left, own_folder
@@ -35,7 +35,7 @@ _BACK_S: Final = 20.0
 _CLEAN_S: Final = 90.0
 
 
-class Step(NamedTuple):
+class Stage(NamedTuple):
     """One step: its name, how long it may take (seconds), what it does, and the option it needs."""
 
     name: str
@@ -45,18 +45,18 @@ class Step(NamedTuple):
 
 
 STEPS: Final = (
-    Step("shells, exit codes", 120, transport_steps.shells),
-    Step("push and pull", 300, transport_steps.push),
-    Step("a push cut, resumed", 300, transport_steps.resume),
-    Step("store, eviction", 300, transport_steps.store),
-    Step("probe", 180, device_steps.probe),
-    Step("crash, its evidence", 120, device_steps.crash),
-    Step("hang, its evidence", 120, device_steps.hang),
-    Step("FastRPC", 300, device_steps.fastrpc),
-    *(Step(f"backend {one}", 600, partial(device_steps.backend, backend=one)) for one in BACKENDS),
-    Step("66 contexts", 1200, device_steps.contexts),
-    Step("unplug, plug in", 300, device_steps.unplug, "--unplug"),
-    Step("reboot", 400, device_steps.reboot, "--reboot"),
+    Stage("shells, exit codes", 120, transport_steps.shells),
+    Stage("push and pull", 300, transport_steps.push),
+    Stage("a push cut, resumed", 300, transport_steps.resume),
+    Stage("store, eviction", 300, transport_steps.store),
+    Stage("probe", 180, device_steps.probe),
+    Stage("crash, its evidence", 120, device_steps.crash),
+    Stage("hang, its evidence", 120, device_steps.hang),
+    Stage("FastRPC", 300, device_steps.fastrpc),
+    *(Stage(f"backend {one}", 600, partial(device_steps.backend, backend=one)) for one in BACKENDS),
+    Stage("66 contexts", 1200, device_steps.contexts),
+    Stage("unplug, plug in", 300, device_steps.unplug, "--unplug"),
+    Stage("reboot", 400, device_steps.reboot, "--reboot"),
 )
 """What is done, in this order."""
 
@@ -68,7 +68,7 @@ def accept(
     logs: Path,
     ask: Callable[[str], None],
     words: dict[str, str],
-) -> Iterator[Check]:
+) -> Iterator[Checked]:
     """What the doctor finds, and then each step on the device of that name.
 
     `options` are those of the steps that were asked for; what tells whose device and lab it is goes
@@ -90,7 +90,7 @@ def accept(
             yield check
     if not seen:
         found = "not tried: it does not answer, or is not to be used now"
-        yield Check("acceptance", name, "steps", "unknown", found)
+        yield Checked("acceptance", name, "steps", "unknown", found)
         return
     lab = load_lab(order.lab_file)
     bench = open_workbench(own_folder(lab, name), order)
@@ -101,15 +101,15 @@ def accept(
         words |= dict.fromkeys((serial, serial.rpartition(":")[0], said or ""), "<serial>")
         yield from take(ground, STEPS, options)
     except HarnessError as error:
-        yield Check("acceptance", name, "steps", "fail", str(error))
+        yield Checked("acceptance", name, "steps", "fail", str(error))
     finally:
         with contextlib.suppress(HarnessError):
             bench.close()
 
 
-def take(ground: Ground, steps: Sequence[Step], options: Collection[str]) -> Iterator[Check]:
+def take(ground: Ground, steps: Sequence[Stage], options: Collection[str]) -> Iterator[Checked]:
     """The steps, one after the other; nothing of them is left on the device afterwards."""
-    clean = Step("nothing left behind", _CLEAN_S, nothing_left)
+    clean = Stage("nothing left behind", _CLEAN_S, nothing_left)
     late: str | None = None
     try:
         for step in steps:
@@ -124,7 +124,7 @@ def take(ground: Ground, steps: Sequence[Step], options: Collection[str]) -> Ite
                 answer = ended or _given_up(step)
                 # they go into the archive
                 answer = answer._replace(advice=answer.advice.replace(str(ground.logs), "logs"))
-            yield Check("acceptance", ground.name, step.name, *answer)
+            yield Checked("acceptance", ground.name, step.name, *answer)
     except BaseException:
         within(clean, ground)
         raise
@@ -133,10 +133,10 @@ def take(ground: Ground, steps: Sequence[Step], options: Collection[str]) -> Ite
         left = left._replace(
             advice=f"the next acceptance removes it: below {FOLDER} of its workdir"
         )
-    yield Check("acceptance", ground.name, clean.name, *left)
+    yield Checked("acceptance", ground.name, clean.name, *left)
 
 
-def within(step: Step, ground: Ground) -> Answer | None:
+def within(step: Stage, ground: Ground) -> Answer | None:
     """What came of a step; None if its time was over first."""
     done: queue.SimpleQueue[Answer] = queue.SimpleQueue()
 
@@ -176,6 +176,6 @@ def gone(ground: Ground) -> str | None:
     return None
 
 
-def _given_up(step: Step) -> Answer:
+def _given_up(step: Stage) -> Answer:
     found = f"it did not come to an end within {step.seconds:g} s and was given up"
     return Answer("fail", found, "reboot the device, and try again")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-Group = Literal["host", "lab", "device", "acceptance"]
+CheckGroup = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
 
 _MAX_CHARS: Final = 600
@@ -15,7 +15,7 @@ _MAX_SHOWN: Final = 4
 
 
 class Answer(NamedTuple):
-    """What came of one look; see `Check`."""
+    """What came of one look; see `Checked`."""
 
     status: Status
     found: str
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Check:
+class Checked:
     """One thing that was looked at.
 
     `group`: what it belongs to. `subject`: `host`, `lab`, or the name of a device. `name`: what
@@ -31,7 +31,7 @@ class Check:
     Texts are one line each, whatever a device said.
     """
 
-    group: Group
+    group: CheckGroup
     subject: str
     name: str
     status: Status
@@ -63,7 +63,7 @@ class DoctorReport:
     """All that one call of `qnn-harness doctor` found."""
 
     schema: Literal[1]
-    checks: tuple[Check, ...]
+    checks: tuple[Checked, ...]
     summary: Summary
 
     def as_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ REACHABLE: Final = "reachable"
 LAB_FILE: Final = "devices.yaml"
 
 
-def exit_code_of(checks: Sequence[Check]) -> int:
+def exit_code_of(checks: Sequence[Checked]) -> int:
     """The exit code for these checks (pure)."""
     if any(check.name == LAB_FILE and check.status == "fail" for check in checks):
         return 2
@@ -85,7 +85,7 @@ def exit_code_of(checks: Sequence[Check]) -> int:
     return 1 if any(check.status == "fail" for check in checks) else 0
 
 
-def report_of(checks: Iterable[Check]) -> DoctorReport:
+def report_of(checks: Iterable[Checked]) -> DoctorReport:
     """The report of these checks."""
     listed = tuple(checks)
     count = Counter(check.status for check in listed)

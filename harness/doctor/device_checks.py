@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from harness.doctor.check import Answer, Check, listed
+from harness.doctor.check import Answer, Checked, listed
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import DeviceAnswers
 from harness.lab.health import HealthFinding, HealthRules, judge_health
@@ -46,7 +46,7 @@ class Patient:
         return {finding.code: finding for finding in health.findings}
 
 
-def device_checks(patient: Patient) -> Iterator[Check]:
+def device_checks(patient: Patient) -> Iterator[Checked]:
     """Everything that one round trip tells besides what leads to the DSP (`ladder.py`)."""
     looks = {
         "SoC": _soc,
@@ -65,7 +65,7 @@ def device_checks(patient: Patient) -> Iterator[Check]:
             answer = Answer("not-applicable", patient.no_dsp)
         else:
             answer = look(patient)
-        yield Check("device", patient.device.name, name, *answer)
+        yield Checked("device", patient.device.name, name, *answer)
 
 
 def _soc(patient: Patient) -> Answer:

@@ -11,7 +11,7 @@ from harness.contexts.models import Model
 from harness.doctor.check import Answer
 from harness.doctor.device_checks import Patient
 from harness.doctor.ground import CountingDevice, Ground
-from harness.doctor.ladder import ANSWER, Tried, ladder
+from harness.doctor.ladder import ANSWER, DspTry, ladder
 from harness.doctor.smoke import try_backend, what_it_means
 from harness.errors import DeviceLost, InfraError
 from harness.errors.outgoing_text import log_without_secrets
@@ -110,7 +110,7 @@ def fastrpc(ground: Ground) -> Answer:
     name, runtime = _runtime(ground)
     logs = ground.logs / ANSWER / "case"
     session = try_backend(ground.workbench, ground.name, "htp", runtime, name, logs, bare=True)
-    graph = Tried(Answer("not-applicable", "the next step"))
+    graph = DspTry(Answer("not-applicable", "the next step"))
     libraries = [read_library(one.path, one.name) for one in runtime.files]
     *layers, answer = ladder(patient, libraries, session, graph)
     told = "; ".join(f"{check.name}: {check.found}" for check in layers)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.doctor import validator
-from harness.doctor.check import REACHABLE, Answer, Check, Status
+from harness.doctor.check import REACHABLE, Answer, Checked, Status
 from harness.doctor.device_checks import Patient, device_checks, unknown_soc
 from harness.doctor.smoke import runtime_answer, smoke_checks, untried
 from harness.errors import ConfigError, HarnessError, InfraError
@@ -59,11 +59,11 @@ def open_workbench(lab: Lab, order: Order) -> Workbench:
     return Workbench(gentle(lab), cache=order.cache, leases=leases)
 
 
-def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -> Iterator[Check]:
+def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -> Iterator[Checked]:
     """Looks at one device. Raises nothing of the harness's own family: that is a finding."""
 
-    def of(title: str, status: Status, found: str, advice: str = "") -> Check:
-        return Check("device", name, title, status, found, advice)
+    def of(title: str, status: Status, found: str, advice: str = "") -> Checked:
+        return Checked("device", name, title, status, found, advice)
 
     try:
         lab_device = workbench.lab.device(name)
@@ -114,21 +114,21 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield from untried(patient, why)
 
 
-def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Check]:
+def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:
     """What can be told of a device that is not there: what it needs from this computer."""
     (config,) = workbench.lab.described.select([name])
     if config.soc is not None and config.soc not in SOCS and config.htp_arch is None:
-        yield Check("device", name, "SoC", *unknown_soc(config.soc, config.soc))
+        yield Checked("device", name, "SoC", *unknown_soc(config.soc, config.soc))
     if config.target is None:
         found = "not known until it answers: devices.yaml tells no `target`"
-        yield Check("device", name, "target", "unknown", found)
+        yield Checked("device", name, "target", "unknown", found)
     else:
         yield from of_host(workbench, name, config.target, None, order)
 
 
 def of_host(
     workbench: Workbench, name: str, target: str, android_api: int | None, order: Order
-) -> Iterator[Check]:
+) -> Iterator[Checked]:
     """What a device of this target needs of this computer: a probe, and libraries for it."""
     builder = ProbeBuilder(order.cache / "probe", order.environment)
     try:
@@ -136,8 +136,8 @@ def of_host(
         built = Answer("ok", f"{probe.parent.name}/{probe.name} is built")
     except HarnessError as error:
         built = Answer("fail", str(error), _SEE_HOST)
-    yield Check("device", name, "probe", *built)
-    yield Check("device", name, "runtime", *runtime_answer(workbench, target, order.qnn))
+    yield Checked("device", name, "probe", *built)
+    yield Checked("device", name, "runtime", *runtime_answer(workbench, target, order.qnn))
 
 
 def probe_answer(device: AttachedDevice, order: Order) -> Answer:
@@ -167,16 +167,16 @@ def sdk_in_use(workbench: Workbench, target: str, order: Order) -> Path | None:
     return None if named is None else named[1]
 
 
-def validated(device: AttachedDevice, sdk: Path | None) -> Iterator[Check]:
+def validated(device: AttachedDevice, sdk: Path | None) -> Iterator[Checked]:
     """What the SDK's own validator says, where there is one."""
     files = validator.validator_files(sdk, device.target, device.htp_arch)
     if isinstance(files, str):
-        yield Check("device", device.name, validator.PROGRAM, "not-applicable", files)
+        yield Checked("device", device.name, validator.PROGRAM, "not-applicable", files)
         return
     try:
         answers = validator.run_validator(device.transport, device.workdir, device.target, files)
     except InfraError as error:
         found = f"it could not be run: {error}"
-        yield Check("device", device.name, validator.PROGRAM, "unknown", found)
+        yield Checked("device", device.name, validator.PROGRAM, "unknown", found)
         return
     yield from validator.validator_checks(device.name, answers)

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.doctor.check import REACHABLE, Check
+from harness.doctor.check import REACHABLE, Checked
 from harness.doctor.device_visit import Order, open_workbench, visit
 from harness.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.doctor.host_facts import ask_host, index_problem
@@ -44,7 +44,7 @@ _LOOK_S: Final = 0.2
 _END_S: Final = 5.0
 
 
-def examine(order: Order) -> Iterator[Check]:
+def examine(order: Order) -> Iterator[Checked]:
     """Looks at everything. Raises ConfigError for an unknown device only."""
     lab: Lab | ConfigError
     devices: list[DeviceConfig] = []
@@ -67,13 +67,13 @@ def examine(order: Order) -> Iterator[Check]:
     try:
         yield from source_checks(Catalog.of(lab, order.environment, order.cache))
     except ConfigError as error:
-        yield Check("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
+        yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
     _log.info("asking the lab's adb servers")
     quarantined = yield from _look_at_lab(order, lab, devices)
     yield from Visits(order, lab, quarantined).run([device.name for device in devices])
 
 
-def _library_check(cache: Path, needs: LabNeeds) -> Check:
+def _library_check(cache: Path, needs: LabNeeds) -> Checked:
     """What is cached of the newest QNN for each target; the index is asked if something is not."""
     catalog = Catalog(cache)
     cached: list[str] = []
@@ -85,12 +85,12 @@ def _library_check(cache: Path, needs: LabNeeds) -> Check:
             there = catalog.is_cached(version, target)
             (cached if there else missing).append(f"{version} for {target}")
     problem = index_problem(QNN_PROJECT, timeout_s=_INDEX_S) if missing else None
-    return Check("host", "host", "QNN of PyPI", *packages(cached, missing, problem))
+    return Checked("host", "host", "QNN of PyPI", *packages(cached, missing, problem))
 
 
 def _look_at_lab(
     order: Order, lab: Lab, devices: Sequence[DeviceConfig]
-) -> Generator[Check, None, set[str]]:
+) -> Generator[Checked, None, set[str]]:
     """What is known without asking devices; returns the names of those in quarantine."""
     yield from server_checks(lab, devices)
     quarantine = Quarantine(quarantine_root(order.cache))
@@ -106,7 +106,7 @@ def _look_at_lab(
                 try:
                     yield lease_check(device.name, leases.look(key))
                 except InfraError as error:
-                    yield Check("lab", device.name, "lease", "fail", str(error))
+                    yield Checked("lab", device.name, "lease", "fail", str(error))
             entry: Quarantined | InfraError | None
             try:
                 entry = quarantine.find(key)
@@ -128,14 +128,14 @@ class Visits:
         self._order = order
         self._lab = lab
         self._quarantined = quarantined
-        self._found: queue.SimpleQueue[tuple[str, Check | None]] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[tuple[str, Checked | None]] = queue.SimpleQueue()
         self._benches: dict[str, Workbench] = {}
         self._visiting: list[threading.Thread] = []
 
-    def run(self, names: list[str]) -> Iterator[Check]:
+    def run(self, names: list[str]) -> Iterator[Checked]:
         """Visits them all; what was found of each device together, in their order."""
         waiting, until = list(names), dict[str, float]()
-        found: dict[str, list[Check]] = {name: [] for name in names}
+        found: dict[str, list[Checked]] = {name: [] for name in names}
         over: set[str] = set()
         shown = 0
         try:
@@ -182,14 +182,14 @@ class Visits:
         except Exception as error:  # a thread has nobody else to tell
             text = f"{type(error).__name__}: {error}"
             advice = "a bug of the harness, or of this lab's files: please report it"
-            self._found.put((name, Check("device", name, "doctor", "fail", text, advice)))
+            self._found.put((name, Checked("device", name, "doctor", "fail", text, advice)))
         finally:
             self._found.put((name, None))
 
-    def _given_up(self, name: str, *, asked: bool) -> Check:
+    def _given_up(self, name: str, *, asked: bool) -> Checked:
         text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
         advice = f"reboot it; `qnn-harness devices heal {name}` does so"
-        return Check("device", name, "deadline" if asked else REACHABLE, "fail", text, advice)
+        return Checked("device", name, "deadline" if asked else REACHABLE, "fail", text, advice)
 
     def _close(self) -> None:
         """Ends what visits that were given up, or interrupted, have started."""

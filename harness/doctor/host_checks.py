@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.adb.address import USER_SERVER
-from harness.doctor.check import Answer, Check, Status
+from harness.doctor.check import Answer, Checked, Status
 from harness.doctor.host_facts import HostFacts
 from harness.doctor.usb import VENDORS, rule_line
 
@@ -32,7 +32,7 @@ class LabNeeds:
     server: bool = False
 
 
-def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Check]:
+def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
     """Everything but the package index, which takes longer to ask."""
     answers = {
         "Python": Answer("ok", f"{'.'.join(map(str, facts.python))} on {facts.machine}"),
@@ -47,7 +47,7 @@ def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Check]:
         "reports": _reports(facts),
         "memory": _memory(facts),
     }
-    return (Check("host", "host", name, *answer) for name, answer in answers.items())
+    return (Checked("host", "host", name, *answer) for name, answer in answers.items())
 
 
 def _c_compiler(facts: HostFacts) -> Answer:

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.adb.address import USER_SERVER, ServerAddress, SshAddress
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
-from harness.doctor.check import LAB_FILE, Check, Status
+from harness.doctor.check import LAB_FILE, Checked, Status
 from harness.doctor.host_checks import LabNeeds
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.host.deadline import Deadline
@@ -21,7 +21,7 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import PYPI
 
 _ANSWER_S: Final = 5.0
-_check = partial(Check, "lab")
+_check = partial(Checked, "lab")
 
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
@@ -40,7 +40,7 @@ def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     )
 
 
-def file_check(path: Path, lab: Lab | ConfigError) -> Check:
+def file_check(path: Path, lab: Lab | ConfigError) -> Checked:
     """Whether devices.yaml is as it should be."""
     if isinstance(lab, ConfigError):
         return _check("lab", LAB_FILE, "fail", str(lab), "correct what the message names")
@@ -48,7 +48,7 @@ def file_check(path: Path, lab: Lab | ConfigError) -> Check:
     return _check("lab", LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
 
 
-def source_checks(catalog: Catalog) -> Iterator[Check]:
+def source_checks(catalog: Catalog) -> Iterator[Checked]:
     """What the lab's own sources of runtimes have, and for which targets."""
     for source in catalog.sources:
         if source.name == PYPI:
@@ -67,7 +67,7 @@ def source_checks(catalog: Catalog) -> Iterator[Check]:
             yield _check("lab", f"source {source.name}", "warn", "no QNN in it", advice)
 
 
-def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
+def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
     """Whether the adb servers on other computers answer."""
     far = [one for one in devices if one.transport == "adb" and (one.host or one.address)]
     addresses = {lab.server_of(one): one for one in far}
@@ -86,7 +86,7 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
             yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
 
 
-def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
+def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
     """What the adb servers see of each real device, and whom else the user's own one sees."""
     attached = [one for one in devices if not one.simulated and one.transport == "adb"]
     lists = {server: _seen(server) for server in {USER_SERVER, *map(lab.server_of, attached)}}
@@ -110,7 +110,7 @@ def _seen(address: ServerAddress) -> list[SeenDevice] | str:
         return str(error)
 
 
-def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:
+def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Checked:
     """What adb says of a configured device (pure)."""
     if isinstance(seen, str):
         return _check(device.name, "attached", "unknown", seen)
@@ -138,7 +138,7 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:
     )
 
 
-def stranger_check(seen: SeenDevice) -> Check:
+def stranger_check(seen: SeenDevice) -> Checked:
     """A device that devices.yaml does not name (pure)."""
     advice = "name it in devices.yaml to use it"
     if seen.state in STATE_ADVICE:
@@ -147,7 +147,7 @@ def stranger_check(seen: SeenDevice) -> Check:
     return _check("lab", f"not in the lab: {seen.serial}", "warn", said, advice)
 
 
-def lease_check(name: str, held: Held | None) -> Check:
+def lease_check(name: str, held: Held | None) -> Checked:
     """Whether another process holds a device (pure)."""
     if held is None:
         return _check(name, "lease", "ok", "free")
@@ -155,7 +155,7 @@ def lease_check(name: str, held: Held | None) -> Check:
     return _check(name, "lease", "warn", f"held by {held}", advice)
 
 
-def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Check:
+def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Checked:
     """Whether a device takes cases (pure)."""
     if entry is None:
         return _check(name, "quarantine", "ok", "not in quarantine")

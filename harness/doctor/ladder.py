@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.doctor.check import Answer, Check, listed
+from harness.doctor.check import Answer, Checked, listed
 from harness.doctor.device_checks import Patient, readable
 from harness.failure.error import ErrorRecord
 from harness.lab.device_answers import UNSIGNED_SHELL
@@ -48,7 +48,7 @@ _NEEDED: Final = re.compile(
 )
 
 
-class Tried(NamedTuple):
+class DspTry(NamedTuple):
     """What came of an attempt to use the DSP; `seen` are the device's own lines about it."""
 
     answer: Answer
@@ -57,8 +57,11 @@ class Tried(NamedTuple):
 
 
 def ladder(
-    patient: Patient, libraries: Sequence[LibraryFacts] | None, session: Tried, graph: Tried
-) -> list[Check]:
+    patient: Patient,
+    libraries: Sequence[LibraryFacts] | None,
+    session: DspTry,
+    graph: DspTry,
+) -> list[Checked]:
     """The layers in their order, and last the answer. `libraries` are those that were deployed."""
     read: dict[str, Answer] = {}
     why_not = patient.no_dsp
@@ -72,8 +75,8 @@ def ladder(
     for tried in (session, graph):
         if tried.answer.status == "fail" and (layer := _ended_at(tried)):
             read[layer] = _shown_by(tried, read[layer])
-    checks = [Check("device", patient.device.name, name, *one) for name, one in read.items()]
-    return [*checks, Check("device", patient.device.name, ANSWER, *answer_of(read))]
+    checks = [Checked("device", patient.device.name, name, *one) for name, one in read.items()]
+    return [*checks, Checked("device", patient.device.name, ANSWER, *answer_of(read))]
 
 
 def answer_of(read: Mapping[str, Answer]) -> Answer:
@@ -99,7 +102,7 @@ def _proven(one: Answer) -> Answer:
     return Answer("ok", f"{one.found}; yet a session came up")
 
 
-def _ended_at(tried: Tried) -> str | None:
+def _ended_at(tried: DspTry) -> str | None:
     known = None if tried.error is None else tried.error.diagnosis
     if known is None or known.confidence == "possible":
         return None
@@ -108,7 +111,7 @@ def _ended_at(tried: Tried) -> str | None:
     return _REACHED_AT.get(known.id)
 
 
-def _shown_by(tried: Tried, before: Answer) -> Answer:
+def _shown_by(tried: DspTry, before: Answer) -> Answer:
     """A layer at which an attempt ended: what it logged of that, and what could be read before."""
     error = tried.error
     assert error is not None

@@ -12,9 +12,9 @@ from typing import Final
 from harness.bench import Bench, CaseBench, NotPassed
 from harness.contexts.models import Model
 from harness.contexts.session_plan import Libraries, within_session
-from harness.doctor.check import Answer, Check
+from harness.doctor.check import Answer, Checked
 from harness.doctor.device_checks import Patient
-from harness.doctor.ladder import Tried, ladder
+from harness.doctor.ladder import DspTry, ladder
 from harness.errors import ConfigError, HarnessError, VersionError
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
@@ -34,7 +34,9 @@ _TIMEOUT_S: Final = 60.0
 _SYSTEM: Final = "libQnnSystem.so"
 
 
-def smoke_checks(workbench: Workbench, patient: Patient, qnn: str, cache: Path) -> Iterator[Check]:
+def smoke_checks(
+    workbench: Workbench, patient: Patient, qnn: str, cache: Path
+) -> Iterator[Checked]:
     """Tries HTP, layer by layer, GPU and CPU; what the probe was told and answered is kept.
 
     That is in `doctor` of the cache. The device must have been found well; an error of the lab is a
@@ -45,11 +47,11 @@ def smoke_checks(workbench: Workbench, patient: Patient, qnn: str, cache: Path) 
         name = workbench.catalog.resolve(qnn, target)[-1]
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
-        yield Check("device", device, "runtime", "fail", str(error), _name_source(target))
+        yield Checked("device", device, "runtime", "fail", str(error), _name_source(target))
         yield from untried(patient, Answer("unknown", "not tried, there is no runtime"))
         return
     size = f"{len(runtime.files)} files, {runtime.size / 1e6:.0f} MB"
-    yield Check("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
+    yield Checked("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
     kept = logs / f"{device}-session"
     session = try_backend(workbench, device, "htp", runtime, name, kept, bare=True)
     if session.answer.status == "ok":
@@ -57,16 +59,16 @@ def smoke_checks(workbench: Workbench, patient: Patient, qnn: str, cache: Path) 
     elif session.answer.status == "not-applicable":
         graph = session
     else:
-        graph = Tried(Answer("unknown", "not tried, no session came up"))
+        graph = DspTry(Answer("unknown", "not tried, no session came up"))
     yield from ladder(patient, KnownFacts(cache).of(runtime), session, graph)
     for backend in ("gpu", "cpu"):
         tried = try_backend(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
-        yield Check("device", device, f"smoke {backend}", *tried.answer)
+        yield Checked("device", device, f"smoke {backend}", *tried.answer)
 
 
-def untried(patient: Patient, why: Answer) -> list[Check]:
+def untried(patient: Patient, why: Answer) -> list[Checked]:
     """The layers to the DSP where nothing is put on the device."""
-    return ladder(patient, None, Tried(why), Tried(why))
+    return ladder(patient, None, DspTry(why), DspTry(why))
 
 
 def runtime_answer(workbench: Workbench, target: str, qnn: str) -> Answer:
@@ -97,12 +99,12 @@ def try_backend(
     logs: Path,
     *,
     bare: bool = False,
-) -> Tried:
+) -> DspTry:
     """One backend: what came of it. `bare`: the HTP is opened, and given no context."""
     library = BACKEND_LIBRARIES[backend]
     if not any(file.path.name == library for file in runtime.files):
         found = f"QNN {runtime.name} for {runtime.target} has no {library}"
-        return Tried(Answer("not-applicable", found))
+        return DspTry(Answer("not-applicable", found))
     compiler = None
     if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
@@ -130,17 +132,17 @@ def try_backend(
             else:
                 done += " and executed"
     except NotPassed as failure:
-        return Tried(what_it_means(failure.verdict, device, "", logs), failure.verdict.error)
+        return DspTry(what_it_means(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
-        return Tried(Answer("fail", str(error), "correct the lab or --qnn"))
+        return DspTry(Answer("fail", str(error), "correct the lab or --qnn"))
     except HarnessError as error:
-        return Tried(Answer("fail", str(error), _lab_failed(device)))
+        return DspTry(Answer("fail", str(error), _lab_failed(device)))
     took = f"in {time.monotonic() - began:.1f} s with QNN {runtime.name}"
     verdict, seen = observation.verdict, tuple[str, ...]()
     if verdict.error is not None and verdict.cause == "target":
         seen = case.collect_evidence()
         verdict = replace(verdict, error=diagnosed(verdict.outcome, verdict.error, seen))
-    return Tried(what_it_means(verdict, device, f"{done}, {took}", logs), verdict.error, seen)
+    return DspTry(what_it_means(verdict, device, f"{done}, {took}", logs), verdict.error, seen)
 
 
 def what_it_means(verdict: Verdict, device: str, done: str, logs: Path) -> Answer:

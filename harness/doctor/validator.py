@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.doctor.check import Check, Status
+from harness.doctor.check import Checked, Status
 from harness.errors import ConfigError
 from harness.qnn.platforms import process_environment
 from harness.runtimes.local_sources import folders_in, kept_inside, target_folder
@@ -90,11 +90,11 @@ def run_validator(
     return parse_answers(answer.stdout.decode("utf-8", "replace"))
 
 
-def validator_checks(device: str, answers: BackendAnswers) -> Iterator[Check]:
+def validator_checks(device: str, answers: BackendAnswers) -> Iterator[Checked]:
     """What its answers mean (pure)."""
     if not answers:
         found = "it ran and said nothing that is understood"
-        yield Check("device", device, PROGRAM, "unknown", found)
+        yield Checked("device", device, PROGRAM, "unknown", found)
     for backend, told in answers.items():
         found = ", ".join(f"{title}: {value}" for title, value in told.items())
         works = (told.get("unit test") or told.get("hardware", "")).lower()
@@ -102,7 +102,7 @@ def validator_checks(device: str, answers: BackendAnswers) -> Iterator[Check]:
         advice = "see DSP nodes, libcdsprpc.so, OpenCL driver" if status == "fail" else ""
         if not works:
             status, advice = "unknown", ""
-        yield Check("device", device, f"{PROGRAM} {backend}", status, found, advice)
+        yield Checked("device", device, f"{PROGRAM} {backend}", status, found, advice)
 
 
 def parse_answers(text: str) -> BackendAnswers:

@@ -54,7 +54,7 @@ class EvidenceLimits:
 
 
 @dataclass(frozen=True)
-class Collected:
+class Gathered:
     """What was kept: names in the folder, what was missing and why, and a baseline from now on.
 
     `lost` says how the device was lost while it was asked, None if it was not.
@@ -114,7 +114,7 @@ class CaseEvidence:
         if not self._process:
             self._note(f"process {pid} could not be looked at before it ended")
 
-    def collect(self, folder: Path, *, deadline: Deadline) -> Collected:
+    def collect(self, folder: Path, *, deadline: Deadline) -> Gathered:
         """Asks for everything from the case's own time, in one round trip, and writes it down.
 
         The whole takes no longer than `deadline`, but for what a slow disk takes.
@@ -142,7 +142,7 @@ class CaseEvidence:
         baseline, facts = baseline_of(sections), report.facts
         facts["took_s"] = round(time.monotonic() - began, 3)
         written = self._write(folder, report.files(), facts)
-        return Collected(written, tuple(self._notes), baseline, self._lost)
+        return Gathered(written, tuple(self._notes), baseline, self._lost)
 
     def _note(self, text: str) -> None:
         if len(self._notes) < _MAX_NOTES:

@@ -12,7 +12,7 @@ from harness.contexts.models import Model
 from harness.contexts.schedule import schedule
 from harness.contexts.session_plan import within_session
 from harness.experiments.accuracy import Accuracy, arithmetic, compare, judge_accuracy
-from harness.experiments.progress import Progress, expected_refusal, judge_progress, progress
+from harness.experiments.progress import Reached, expected_refusal, judge_progress, progress
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Settings, context_free, context_load, execute
 from harness.results.checks import Check, held
@@ -75,20 +75,20 @@ def _open(bench: Bench, model: Model) -> None:
     try:
         libraries = bench.libraries()
     except TargetFailure as failure:
-        _settle(bench, model, Progress("init", failure.verdict))
+        _settle(bench, model, Reached("init", failure.verdict))
         raise
     alone = replace(libraries, system=None)
     opened = bench.attempt(within_session(alone, (), (), Settings(memory="off")))
     made = opened.run.transcript.steps
     bench.measure(init_us={step.verb: step.duration_us for step in made if step.ok})
     if opened.verdict.outcome != "passed":
-        _settle(bench, model, Progress("init", opened.verdict))
+        _settle(bench, model, Reached("init", opened.verdict))
     without = [step.skipped for step in made if step.verb == "device-create" and step.skipped]
     if without:
         bench.measure(device=without[0])
 
 
-def _settle(bench: Bench, model: Model | None, found: Progress) -> bool:
+def _settle(bench: Bench, model: Model | None, found: Reached) -> bool:
     """Records how far a model came; whether there is an output to compare.
 
     Raises TargetFailure unless it came to its end, or was refused as it must be.

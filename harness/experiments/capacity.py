@@ -23,14 +23,14 @@ LimitKind = Literal["bytes", "count", "leak", "none", "mixed", "unclear"]
 
 
 @dataclass(frozen=True)
-class Fit:
+class FitRange:
     """The largest number that fits, and the smallest seen refused (None: nothing was refused)."""
 
     fits: int
     refused_at: int | None
 
 
-def largest_that_fits(attempt: Callable[[int], int], cap: int) -> Fit:
+def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
     """Finds the largest number in 1..cap of which `attempt` loads all, by doubling and bisecting.
 
     Each call of `attempt` is expected to use a process of its own, and to say how many it got to.
@@ -56,7 +56,7 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> Fit:
             continue
         hints = [hint for hint in hints if fits < hint < refused]
         number = hints.pop(0) if hints else (fits + refused) // 2
-    return Fit(fits=fits, refused_at=refused if refused <= cap else None)
+    return FitRange(fits=fits, refused_at=refused if refused <= cap else None)
 
 
 def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:

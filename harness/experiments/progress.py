@@ -48,7 +48,7 @@ _MOST_LINES: Final = 20
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Untaken:
     """A kind of model that a backend does not take.
 
     `must`: taking it all the same is wrong, since nobody knows what comes out. Else it is
@@ -62,13 +62,13 @@ class Refusal:
 
 
 REFUSALS: Final = (
-    Refusal(
+    Untaken(
         "gpu",
         "uint8",
         must=True,
         source="quantised models do not run on the GPU backend (microsoft/onnxruntime#24004)",
     ),
-    Refusal(
+    Untaken(
         "cpu",
         "uint8",
         must=False,
@@ -78,7 +78,7 @@ REFUSALS: Final = (
 
 
 @dataclass(frozen=True)
-class Progress:
+class Reached:
     """How far a model came on a backend.
 
     `refused` is the phase in which it was turned down, None if it ran to the end; `verdict` is
@@ -108,7 +108,7 @@ class Progress:
         return figures
 
 
-def progress(transcript: Transcript, verdict: Verdict) -> Progress:
+def progress(transcript: Transcript, verdict: Verdict) -> Reached:
     """How far a process came that made a graph and ran it."""
     failed = transcript.first_failure or transcript.last_begun
     refused: Phase | None = None
@@ -126,7 +126,7 @@ def progress(transcript: Transcript, verdict: Verdict) -> Progress:
         message = "\n".join([*said[:_MOST_LINES], verdict.error.message])
         verdict = replace(verdict, error=_reworded(verdict.error, message))
     composed = not any(step.verb.startswith("context-") for step in transcript.steps)
-    return Progress(refused, verdict, operators, composed, rejected)
+    return Reached(refused, verdict, operators, composed, rejected)
 
 
 def rejected_operators(steps: Sequence[StepResult]) -> dict[str, list[int]]:
@@ -160,14 +160,14 @@ def operators_of(steps: Sequence[StepResult]) -> dict[str, dict[str, int]]:
     return found
 
 
-def expected_refusal(backend: str, data_type: str) -> Refusal | None:
+def expected_refusal(backend: str, data_type: str) -> Untaken | None:
     """Whether a backend is known not to take a kind of model."""
     return next(
         (one for one in REFUSALS if (one.backend, one.data_type) == (backend, data_type)), None
     )
 
 
-def judge_progress(found: Progress, refusal: Refusal | None) -> tuple[list[Check], Verdict]:
+def judge_progress(found: Reached, refusal: Untaken | None) -> tuple[list[Check], Verdict]:
     """A check for each phase but the last, and what the case comes to.
 
     Where the model must be refused, that is the only check besides `init`, and being refused is
@@ -197,7 +197,7 @@ def judge_progress(found: Progress, refusal: Refusal | None) -> tuple[list[Check
     return checks, verdict
 
 
-def _judge_refusal(found: Progress, refusal: Refusal, reached: int) -> tuple[list[Check], Verdict]:
+def _judge_refusal(found: Reached, refusal: Untaken, reached: int) -> tuple[list[Check], Verdict]:
     name = f"refuses_{refusal.data_type}"
     if found.refused == "init":
         why = _first_line(found.verdict)
@@ -228,12 +228,12 @@ def _judge_refusal(found: Progress, refusal: Refusal, reached: int) -> tuple[lis
     return [opened, held(name, True, why)], Verdict("passed")
 
 
-def _why(found: Progress) -> str:
+def _why(found: Reached) -> str:
     """Why it was refused: nodes first, then operators, and else what the process came to."""
     return _not_taken(found) or _said_no(found) or _first_line(found.verdict)
 
 
-def _says_what_it_refused(found: Progress) -> bool:
+def _says_what_it_refused(found: Reached) -> bool:
     """Whether a session was refused by QNN, or for nodes that would have gone to the CPU.
 
     ORT that had changed the layout of nodes for QNN, which then did not take them, calls the graph
@@ -249,14 +249,14 @@ def _says_what_it_refused(found: Progress) -> bool:
     return error.code is not None or bool(left)
 
 
-def _said_no(found: Progress) -> str:
+def _said_no(found: Reached) -> str:
     """The operators that the backend was asked about and refused, with their codes."""
     return ", ".join(
         f"{'/'.join(map(str, codes))} for {name}" for name, codes in found.rejected.items()
     )
 
 
-def _computed(found: Progress) -> str:
+def _computed(found: Reached) -> str:
     """The nodes with weights that a backend took, if these are most of them.
 
     A few that it can take are no acceptance: with them alone no session is made.
@@ -281,13 +281,13 @@ def _refused(phase: Phase, verdict: Verdict) -> Check:
     return held(phase, False, f"{verdict.outcome}: {_first_line(verdict)}", code=code)
 
 
-def _how(phase: Phase, found: Progress) -> str:
+def _how(phase: Phase, found: Reached) -> str:
     if phase != "op_support":
         return "done"
     return f"all {sum(sum(one.values()) for one in found.operators.values())} nodes are on QNN"
 
 
-def _not_taken(found: Progress) -> str:
+def _not_taken(found: Reached) -> str:
     """Which nodes did not go to QNN, by operator."""
     left = {name: one for name, one in found.operators.items() if one["elsewhere"]}
     total = sum(sum(one.values()) for one in found.operators.values())

@@ -67,7 +67,7 @@ class LogText:
 
 
 @dataclass(frozen=True)
-class Log:
+class ScannedLog:
     """The lines of a log that may matter, and how many it has; `whole`: all of it was read."""
 
     lines: tuple[LogText, ...]
@@ -75,7 +75,7 @@ class Log:
     whole: bool
 
 
-def read_log(stream: BinaryIO) -> Log:
+def read_log(stream: BinaryIO) -> ScannedLog:
     """Reads a log to its end or to MAX_CHARS; nothing in it makes this raise."""
     buffered = BufferedReader(cast("RawIOBase", stream))
     text_of = TextIOWrapper(buffered, _encoding_of(buffered.peek(2)[:2]), "replace")
@@ -95,7 +95,7 @@ def read_log(stream: BinaryIO) -> Log:
     whole_log = not text_of.read(1)
     text_of.detach()
     buffered.detach()
-    return Log(kept.lines(), number if rest or begun else number - 1, whole_log)
+    return ScannedLog(kept.lines(), number if rest or begun else number - 1, whole_log)
 
 
 class _Kept:

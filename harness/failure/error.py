@@ -39,7 +39,7 @@ def named_text(text: object) -> object:
     return cleaned.replace("\0", "\ufffd") if isinstance(cleaned, str) else cleaned
 
 
-Text = Annotated[str, BeforeValidator(named_text)]
+RecordText = Annotated[str, BeforeValidator(named_text)]
 
 
 class Part(BaseModel):
@@ -66,9 +66,9 @@ class ChainLink(Part):
 
     code: Number | None = None
     hex: str | None = None
-    symbol: Text | None = None
+    symbol: RecordText | None = None
     component: str | None = None
-    message: Text = ""
+    message: RecordText = ""
     source: Literal["log", "call"]
 
 
@@ -82,11 +82,11 @@ class Diagnosis(Part):
     `likely`, or `possible` (one of several causes); null in records of before it was said.
     """
 
-    id: Text
+    id: RecordText
     confidence: Confidence | None = None
-    words: Text
-    fix: Text | None = None
-    thread: Text | None = None
+    words: RecordText
+    fix: RecordText | None = None
+    thread: RecordText | None = None
 
     def text(self) -> str:
         """One line for a person."""
@@ -102,11 +102,11 @@ class LoadedLibrary(Part):
     runtime's folder; `hides` the file of the runtime that was not taken for it.
     """
 
-    name: Text
-    path: Text
-    build_id: Text | None = None
-    version: Text | None = None
-    hides: Text | None = None
+    name: RecordText
+    path: RecordText
+    build_id: RecordText | None = None
+    version: RecordText | None = None
+    hides: RecordText | None = None
 
     def text(self) -> str:
         """One line for a person, and for the table of causes."""
@@ -120,7 +120,7 @@ class OrtCode(Part):
     """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
 
     code: Number
-    name: Text
+    name: RecordText
 
 
 class ErrorRecord(Part):
@@ -137,16 +137,16 @@ class ErrorRecord(Part):
     ORT returned, and `message` the whole chain of causes, the first one first.
     """
 
-    api: Text | None = None
+    api: RecordText | None = None
     code: Number | None = None
     hex: str | None = None
-    symbol: Text | None = None
+    symbol: RecordText | None = None
     component: str | None = None
-    message: Text = ""
+    message: RecordText = ""
     step: Number | None = None
     context: Number | None = None
     ort: OrtCode | None = None
-    signature: Text
+    signature: RecordText
     chain: tuple[ChainLink, ...] = ()
     first_cause: ChainLink | None = None
     diagnosis: Diagnosis | None = None

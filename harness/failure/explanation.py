@@ -11,7 +11,7 @@ from pydantic import Field
 from harness.failure.any_log import LogText
 from harness.failure.chain import is_benign, link_of
 from harness.failure.error import Confidence, Part
-from harness.failure.rule import Finding, Rule, Symptoms, findings
+from harness.failure.rule import FittingRule, Rule, Symptoms, findings
 from harness.failure.rules import RULES
 from harness.qnn.codes import describe, dsp_errors
 from harness.qnn.ort_errors import qnn_code_in
@@ -114,7 +114,7 @@ def _codes_in(text: str) -> Iterator[int]:
         yield named[0]
 
 
-def _explained(found: Finding, symptoms: Symptoms, lines: Sequence[LogText]) -> Explained:
+def _explained(found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText]) -> Explained:
     known = found.diagnosis(symptoms.codes)
     shown = set(found.lines) or _that_name(found, lines)
     return Explained(
@@ -130,7 +130,7 @@ def _explained(found: Finding, symptoms: Symptoms, lines: Sequence[LogText]) -> 
     )
 
 
-def _that_name(found: Finding, lines: Sequence[LogText]) -> set[str]:
+def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:
     """The lines that name a code which a rule fits by."""
     codes = {code for sign in found.rule.signs for code in sign.codes}
     return {line.text for line in lines if codes.intersection(_codes_in(line.text))}

@@ -114,7 +114,7 @@ class Rule:
         """The addresses of the threads; GitHub leads from an issue's to a pull request's."""
         return tuple(f"{_GITHUB}/{thread.replace('#', '/issues/')}" for thread in self.threads)
 
-    def finding(self, symptoms: Symptoms) -> Finding | None:
+    def finding(self, symptoms: Symptoms) -> FittingRule | None:
         """How sure it is that a failure is of this kind, and by which lines; None if it is not."""
         for confidence in CONFIDENCES:
             fitting = [
@@ -126,12 +126,12 @@ class Rule:
                 shown = dict.fromkeys(line for lines in fitting for line in lines)
                 said = (sign.foretold(symptoms) for sign in self.signs)
                 foretold = next((one for one in said if one is not None), None)
-                return Finding(self, confidence, tuple(shown), foretold)
+                return FittingRule(self, confidence, tuple(shown), foretold)
         return None
 
 
 @dataclass(frozen=True)
-class Finding:
+class FittingRule:
     """A rule that fits, how sure that is, and the lines that show it (none: a code does).
 
     `foretold` is what preflight said of it, if it did.
@@ -157,7 +157,7 @@ class Finding:
         )
 
 
-def findings(symptoms: Symptoms, rules: Sequence[Rule]) -> list[Finding]:
+def findings(symptoms: Symptoms, rules: Sequence[Rule]) -> list[FittingRule]:
     """All rules that fit, the answer first.
 
     What a line states comes before what lines suggest, and that before what codes allow; so no

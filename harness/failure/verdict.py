@@ -76,7 +76,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProcessEnding:
     """One way in which a probe process can end: how to see it, and what it comes to."""
 
     name: str
@@ -85,77 +85,77 @@ class Ending:
 
 
 ENDINGS: Final = (
-    Ending(
+    ProcessEnding(
         "damaged",
         lambda run: damage(run.transcript) is not None,
         lambda run: _no_verdict("infra", f"{damage(run.transcript)}"),
     ),
-    Ending(
+    ProcessEnding(
         "plan-damaged",
         lambda run: run.transcript.plan_damaged,
         lambda run: _no_verdict(
             "infra", f"the plan was damaged on its way: {run.transcript.plan_error}"
         ),
     ),
-    Ending(
+    ProcessEnding(
         "plan-refused",
         lambda run: run.transcript.plan_error is not None,
         lambda run: _no_verdict(
             "harness", f"the probe refused its plan: {run.transcript.plan_error}"
         ),
     ),
-    Ending(
+    ProcessEnding(
         "not-started",
         lambda run: run.transcript.start is None,
         lambda run: _no_verdict("infra", _silence(run, "did not start")),
     ),
-    Ending(
+    ProcessEnding(
         "unread-until-deadline",
         lambda run: run.transcript.unread and _late(run),
         lambda run: _no_verdict(
             "infra", _silence(run, "may have waited for somebody to read what it printed")
         ),
     ),
-    Ending(
+    ProcessEnding(
         "hung",
         lambda run: _late(run),
         lambda run: _cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
     ),
-    Ending(
+    ProcessEnding(
         "endless-output",
         lambda run: run.truncated,
         lambda run: _cut_short(run, "hung", "wrote without end and was ended"),
     ),
-    Ending(
+    ProcessEnding(
         "signal",
         lambda run: _signal(run) is not None and not _failed_before_its_end(run),
         lambda run: _cut_short(run, "crashed", f"was ended by {_signal(run)}"),
     ),
-    Ending(
+    ProcessEnding(
         "nobody-read",
         lambda run: not run.transcript.done and run.exit_code in _EXITS_NOBODY_READS,
         lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
     ),
-    Ending(
+    ProcessEnding(
         # one flipped bit in an adb packet's header, and its server drops the packet without a word
         "last-words-lost",
         lambda run: not run.transcript.done and run.exit_code in _EXITS_HAVING_SAID,
         lambda run: _no_verdict("infra", _silence(run, "came to its end, and was not heard out")),
     ),
-    Ending(
+    ProcessEnding(
         # a process ends by itself between events; only a signal can strike within one
         "event-unfinished",
         lambda run: run.transcript.cut_off and _signal(run) is None,
         lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
     ),
-    Ending(
+    ProcessEnding(
         "left-early",
         lambda run: not run.transcript.done,
         lambda run: _cut_short(
             run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
         ),
     ),
-    Ending(
+    ProcessEnding(
         "another-plan",
         lambda run: misfit(run.transcript, run.plan) is not None,
         lambda run: _no_verdict(
@@ -163,7 +163,7 @@ ENDINGS: Final = (
             f"what the probe said does not fit its plan: {misfit(run.transcript, run.plan)}",
         ),
     ),
-    Ending(
+    ProcessEnding(
         "left-with-a-code",
         lambda run: run.exit_code not in _WENT_WELL and run.transcript.first_failure is None,
         lambda run: _cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
@@ -177,7 +177,7 @@ def judge(
     coprocessors: Coprocessors | None = None,
     *,
     foreseen: Foreseen = NOTHING,
-    endings: Sequence[Ending] = ENDINGS,
+    endings: Sequence[ProcessEnding] = ENDINGS,
     blame: Sequence[Blame] = BLAME,
 ) -> Verdict:
     """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).

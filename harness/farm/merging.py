@@ -23,7 +23,7 @@ from harness.errors.outgoing_text import (
     log_without_secrets,
 )
 from harness.errors.schemas import other_schema
-from harness.farm.shards import Part, Shard, gaps
+from harness.farm.shards import Shard, ShardRun, gaps
 from harness.files.names_inside import create_inside, listed_inside, open_below, open_inside
 from harness.history.previous import since_previous
 from harness.probe.events import kept_events
@@ -75,7 +75,7 @@ class _Source:
         self.journal = self.folder.path / JOURNAL
         self.digest = self._digest()
 
-    def part(self) -> Part:
+    def part(self) -> ShardRun:
         """What of the selection it has, and has run. Raises ConfigError."""
         cases = self.folder.selected_cases()
         if cases is None:
@@ -89,7 +89,7 @@ class _Source:
         if (foreign := left_out.foreign) is not None:
             raise ConfigError(foreign.problem, file=self.journal, line=foreign.line)
         ran = {case for case, (_, on_device) in last.items() if on_device}
-        return Part(str(self.folder.path), self.shard, cases, ran)
+        return ShardRun(str(self.folder.path), self.shard, cases, ran)
 
     def said(self) -> dict[str, Any]:
         """What the merged run's run.json tells of it."""

@@ -100,7 +100,7 @@ class Scheduler:
         self._devices: dict[str, _Device] = {}
         self._kinds: dict[Hashable, int] = {}
         self._known: dict[tuple[Hashable, Hashable], bool] = {}
-        self._plan: Plan = {}
+        self._plan: WorkShares = {}
         self._planned_s: float | None = None  # the work that it was made for, if there is a plan
         self._changed = 0
 
@@ -225,7 +225,7 @@ class Scheduler:
         self._plan = spread(work, self._kinds, self._can, self._plan)
 
 
-Plan = dict[Hashable, dict[Hashable, float]]
+WorkShares = dict[Hashable, dict[Hashable, float]]
 """How many seconds of the work of each needs a kind of devices is to do."""
 
 
@@ -233,15 +233,15 @@ def spread(
     work: Mapping[Hashable, float],
     devices: Mapping[Hashable, int],
     fits: Callable[[Hashable, Hashable], bool],
-    before: Plan,
-) -> Plan:
+    before: WorkShares,
+) -> WorkShares:
     """Spreads the work of each needs over the kinds it fits, so that loads are level.
 
     `devices` is how many there are of each kind. Needs by needs, the work fills the kinds up to one
     level above what others have put there; after some sweeps nothing changes any more. It begins
     with the plan before, which is not far off.
     """
-    shares: Plan = {}
+    shares: WorkShares = {}
     loads: dict[Hashable, float] = defaultdict(float)  # seconds for each device of the kind
     for needs in work:
         if kinds := [kind for kind in devices if fits(needs, kind)]:

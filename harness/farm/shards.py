@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import counted
-from harness.failure.error import Text
+from harness.failure.error import RecordText
 
 _FORM: Final = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 _USUAL_US: Final = 1_000_000
@@ -40,10 +40,10 @@ class Shard(BaseModel):
     number: _Count
     of: _Count
     cases: _Count
-    division: Text
-    by: Text | None = None
-    unfit: Text | None = None
-    code: Mapping[Text, _Digest] = {}
+    division: RecordText
+    by: RecordText | None = None
+    unfit: RecordText | None = None
+    code: Mapping[RecordText, _Digest] = {}
 
     @property
     def advice(self) -> str | None:
@@ -167,7 +167,7 @@ def _weights(places: Mapping[str, str], seconds: Mapping[str, float]) -> dict[st
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardRun:
     """A run that is to be merged: its shard, the cases that it was to run, and those it ran."""
 
     run: str
@@ -176,7 +176,7 @@ class Part:
     ran: Collection[str]
 
 
-def gaps(parts: Sequence[Part]) -> list[str]:
+def gaps(parts: Sequence[ShardRun]) -> list[str]:
     """What parts of one selection lack of it, in words. Raises ConfigError if they are none."""
     first, found = parts[0], []
     runs: dict[int, str] = {}
@@ -217,7 +217,7 @@ def gaps(parts: Sequence[Part]) -> list[str]:
     return found
 
 
-def _unlike(*parts: Part) -> str:
+def _unlike(*parts: ShardRun) -> str:
     """What labs could not run, if that is not the same."""
     if len({one.shard.unfit for one in parts}) == 1:
         return ""

@@ -131,7 +131,7 @@ def lab_text(socket: str, devices: Iterable[tuple[FarmDevice, str, str]]) -> str
     return "\n".join(lines) + "\n"
 
 
-class Link:
+class FarmLink:
     """What lies between the adb server and a device: it may be slow, stand still, or be cut.
 
     All but `address`, `cut` and `stall` is for the thread of its loop.
@@ -228,7 +228,7 @@ class SimulatedFarm:
         self._key_folder = key_folder
         self._ends = contextlib.ExitStack()
         self.devices: list[SimulatedDevice] = []
-        self.links: list[Link] = []
+        self.links: list[FarmLink] = []
         self.server: AdbServer | None = None
         self.lab = ""
 
@@ -248,7 +248,7 @@ class SimulatedFarm:
             loop = asyncio.new_event_loop()
             self.devices = made
             self.links = [
-                Link(one.temper, device.address, one.name, loop)
+                FarmLink(one.temper, device.address, one.name, loop)
                 for one, device in zip(self._described, made, strict=True)
             ]
             ends.callback(self._run_links(loop))

@@ -52,24 +52,24 @@ _LOG: Final = Settings(log_level="verbose", max_log_bytes=32 << 20, memory="off"
 
 
 @dataclass(frozen=True)
-class Unmeasured:
+class Silent:
     """Why the library said nothing of what a context takes."""
 
     reason: str
 
 
-def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Unmeasured]:
+def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
     """What the library reserves for the context of each file, loaded alone.
 
     Raises InfraError if the library does not work on this computer.
     """
-    found: list[Size | Unmeasured] = []
+    found: list[Size | Silent] = []
     while len(found) < len(files):
         found += _reserved(probe, backend_library, files[len(found) :][:_AT_ONCE])
     return found
 
 
-def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Unmeasured]:
+def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
     """The same for what one process gets to: up to the first that ends it."""
     steps: list[Step] = []
     for at, file in enumerate(files):
@@ -83,12 +83,12 @@ def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list
     return [_said(step, ended) for step in loads]
 
 
-def _said(step: StepResult, ended: str) -> Size | Unmeasured:
+def _said(step: StepResult, ended: str) -> Size | Silent:
     text = "\n".join(line.text for line in step.logs)
     total = _RESERVED.search(text)
     if total is None:
         why = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
-        return Unmeasured(f"{step.message or step.error or why}")
+        return Silent(f"{step.message or step.error or why}")
     spill_fill = (int(found[1]) for found in _SPILL_FILL.finditer(text))
     return Size(int(total[1]), max(spill_fill, default=0))
 
@@ -100,7 +100,7 @@ def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
     Raises InfraError if it fails in another way.
     """
     (size,) = reserved(probe, backend_library, [file])
-    if isinstance(size, Unmeasured):
+    if isinstance(size, Silent):
         raise InfraError(f"{backend_library.name} does not say what it reserves: {size.reason}")
     loads = (context_load(at, str(file)) for at in range(_ADDRESSES // size.total + 1))
     run = _run(probe, backend_library, loads)

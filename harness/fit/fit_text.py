@@ -8,7 +8,7 @@ from typing import Literal
 
 from harness.contexts.schedule import Residency, schedule
 from harness.errors.outgoing_text import counted
-from harness.fit.packing import Change, Room, Size, changes, forecast
+from harness.fit.packing import Alternative, Room, Size, changes, forecast
 
 _BAR_CHARS = 40
 
@@ -65,7 +65,7 @@ class Fit:
     first_refused: FirstRefused | None
     contexts: tuple[FitContext, ...]
     domains: tuple[FitDomain, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[Alternative, ...]
 
 
 def fit(

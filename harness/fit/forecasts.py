@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.contexts.schedule import Move
 from harness.contexts.source import Context
-from harness.fit.calibration import Unmeasured, kept_calibration, reserved
+from harness.fit.calibration import Silent, kept_calibration, reserved
 from harness.fit.packing import Room, Size, forecast
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.runtime import Runtime
@@ -22,7 +22,7 @@ class Forecasts:
     def __init__(self, cache: Path, probes: ProbeBuilder) -> None:
         self._cache = cache
         self._probes = probes
-        self._sizes: dict[tuple[str, str], Size | Unmeasured] = {}
+        self._sizes: dict[tuple[str, str], Size | Silent] = {}
 
     def of(
         self, runtime: Runtime, contexts: Sequence[Context], moves: Sequence[Move]
@@ -60,7 +60,7 @@ class Forecasts:
             "after_each_bytes": list(found.after_each),
         }
 
-    def _measured(self, runtime: Runtime, contexts: Sequence[Context]) -> list[Size | Unmeasured]:
+    def _measured(self, runtime: Runtime, contexts: Sequence[Context]) -> list[Size | Silent]:
         library = runtime.library("libQnnHtp.so")
         keys = [(str(library), context.sha256) for context in contexts]
         files = {

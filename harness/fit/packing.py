@@ -31,7 +31,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedLoad:
     """The first load that fails (from 0), of which context, and by how many bytes."""
 
     load: int
@@ -49,7 +49,7 @@ class Forecast:
     """
 
     loads: int
-    refused: Refusal | None
+    refused: RefusedLoad | None
     domains: tuple[tuple[int, ...], ...]
     used: tuple[int, ...]
     after_each: tuple[int, ...]
@@ -111,7 +111,7 @@ def forecast(
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                refusal = Refusal(len(after_each), move.context, missing)
+                refusal = RefusedLoad(len(after_each), move.context, missing)
                 return Forecast(len(after_each), refusal, *_held(domains), tuple(after_each))
             after_each.append(sum(domain.used for domain in domains))
         elif move.verb == "free":
@@ -131,7 +131,7 @@ def _used(held: _Held) -> int:
 
 
 @dataclass(frozen=True)
-class Change:
+class Alternative:
     """What would come of doing it another way: how many contexts are loaded then, and whether
     that is all of them."""
 
@@ -140,7 +140,7 @@ class Change:
     loads: int
 
 
-def changes(sizes: Sequence[Size], room: Room) -> list[Change]:
+def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
     """What would help, or not, if all contexts stayed loaded: the ways out that people know."""
     count, resident = len(sizes), schedule(len(sizes), "resident").moves
 
@@ -153,20 +153,20 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Change]:
         "shared spill-fill, largest first": shared,
         "sequential": forecast(sizes, schedule(count, "sequential").moves, room),
     }
-    found = [Change(way, one.fits, one.loads) for way, one in ways.items()]
+    found = [Alternative(way, one.fits, one.loads) for way, one in ways.items()]
     if most := _largest_window(sizes, room):
-        found.append(Change(f"a window of {counted(most, 'context')}", True, count))
+        found.append(Alternative(f"a window of {counted(most, 'context')}", True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
         domains = [one for one in forecast(sizes, resident, enough).domains if one]
-        found.append(Change(counted(len(domains), "protection domain"), True, count))
+        found.append(Alternative(counted(len(domains), "protection domain"), True, count))
     # its graphs take what they took as contexts, measured with QNN 2.51
     fits = sum(size.total for size in sizes) <= room.budget
-    found.append(Change("merged into one context", fits, count if fits else 0))
+    found.append(Alternative("merged into one context", fits, count if fits else 0))
     for at, size in enumerate(sizes):
         if size.total > room.budget:
             parts = -(-size.total // room.budget)
-            found.append(Change(f"context {at} split into {parts} or more", True, count))
+            found.append(Alternative(f"context {at} split into {parts} or more", True, count))
     return found
 
 

@@ -15,7 +15,7 @@ from harness.errors import Cause
 from harness.failure.error import Outcome
 from harness.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
 from harness.results.drift import KEPT
-from harness.results.held import Holder, OpenJournal
+from harness.results.held import HeldRecords, OpenJournal
 from harness.results.journal import Damage, LeftOut, said_in, uncollected
 from harness.results.record import NO_CAUSE, CaseRecord, PlacementRecord
 
@@ -255,7 +255,7 @@ def read_briefs(journal: Path, like: Iterable[Brief] = ()) -> tuple[list[Brief],
     """
     left_out, found, kept = LeftOut(), list[Brief](), OpenJournal(journal)
     names = {name: name for one in like for name in (one.case, one.test)}
-    shared = Holder(kept)
+    shared = HeldRecords(kept)
     for _, place, record in said_in(journal, kept):
         if isinstance(record, CaseRecord):
             axes = shared.axes(record.axes)

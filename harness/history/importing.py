@@ -27,7 +27,7 @@ from harness.history.timeline import Filter
 from harness.results.journal import LeftOut, cases_in
 from harness.results.record import PlacementRecord
 from harness.results.run_folder import JOURNAL, RunFolder, run_folders
-from harness.results.run_order import Place, in_order, place_of
+from harness.results.run_order import RunPlace, in_order, place_of
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500
@@ -364,10 +364,10 @@ def runs_in_order(database: Database) -> list[LackingRun]:
     with database.transaction(writes=False) as connection:
         rows = list(connection.execute(f"SELECT {columns} FROM runs"))
 
-    def place(row: Sequence[Any]) -> Place | None:
+    def place(row: Sequence[Any]) -> RunPlace | None:
         run, _, _, series, number, after = row
         try:
-            return Place(name=run, series=series, number=number, after=after) if series else None
+            return RunPlace(name=run, series=series, number=number, after=after) if series else None
         except ValidationError:
             return None
 

@@ -22,7 +22,7 @@ from harness.lab.held_leases import DeviceLease, SharedLeases
 from harness.lab.identity import CarriedId, require_same_device, require_serial, require_target
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases
-from harness.lab.simulation import CONNECT_S, Instances, Simulation
+from harness.lab.simulation import CONNECT_S, DeviceStorage, Simulation
 from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import SOCS
 from harness.ssh.board import SshBoard
@@ -308,7 +308,7 @@ class OpenLab:
         *,
         key_folder: Path,
         storage_root: Path,
-        instances: Instances | None = None,
+        instances: DeviceStorage | None = None,
         leases: Leases | None = None,
         lease_wait_s: float = 0.0,
     ) -> None:

@@ -90,11 +90,11 @@ _is_word = matching(
 )
 _is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
 _is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
-Name = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
+LabName = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
 Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
 Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
-DeviceAddress = Annotated[
+DeviceUrl = Annotated[
     Text,
     AfterValidator(_device_address),
     _in_schema(re.compile(f"{DEVICE_URL.pattern}|{SSH_COMPUTER.pattern}")),

@@ -49,10 +49,10 @@ from harness.lab.device_address import (
 from harness.lab.fields import (
     Address,
     Adreno,
-    DeviceAddress,
+    DeviceUrl,
     Enabled,
     HtpArch,
-    Name,
+    LabName,
     Serial,
     SshComputer,
     Word,
@@ -62,7 +62,7 @@ from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.labgrid import LabgridConfig, described
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.labgrid.place import Wanted
-from harness.labgrid.session import Found, FoundPlace, found_places
+from harness.labgrid.session import FoundPlace, FoundPlaces, found_places
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
@@ -95,7 +95,7 @@ class _Strict(BaseModel):
 class AdbHost(_Strict):
     """An adb server on another machine, or on another port of this one."""
 
-    name: Name
+    name: LabName
     """What `host` of a device refers to."""
 
     host: Address = "127.0.0.1"
@@ -129,7 +129,7 @@ class AdbHost(_Strict):
 class DeviceConfig(_Strict):
     """One device of the lab, as described; what is not said is asked of the device."""
 
-    name: Name
+    name: LabName
     """What options and reports call it."""
 
     serial: Serial | None = None
@@ -138,7 +138,7 @@ class DeviceConfig(_Strict):
     transport: Literal["adb", "ssh", "local"] = "adb"
     """What leads to it. `ssh`: a board with sshd, without adb; `local`: it is this computer."""
 
-    address: DeviceAddress | None = None
+    address: DeviceUrl | None = None
     """In place of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial for an adb
     server behind ssh. With `transport: ssh`: [user@]host[:port], or a name of ssh's own."""
 
@@ -160,10 +160,10 @@ class DeviceConfig(_Strict):
     workdir: Workdir = DEFAULT_WORKDIR
     """The folder on a real device that the harness keeps to."""
 
-    host: Name | None = None
+    host: LabName | None = None
     """The entry of `hosts` whose adb server it hangs on; by default this computer's."""
 
-    pool: Name | None = None
+    pool: LabName | None = None
     """Devices of one pool share cases: each runs once, on whichever of them is free."""
 
     enabled: Enabled = True
@@ -359,7 +359,7 @@ class Lab(_Strict):
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
 
 
-def load_lab(path: Path, *, places: Callable[[Wanted], Found] | None = found_places) -> Lab:
+def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = found_places) -> Lab:
     """Reads devices.yaml, and looks whether this computer can simulate what it leaves to that.
 
     `places` finds places of labgrid if the lab names one; None leaves them out. Raises one
@@ -377,7 +377,7 @@ def load_lab(path: Path, *, places: Callable[[Wanted], Found] | None = found_pla
     return lab if lab.labgrid is None or places is None else _with_places(lab, lab.labgrid, places)
 
 
-def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], Found]) -> Lab:
+def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], FoundPlaces]) -> Lab:
     """The lab with the devices of labgrid's places besides its own."""
     try:
         found = find(config.wanted)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from harness.lab.fields import Name, Word, Workdir
+from harness.lab.fields import LabName, Word, Workdir
 from harness.labgrid.place import Place, Wanted
 from harness.qnn.platforms import Target
 from harness.ssh.login import is_port
@@ -55,7 +55,7 @@ class PlaceDevice(BaseModel, extra="forbid", frozen=True):
     target: Target | None = None
     """As of a device; here, or as tag `target` of a place."""
 
-    pool: Name | None = None
+    pool: LabName | None = None
     """As of a device; here, or as tag `pool` of a place."""
 
     workdir: Workdir | None = None

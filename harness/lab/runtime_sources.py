@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
-from harness.lab.fields import Name, Word
+from harness.lab.fields import LabName, Word
 from harness.qnn.platforms import Target
 from harness.yaml_lines.document import Document
 from harness.yaml_lines.models import Text, entries_of, names_taken_twice
@@ -64,7 +64,7 @@ def _repository(text: str) -> str:
 class RuntimeSource(BaseModel, extra="forbid", frozen=True):
     """One more place that libraries come from."""
 
-    name: Annotated[Name, AfterValidator(_source_name)]
+    name: Annotated[LabName, AfterValidator(_source_name)]
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
 
     kind: SourceKind

@@ -25,7 +25,7 @@ CONNECT_S = 20.0
 """How long an adb server may take to connect a device."""
 
 
-class Instances(Protocol):
+class DeviceStorage(Protocol):
     """Storage for simulated devices that only one run has."""
 
     def storage(self, name: str) -> Path:
@@ -45,7 +45,7 @@ class Simulation:
     """
 
     def __init__(
-        self, *, key_folder: Path, storage_root: Path, instances: Instances | None = None
+        self, *, key_folder: Path, storage_root: Path, instances: DeviceStorage | None = None
     ) -> None:
         """Devices are those that last, below `storage_root`, or else `instances`."""
         self.devices: dict[str, SimulatedDevice] = {}

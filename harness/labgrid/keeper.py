@@ -27,7 +27,7 @@ from typing import Final
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.labgrid.place import (
     Place,
-    Waiting,
+    Queued,
     Wanted,
     in_front,
     no_place,
@@ -184,7 +184,7 @@ class Keeper:
         own = [one for one in waiting if one.token in self._tokens]
         if not own:
             return
-        others: list[Waiting] = [one for one in waiting if one.token not in self._tokens]
+        others: list[Queued] = [one for one in waiting if one.token not in self._tokens]
         places = self._coordinator.places()
         number = min(in_front(one, others, places) for one in own)
         filters = self._wanted.filters

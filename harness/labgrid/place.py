@@ -46,7 +46,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Queued:
     """A reservation that has no place yet."""
 
     token: str
@@ -55,7 +55,7 @@ class Waiting:
     created: float
 
 
-def in_front(own: Waiting, others: Iterable[Waiting], places: Iterable[Place]) -> int:
+def in_front(own: Queued, others: Iterable[Queued], places: Iterable[Place]) -> int:
     """How many reservations that could take the same place are asked before one."""
     mine = [place for place in places if place.fits(own.filters)]
     turn = -own.priority, own.created

@@ -46,7 +46,7 @@ _MAX_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPlaces:
     """Places, and whether they are this session's; `user` is what labgrid calls who looked."""
 
     places: Sequence[Place]
@@ -59,7 +59,7 @@ class FoundPlace:
     """One of the places that were found."""
 
     place: Place
-    found: Found
+    found: FoundPlaces
 
     def why_not(self) -> str | None:
         """Why it must not be used, None if it may be."""
@@ -169,7 +169,7 @@ class Session:
             self._keeper = _start(wanted, self._folder, lock.fileno())
         try:
             told = _answer(self._keeper, wanted.wait_s + _START_S)
-            self.found = Found(_places(told), str(told["user"]), self._folder)
+            self.found = FoundPlaces(_places(told), str(told["user"]), self._folder)
         except BaseException:
             self.close()
             raise
@@ -190,7 +190,7 @@ class Session:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def found_places(wanted: Wanted) -> Found:
+def found_places(wanted: Wanted) -> FoundPlaces:
     """The places of the session that this process belongs to, else all that fit, as they are.
 
     Raises ConfigError where the extra is not installed or no place fits, InfraError where the
@@ -200,11 +200,11 @@ def found_places(wanted: Wanted) -> Found:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads((folder / HELD).read_text())
         if held["wanted"] == asdict(wanted):
-            return Found(_places(held), "", folder)
+            return FoundPlaces(_places(held), "", folder)
     keeper = _start(Wanted(wanted.coordinator, wanted.filters), Path())
     try:
         told = _answer(keeper, _START_S)
-        return Found(_places(told), str(told["user"]))
+        return FoundPlaces(_places(told), str(told["user"]))
     finally:
         keeper.kill()
         keeper.wait()

@@ -15,7 +15,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as rpc
 from labgrid.util import labgrid_version
 
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.labgrid.place import Place, Service, Waiting
+from harness.labgrid.place import Place, Queued, Service
 from harness.labgrid.resources import Resources
 
 _ANSWER_S: Final = 10.0
@@ -124,11 +124,11 @@ class Coordinator:
         state = _STATES[found.state] if 0 <= found.state < len(_STATES) else "invalid"
         return state, str(found.allocations.get("main", ""))
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[Queued]:
         """The reservations that wait for a place, of everybody."""
         answer = self._ask(self._stub.GetReservations, pb.GetReservationsRequest())
         return [
-            Waiting(one.token, dict(one.filters["main"].filter), one.prio, one.created)
+            Queued(one.token, dict(one.filters["main"].filter), one.prio, one.created)
             for one in answer.reservations
             if one.state == 0
         ]

@@ -20,7 +20,7 @@ _DOWN: Final = "\x1bD"
 _KEEP, _BACK = "\x1b7", "\x1b8"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 
-Lines = Callable[[int, int], Sequence[str]]
+DrawLines = Callable[[int, int], Sequence[str]]
 """The lines for a terminal of so many columns and rows."""
 
 
@@ -39,7 +39,7 @@ class Screen:
     It has a descriptor of its own, so that capturing what tests print does not stop it.
     """
 
-    def __init__(self, file: TextIO, lines: Lines, width: Callable[[], int]) -> None:
+    def __init__(self, file: TextIO, lines: DrawLines, width: Callable[[], int]) -> None:
         """`width` is that of the line being written. Raises OSError if `file` has no descriptor."""
         file.flush()
         self._file = file

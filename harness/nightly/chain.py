@@ -46,7 +46,7 @@ from harness.report.document import as_code
 from harness.report.projections import project
 from harness.results.run_folder import RunFolder, making_folders, point_to, run_folders
 from harness.results.run_order import ORDER, give_place, ordered
-from harness.runtimes.catalog import Catalog, Entry
+from harness.runtimes.catalog import Catalog, CatalogEntry
 
 STATE: Final = "nightly.json"
 LATEST: Final = "latest-nightly"
@@ -302,7 +302,7 @@ def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
     return None if f"{SUFFIX}/{PROBLEM}" in str(found.info().get("command")) else found
 
 
-def unfetched(entries: Sequence[Entry]) -> Sequence[Entry]:
+def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     """What is new at a source: newer than all that is here; if nothing is, the newest (pure)."""
     here = [number for number, one in enumerate(entries) if one.cached]
     return entries[here[-1] + 1 :] if here else entries[-1:]

@@ -29,7 +29,7 @@ FlatName = Annotated[str, AfterValidator(flat_name)]
 """The name of something right in the folder of reports, or of a night."""
 
 
-class Search(Part):
+class CauseSearch(Part):
     """The bisection of a cause. `since` is the night that first wanted it, `ended_in` the last one
     that had it end; `folder` is where it is kept, beside the runs.
     """
@@ -73,7 +73,7 @@ class Issue(Part):
     known_issues: tuple[str, ...] = ()
     count: int
     cases: tuple[str, ...]
-    search: Search | None = None
+    search: CauseSearch | None = None
     hindrance: str | None = None
 
 
@@ -207,7 +207,7 @@ def to_bisect(
 
     `earlier` has the last verdict of cases that had none in the base.
     """
-    searches: dict[str | None, Search] = {}
+    searches: dict[str | None, CauseSearch] = {}
     hindrances: dict[str | None, str] = {}
     after_loss = [
         Pair(earlier[case], one.after) for one, case in lost_before(found) if case in earlier
@@ -221,7 +221,7 @@ def to_bisect(
         case = failure.after.case
         cost = records[case].duration_s * _RUNS[len(failure.changed)]
         if cause not in searches or cost < searches[cause].cost_s:
-            searches[cause] = Search(command=tuple(words), case=case, cost_s=cost, since=night)
+            searches[cause] = CauseSearch(command=tuple(words), case=case, cost_s=cost, since=night)
     return tuple(
         issue.model_copy(
             update={"search": searches[issue.id], "hindrance": None}

@@ -24,9 +24,9 @@ from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
     Done,
-    LoadedLibrary,
     LogLine,
     Malformed,
+    SeenLibrary,
     Start,
     StepResult,
     ThreadState,
@@ -341,7 +341,7 @@ class TranscriptParser:
         ]
 
     def _take_library(self, event: Event) -> None:
-        library = LoadedLibrary(
+        library = SeenLibrary(
             _text(event, "name")[:MAX_LIBRARY_CHARS],
             _text(event, "path")[:MAX_LIBRARY_CHARS],
             *((_maybe_text(event, key) or "")[:MAX_LIBRARY_CHARS] or None for key in _OF_LIBRARY),

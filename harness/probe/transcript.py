@@ -78,7 +78,7 @@ class ThreadState:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedLibrary:
+class SeenLibrary:
     """A library that the process had loaded when its first step failed.
 
     `name` is its own, `path` the file that the loader took. `hides` is the file of that name beside
@@ -177,7 +177,7 @@ class Transcript:
     deadline: bool = False
     unread: bool = False
     threads: list[ThreadState] = field(default_factory=list)
-    libraries: list[LoadedLibrary] = field(default_factory=list)
+    libraries: list[SeenLibrary] = field(default_factory=list)
     plan_error: str | None = None
     plan_damaged: bool = False
     elapsed_us: int | None = None

@@ -17,7 +17,7 @@ from harness.qnn.engines import EXECUTORCH
 if TYPE_CHECKING:
     from harness.lab.inventory import DeviceConfig, Lab
     from harness.labgrid.place import Wanted
-    from harness.labgrid.session import Found, Session
+    from harness.labgrid.session import FoundPlaces, Session
     from harness.pytest_plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord, DeviceRecord, Fixed
@@ -30,7 +30,7 @@ ANY: Final = "any"
 """What stands for the device in the name of a case that any device runs that fits."""
 
 
-class Asked:
+class Selection:
     """What options, lab and known issues say; each is read when it is first needed."""
 
     def __init__(self, options: Options) -> None:
@@ -73,7 +73,7 @@ class Asked:
         _ = self.lab
         return [self._addressed.get(name, name) for name in self.options.devices]
 
-    def _take_places(self, wanted: Wanted) -> Found:
+    def _take_places(self, wanted: Wanted) -> FoundPlaces:
         from harness.labgrid.session import Session
 
         self._session = Session(wanted)

@@ -3,7 +3,7 @@
 A fault of the lab is no verdict: the case is tried again there, or on another device that shares
 it. What one kind of device cannot do is asked of another kind, where any will do. With pytest-xdist
 a worker tries on its own devices; where those do not serve, the controller gives the case to a
-worker that has another one (`Course`), which goes on counting (`Move`).
+worker that has another one (`Course`), which goes on counting (`MovedCase`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AttemptEnd = Literal["verdict", "cannot", "lab"]
 
 
 @dataclass(frozen=True)
-class Move:
+class MovedCase:
     """A case that goes on elsewhere: on `device`, after `attempts`, with `left` more allowed."""
 
     device: str
@@ -36,7 +36,7 @@ class GivenUp:
     """A case that another device may still do, and that `device` gave up.
 
     `cannot`: the device said that it cannot do what the case is about. `attempts` and `left` are as
-    in `Move`. It crosses from a worker to its controller in a report.
+    in `MovedCase`. It crosses from a worker to its controller in a report.
     """
 
     device: str
@@ -109,7 +109,7 @@ class Attempts:
         *,
         retries: int,
         before: int = 0,
-        move: Move | None = None,
+        move: MovedCase | None = None,
     ) -> None:
         """`kinds` has by device what it is; `retries` more are allowed after a fault of the lab.
 
@@ -192,7 +192,7 @@ class Course:
     said: list[Any] = field(default_factory=list)
     _deaths: int = 0
     _moves: bool = False
-    _move: Move | None = None
+    _move: MovedCase | None = None
 
     def died(self, retries: int) -> bool:
         """A worker died in it; whether another one is to run it."""
@@ -202,7 +202,7 @@ class Course:
     def goes_on(self, after: GivenUp) -> None:
         """Another worker will take it, once this one has told all."""
         self._moves = True
-        self._move = Move("", after.attempts, after.left)
+        self._move = MovedCase("", after.attempts, after.left)
 
     @property
     def is_moving(self) -> bool:
@@ -213,8 +213,8 @@ class Course:
         """The worker that gave it up has told all."""
         self._moves = False
 
-    def bound_to(self, device: str, own: str, retries: int) -> Move | None:
+    def bound_to(self, device: str, own: str, retries: int) -> MovedCase | None:
         """What its worker is told when it gets it: `own` is the device that its name has."""
         if self._move is not None:
             return replace(self._move, device=device)
-        return None if device == own else Move(device, 0, retries + 1)
+        return None if device == own else MovedCase(device, 0, retries + 1)

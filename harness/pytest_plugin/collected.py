@@ -20,7 +20,7 @@ from harness.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
     from harness.contexts.context_file import Files
-    from harness.pytest_plugin.asked import Asked
+    from harness.pytest_plugin.asked import Selection
     from harness.results.known_issue_lint import CollectedTests
     from harness.workbench import Need, Placement
 
@@ -34,7 +34,7 @@ class Collected:
     asked where nothing is run.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Selection) -> None:
         self._asked = asked
         self._tests: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
 
@@ -117,7 +117,7 @@ def need_of(item: pytest.Item) -> Need | None:
     return Need(placement, sources_of(given, item.path.parent), files_of(given))
 
 
-def test_code(items: Sequence[pytest.Item], asked: Asked) -> dict[str, str]:
+def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
     """The SHA-256 of each file that says what cases of these names do, by a name for it.
 
     Test modules, what was imported from beside or below them, conftests, files of models and known

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
-from harness.pytest_plugin.asked import Asked
+from harness.pytest_plugin.asked import Selection
 from harness.pytest_plugin.attempts import Attempts, Twins
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.options import Options
@@ -37,7 +37,7 @@ class Run:
         """`works_for` and `ending` are as in `Records`."""
         self.options = options
         self.ending = ending or Ending()
-        self.asked = Asked(options)
+        self.asked = Selection(options)
         self.asked.takes_places = works_for is None
         self.records = Records(self.asked, self.ending, works_for)
         self.ended = False

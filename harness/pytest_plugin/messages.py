@@ -12,13 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.pytest_plugin.attempts import Move
+from harness.pytest_plugin.attempts import MovedCase
 
 if TYPE_CHECKING:
     import pytest
 
     from harness.farm.shards import Shard
-    from harness.pytest_plugin.scheduler import Told
+    from harness.pytest_plugin.scheduler import CaseNeeds
 
 _WORKER: Final = "worker-"
 _CASES: Final = "cases-"
@@ -37,7 +37,7 @@ class Messages:
         self._begun: pytest.Item | None = None
 
     def tell_cases(
-        self, worker: str, cases: Mapping[str, Told], shard: Shard | None = None
+        self, worker: str, cases: Mapping[str, CaseNeeds], shard: Shard | None = None
     ) -> None:
         """Which of the tests that a worker collected are cases, and of which shard.
 
@@ -46,7 +46,7 @@ class Messages:
         told = [cases, shard.model_dump(mode="json") if shard is not None else None]
         (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
 
-    def cases(self, worker: str) -> tuple[dict[str, Told], Shard | None]:
+    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], Shard | None]:
         """What `tell_cases` of a worker told; empty if it has none."""
         try:
             cases, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
@@ -69,14 +69,14 @@ class Messages:
         self._begun = item if nextitem is item else None
         return False
 
-    def put(self, node_id: str, move: Move) -> None:
+    def put(self, node_id: str, move: MovedCase) -> None:
         """Writes it down, before the worker is told to run the case."""
         self._file(node_id).write_text(json.dumps(asdict(move)))
 
-    def find(self, node_id: str) -> Move | None:
+    def find(self, node_id: str) -> MovedCase | None:
         """What was written down for a case."""
         try:
-            return Move(**json.loads(self._file(node_id).read_text()))
+            return MovedCase(**json.loads(self._file(node_id).read_text()))
         except FileNotFoundError:
             return None
 

@@ -21,7 +21,7 @@ from harness.pytest_plugin.pytest_internals import (
     is_maxfail,
     no_test_of_junitxml,
 )
-from harness.pytest_plugin.scheduler import ByDevice, Told
+from harness.pytest_plugin.scheduler import ByDevice, CaseNeeds
 from harness.pytest_plugin.terminal import (
     GIVEN_UP,
     LAB_ERROR,
@@ -48,7 +48,7 @@ class Controller:
         self._scheduler: ByDevice | None = None
         self._temporary = contextlib.ExitStack()
         self._messages = Messages(self._temporary.enter_context(scratch_folder()))
-        self._cases: dict[str, Told] = {}
+        self._cases: dict[str, CaseNeeds] = {}
         self._courses = defaultdict[str, Course](Course)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.pytest_plugin.asked import Asked
+from harness.pytest_plugin.asked import Selection
 from harness.pytest_plugin.collected import Collected, leave_out, need_of, nowhere, placement_of
 from harness.pytest_plugin.device_run import Run
 from harness.pytest_plugin.ending import Ending
@@ -137,7 +137,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     if config.getoption("markexpr", "") != "device":
         return None
-    devices = Asked(read_options(config)).number_of_devices
+    devices = Selection(read_options(config)).number_of_devices
     return devices if devices > 1 else 0
 
 

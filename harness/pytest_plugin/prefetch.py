@@ -19,11 +19,13 @@ _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from harness.host.guard import GuardedProcess
-    from harness.pytest_plugin.asked import Asked
+    from harness.pytest_plugin.asked import Selection
     from harness.workbench import Workbench
 
 
-def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> GuardedProcess | None:
+def begin_ahead(
+    asked: Selection, workbench: Workbench, needs: Sequence[Need]
+) -> GuardedProcess | None:
     """Begins with what `--ahead` asks for, on the device of the first of `needs`.
 
     None if that is nothing, or there already. What cannot be had is left to the run that needs it.

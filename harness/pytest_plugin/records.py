@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.contexts.contexts import Source
     from harness.farm.shards import Shard
     from harness.lab.health import LabEvent
-    from harness.pytest_plugin.asked import Asked
+    from harness.pytest_plugin.asked import Selection
     from harness.pytest_plugin.ending import Ending
     from harness.results.known_issue_lint import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class Records:
     """What a run leaves behind: its folder, once there is something to keep, and its journal."""
 
-    def __init__(self, asked: Asked, ending: Ending, works_for: Path | None = None) -> None:
+    def __init__(self, asked: Selection, ending: Ending, works_for: Path | None = None) -> None:
         """`works_for` is the folder of the run that an xdist worker is part of.
 
         `ending` begins to watch once there is something to end in order.

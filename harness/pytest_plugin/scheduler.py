@@ -24,7 +24,7 @@ _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001
 
 
-Told = tuple[str, str, Sequence[str]]
+CaseNeeds = tuple[str, str, Sequence[str]]
 """Of a case: what its name begins with, what it wants there, and the kinds of devices it fits."""
 
 
@@ -65,7 +65,7 @@ class ByDevice:
         self,
         config: pytest.Config,
         workers: int,
-        cases: Mapping[str, Told],
+        cases: Mapping[str, CaseNeeds],
         *,
         kinds: Callable[[], Mapping[str, str]] = dict,
         earlier: Callable[[], Mapping[str, float]] = dict,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from harness.failure.error import Part, Text
+from harness.failure.error import Part, RecordText
 from harness.results.json_value import JsonObject
 
 CheckVerdict = Literal["held", "broken", "unseen"]
@@ -20,9 +20,9 @@ class Check(Part):
     figures that decided; `figures` are the same as numbers, with units in the names.
     """
 
-    name: Text
+    name: RecordText
     verdict: CheckVerdict
-    reason: Text
+    reason: RecordText
     figures: JsonObject = Field(default={})
 
 

@@ -63,7 +63,7 @@ def steps_of(text: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Difference:
+class OutputDifference:
     """How an output differs from another of the same tensor.
 
     `elements` of `total` differ. `max_steps` is by how many steps of its type at most, None for a
@@ -95,7 +95,7 @@ class Output:
     context: str
     name: str
     points: Mapping[tuple[str, str, str], tuple[int, ...]]
-    differences: Sequence[Difference | None]
+    differences: Sequence[OutputDifference | None]
 
     @property
     def drifts(self) -> bool:
@@ -189,7 +189,7 @@ def drift_lines(outputs: Sequence[Output]) -> Iterator[str]:
 
 def difference(
     one: bytes, first: bytes, data_type: str, scale: float | None, offset: int = 0
-) -> Difference | None:
+) -> OutputDifference | None:
     """How the bytes of a tensor differ from others of it; None for a type without numbers here.
 
     A quantised value stands for `scale` times the sum of itself and `offset`.
@@ -208,7 +208,7 @@ def difference(
     shift = offset if steps is not None else 0
     wide_a, wide_b = (np.nan_to_num(values.astype(np.float64)) + shift for values in (a, b))
     unit = scale if scale and steps is not None else 1.0
-    return Difference(
+    return OutputDifference(
         elements=int(np.count_nonzero(differs)),
         total=a.size,
         max_steps=steps,
@@ -257,7 +257,7 @@ def _output(
     shift = offset if isinstance(offset, int) else 0
     kind = str(told.get("data_type"))
     first = read(next(iter(variants))) if len(variants) > 1 else None
-    found: list[Difference | None] = []
+    found: list[OutputDifference | None] = []
     for digest in variants:
         other = None if first is None else read(digest)
         if first is None or other is None:

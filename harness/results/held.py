@@ -133,7 +133,7 @@ class HeldRecord(CaseRecord):
         return said
 
 
-class Holder:
+class HeldRecords:
     """Makes held records of one journal, which share what many of them have alike."""
 
     def __init__(self, journal: OpenJournal) -> None:

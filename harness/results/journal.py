@@ -17,7 +17,7 @@ from harness.errors.outgoing_text import counted, without_secrets_in
 from harness.errors.schemas import OTHER_SCHEMA, other_schema
 from harness.files.lines import AppendedLines, lines_of
 from harness.files.names_inside import open_below
-from harness.results.held import PLACE_BITS, Holder, OpenJournal
+from harness.results.held import PLACE_BITS, HeldRecords, OpenJournal
 from harness.results.json_value import more_values_than
 from harness.results.line import LINE, READ, line_of
 from harness.results.record import CaseRecord, DeviceEvent, final_attempts
@@ -200,7 +200,7 @@ def read_journal(path: Path) -> Contents:
     left_out = LeftOut()
     events: list[DeviceEvent] = []
     kept = OpenJournal(path)
-    holder = Holder(kept)
+    holder = HeldRecords(kept)
     for _, place, said in said_in(path, kept):
         if isinstance(said, CaseRecord):
             records.append(holder.held(said, place))

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from harness.errors import Cause
-from harness.failure.error import ErrorRecord, Outcome, Part, Text, clean_text, cut_message
+from harness.failure.error import ErrorRecord, Outcome, Part, RecordText, clean_text, cut_message
 from harness.files.names_inside import inner_name
 from harness.lab.health import EventKind, LabEvent, State
 from harness.results.checks import Check
@@ -60,7 +60,7 @@ def _in_utc(moment: datetime) -> datetime:
         raise ValueError("is no time of the calendar in UTC") from error
 
 
-LogPath = Annotated[Text, AfterValidator(inner_name)]
+LogPath = Annotated[RecordText, AfterValidator(inner_name)]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Seconds = Annotated[float, Field(ge=0, le=1e7)]
 """How long something took; nothing here takes 115 days."""
@@ -71,12 +71,12 @@ Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
 class PreflightRecord(Part):
     """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
 
-    code: Text
+    code: RecordText
     severity: Severity
-    files: tuple[Text, ...] = ()
-    explanation: Text
-    fix: Text
-    thread: Text | None = None
+    files: tuple[RecordText, ...] = ()
+    explanation: RecordText
+    fix: RecordText
+    thread: RecordText | None = None
 
 
 class RuntimeRecord(Part):
@@ -86,11 +86,11 @@ class RuntimeRecord(Part):
     build that a file names, null if it took none.
     """
 
-    qnn: Text
-    build_id: Text | None = None
-    source: Text
-    ort: Text | None = None
-    contexts_by: Text | None = None
+    qnn: RecordText
+    build_id: RecordText | None = None
+    source: RecordText
+    ort: RecordText | None = None
+    contexts_by: RecordText | None = None
 
 
 class PlacementRecord(Part):
@@ -102,12 +102,12 @@ class PlacementRecord(Part):
     source may stand in front, as in sdk:2.31.0.
     """
 
-    device: Text
-    engine: Text | None
-    backend: Text
-    qnn: Text
-    ort: Text | None
-    compiler: Text | None
+    device: RecordText
+    engine: RecordText | None
+    backend: RecordText
+    qnn: RecordText
+    ort: RecordText | None
+    compiler: RecordText | None
 
 
 class DeviceRecord(BaseModel):
@@ -116,17 +116,17 @@ class DeviceRecord(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Annotated[JsonValue, BeforeValidator(as_json)]]
 
-    name: Text
-    serial: Text | None
-    soc: Text | None
-    target: Text | None
+    name: RecordText
+    serial: RecordText | None
+    soc: RecordText | None
+    target: RecordText | None
     simulated: StrictBool
 
 
 class Expected(Part):
     """Why this outcome was expected: the id of a known issue."""
 
-    known_issue: Text
+    known_issue: RecordText
 
 
 class Fixed(Part):
@@ -135,7 +135,7 @@ class Fixed(Part):
     `fails` tells that the run was to fail on that (`--strict-known`).
     """
 
-    known_issues: Annotated[tuple[Text, ...], Field(min_length=1)]
+    known_issues: Annotated[tuple[RecordText, ...], Field(min_length=1)]
     fails: StrictBool
 
 
@@ -163,12 +163,12 @@ class CaseRecord(Part):
 
     schema_version: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["case"] = "case"
-    run: Text
-    case: Text
-    test: Text
+    run: RecordText
+    case: RecordText
+    test: RecordText
     placement: PlacementRecord | None
-    engine: Text | None = None
-    suite: Text
+    engine: RecordText | None = None
+    suite: RecordText
     line: Count | None = None
     axes: JsonObject
     device: DeviceRecord | None
@@ -288,12 +288,12 @@ class DeviceEvent(Part):
 
     schema_version: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["device"] = "device"
-    run: Text
-    device: Text
+    run: RecordText
+    device: RecordText
     event: EventKind
     state: State
-    findings: tuple[Text, ...] = ()
-    detail: Text = ""
+    findings: tuple[RecordText, ...] = ()
+    detail: RecordText = ""
     started: Moment
     duration_s: Seconds
     vitals: JsonObject | None = None

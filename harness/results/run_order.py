@@ -34,7 +34,7 @@ _Id = Annotated[str, Field(max_length=_ID_CHARS)]
 _T = TypeVar("_T")
 
 
-class Place(Part):
+class RunPlace(Part):
     """The number of something in the series of its folder, and the name of what came before it."""
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -45,7 +45,7 @@ class Place(Part):
     after: _Id | None = None
 
 
-def give_place(folder: Path) -> Place:
+def give_place(folder: Path) -> RunPlace:
     """Writes down that a folder is the newest of those beside it. Raises InfraError.
 
     Two at once wait for each other.
@@ -61,7 +61,7 @@ def give_place(folder: Path) -> Place:
             last = _last(file) or _newest(reports)
             # one that somebody wrote may be the last number that there is
             goes_on = last is not None and last.number + 1 < _NUMBERS
-            place = Place(
+            place = RunPlace(
                 name=folder.name,
                 series=last.series if last is not None and goes_on else secrets.token_hex(8),
                 number=last.number + 1 if last is not None and goes_on else 1,
@@ -77,10 +77,10 @@ def give_place(folder: Path) -> Place:
     return place
 
 
-def place_of(folder: Path) -> Place | None:
+def place_of(folder: Path) -> RunPlace | None:
     """The place of a folder; None if it says none that is one."""
     try:
-        return Place.model_validate_json(read_inside(folder, ORDER, _MAX_BYTES))
+        return RunPlace.model_validate_json(read_inside(folder, ORDER, _MAX_BYTES))
     except (OSError, ValidationError):
         return None
 
@@ -94,7 +94,7 @@ def ordered(
 
 def in_order(
     things: Iterable[_T],
-    place: Callable[[_T], Place | None],
+    place: Callable[[_T], RunPlace | None],
     name: Callable[[_T], str],
     by: Callable[[_T], Any],
 ) -> list[_T]:
@@ -142,15 +142,15 @@ def _walk(then: Sequence[Sequence[int]], waits: list[int]) -> list[int]:
     return done
 
 
-def _last(file: BinaryIO) -> Place | None:
+def _last(file: BinaryIO) -> RunPlace | None:
     file.seek(0)
     try:
-        return Place.model_validate_json(file.read(_MAX_BYTES))
+        return RunPlace.model_validate_json(file.read(_MAX_BYTES))
     except ValidationError:
         return None
 
 
-def _newest(reports: Path) -> Place | None:
+def _newest(reports: Path) -> RunPlace | None:
     """The last place that was given, where the note of it is lost."""
     places = [place_of(one.parent) for one in reports.glob(f"*/{ORDER}")]
     return max(filter(None, places), key=lambda one: one.number, default=None)

@@ -27,7 +27,7 @@ from harness.runtimes.maven_repository import (
     HttpRepository,
     pom_dependencies,
 )
-from harness.runtimes.runtime import Runtime, Source, is_library, version_key
+from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
 
 AAR_TARGET: Final = "android-arm64"
 JNI_FOLDER: Final = "jni/arm64-v8a"
@@ -80,7 +80,7 @@ class AarStore:
         return self._cache_root / "aars" / sha256[:32]
 
 
-class AarSource(Source):
+class AarSource(LibrarySource):
     """One AAR file on this computer."""
 
     def __init__(
@@ -101,18 +101,18 @@ class AarSource(Source):
         self._store = AarStore(cache_root)
 
     def versions(self, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return [self._said()[1].version] if target == self._target else []
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `Source`."""
+        """See `LibrarySource`."""
         folder, said = self._said()
         if (version, target) != (said.version, self._target):
             raise VersionError(f"{self._path} has QNN {said.version} for {self._target} only")
         return aar_runtime([folder], source=self.name, said=said, target=target)
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `Source`: of the file, and of what was unpacked of it."""
+        """See `LibrarySource`: of the file, and of what was unpacked of it."""
         changed = self._hashes.changed({self._path.name: self._path})
         return [*changed, *self._store.damage(self._path)]
 
@@ -169,7 +169,7 @@ def _is_wanted(name: str) -> bool:
     return name.startswith(f"{JNI_FOLDER}/") and name.count("/") == 2 and is_library(name)
 
 
-class MavenSource(Source):
+class MavenSource(LibrarySource):
     """One artifact of a repository in all its versions, or in one.
 
     The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) brings
@@ -199,15 +199,15 @@ class MavenSource(Source):
         self._store = AarStore(cache_root)
 
     def versions(self, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return list(self._all) if target == self._target else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `Source`."""
+        """See `LibrarySource`."""
         files = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
         folders = [self._store.folder(file) for file in files]
         saids = [said for folder in reversed(folders) if (said := said_by(folder)) is not None]
@@ -216,7 +216,7 @@ class MavenSource(Source):
         return aar_runtime(folders, source=self.name, said=said, target=self._target)
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         found = []
         for aar in self._aars(version):
             name = aar.file("aar")

@@ -32,7 +32,7 @@ from harness.runtimes.pypi import (
     ort_folder,
     require_compiling_host,
 )
-from harness.runtimes.runtime import Runtime, Source
+from harness.runtimes.runtime import LibrarySource, Runtime
 from harness.runtimes.version_specs import choose, choose_all, is_path, names, split_specs
 from harness.runtimes.wheels import WheelCache
 
@@ -44,7 +44,7 @@ Resolve = Callable[[str, str], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One runtime that can be had: what options call it, its source and version of QNN."""
 
     name: str
@@ -60,18 +60,18 @@ class Catalog:
     They come from PyPI, and from `sources`, which are asked first.
     """
 
-    def __init__(self, cache_root: Path, *, sources: Iterable[Source] = ()) -> None:
+    def __init__(self, cache_root: Path, *, sources: Iterable[LibrarySource] = ()) -> None:
         self._cache_root = cache_root
         wheels = WheelCache(cache_root / "wheels")
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels)
         self._pypi = PyPiSource(self._unpacked)
         self.ort = OrtLibraries(self._unpacked, cache_root)
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, LibrarySource] = {}
         for source in (*sources, self._pypi):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
         self._litert: dict[str, LitertHost] = {}
-        self._at: dict[Path, Source] = {}
+        self._at: dict[Path, LibrarySource] = {}
 
     @classmethod
     def of(cls, lab: Lab, environment: Mapping[str, str], cache_root: Path) -> Self:
@@ -82,14 +82,14 @@ class Catalog:
         sources = described_sources(lab.runtimes, lab.folder, environment, cache_root)
         return cls(cache_root, sources=sources)
 
-    def add(self, source: Source) -> None:
+    def add(self, source: LibrarySource) -> None:
         """Takes a further source, behind those there are. Raises ConfigError for a name taken."""
         if source.name in self._sources:
             raise ConfigError(f"two sources of runtimes are called {source.name!r}")
         self._sources[source.name] = source
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[LibrarySource]:
         """Where runtimes come from, in the order they are asked."""
         return list(self._sources.values())
 
@@ -125,10 +125,10 @@ class Catalog:
                 found.update(dict.fromkeys(self._choose(part, target, field)))
         return list(found)
 
-    def entries_of(self, source: Source, target: str) -> list[Entry]:
-        """Every runtime that a source has for a target. Raises as `Source`."""
+    def entries_of(self, source: LibrarySource, target: str) -> list[CatalogEntry]:
+        """Every runtime that a source has for a target. Raises as `LibrarySource`."""
         return [
-            Entry(name, source.name, version, target, source.is_cached(version, target))
+            CatalogEntry(name, source.name, version, target, source.is_cached(version, target))
             for name, version in names({source.name: source.versions(target)}, PYPI).items()
         ]
 
@@ -264,7 +264,7 @@ class Catalog:
             )
         return known
 
-    def _find(self, name: str, target: str) -> tuple[Source, str]:
+    def _find(self, name: str, target: str) -> tuple[LibrarySource, str]:
         prefix, colon, version = name.partition(":")
         if colon and prefix in self._sources:
             source = self._sources[prefix]
@@ -323,7 +323,7 @@ def described_sources(
     folder: Path,
     environment: Mapping[str, str],
     cache_root: Path,
-) -> list[Source]:
+) -> list[LibrarySource]:
     """The sources of devices.yaml, whose folder is `folder`, and the environment's SDK after them.
 
     Nothing is opened yet. Raises ConfigError for coordinates that are none.
@@ -336,7 +336,7 @@ def described_sources(
     return made
 
 
-def source_at(path: Path, taken: Collection[str], cache_root: Path) -> Source:
+def source_at(path: Path, taken: Collection[str], cache_root: Path) -> LibrarySource:
     """The source that a path is: an AAR, a QAIRT tree, a Maven repository or a plain folder.
 
     Its name is made of the path's last part, and is none of `taken`. Raises ConfigError if there
@@ -357,7 +357,7 @@ def source_at(path: Path, taken: Collection[str], cache_root: Path) -> Source:
     return FolderSource(name, path, cache_root)
 
 
-def _described(one: RuntimeSource, folder: Path, cache_root: Path) -> Source:
+def _described(one: RuntimeSource, folder: Path, cache_root: Path) -> LibrarySource:
     path, of_aars = one.located(folder), one.target or AAR_TARGET
     match one.kind:
         case "qairt":

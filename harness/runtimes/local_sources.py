@@ -32,7 +32,7 @@ from harness.runtimes.library_facts import (
     sdk_version,
 )
 from harness.runtimes.needed_files import is_device_file
-from harness.runtimes.runtime import Runtime, Source, is_library, version_key
+from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
 
 MAX_FILES: Final = 2000
 _DEPTH = 4
@@ -144,7 +144,7 @@ def ort_version_of(files: Mapping[str, Path]) -> str | None:
     return None
 
 
-class FolderSource(Source):
+class FolderSource(LibrarySource):
     """One folder with libraries for one target.
 
     Version and target are what the libraries say, unless they are given. Every library below it
@@ -168,12 +168,12 @@ class FolderSource(Source):
         self._target = target
 
     def versions(self, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         said, own_target = self._said
         return [said.version] if target == own_target else []
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `Source`."""
+        """See `LibrarySource`."""
         said, own_target = self._said
         if (version, target) != (said.version, own_target):
             raise VersionError(f"{self._path} has QNN {said.version} for {own_target} only")
@@ -187,7 +187,7 @@ class FolderSource(Source):
         )
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `Source`: what differs from when it was last used."""
+        """See `LibrarySource`: what differs from when it was last used."""
         return self._hashes.changed(self._files())
 
     @cached_property
@@ -225,7 +225,7 @@ class FolderSource(Source):
         return kept_inside(files, self._path, field=field)
 
 
-class SdkSource(Source):
+class SdkSource(LibrarySource):
     """QAIRT trees on this computer.
 
     `path` is a tree or a folder of trees. `toolchain` chooses among several folders for one target
@@ -250,11 +250,11 @@ class SdkSource(Source):
         self._cache_root = cache_root
 
     def versions(self, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return [version for version in self._all if self._folder(version, target)]
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `Source`."""
+        """See `LibrarySource`."""
         root, said = self._all[version]
         return local_runtime(
             self._files(version, target),
@@ -266,7 +266,7 @@ class SdkSource(Source):
         )
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `Source`: what differs from when it was last used."""
+        """See `LibrarySource`: what differs from when it was last used."""
         root, _ = self._all[version]
         return HashCache(self._cache_root, root).changed(self._files(version, target))
 

@@ -18,14 +18,14 @@ from harness.files.local_file import LocalFile
 from harness.qnn.backends import BACKENDS, Backend
 from harness.runtimes.runtime import Runtime
 
-Engine = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
+Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
 """What drives the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
 
-ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+ENGINES: Final[tuple[Driver, ...]] = get_args(Driver)
 
 _ALL_BACKENDS: Final = frozenset(BACKENDS)
 _ALL_ENGINES: Final = frozenset(ENGINES)
-_ORT: Final[frozenset[Engine]] = frozenset(("ort-builtin", "ort-plugin"))
+_ORT: Final[frozenset[Driver]] = frozenset(("ort-builtin", "ort-plugin"))
 _HTP: Final[frozenset[Backend]] = frozenset(("htp",))
 
 _QAIRT = "QAIRT docs, HTP and GPU backends: libraries to push"
@@ -44,7 +44,7 @@ class DeviceFile:
 
     pattern: str
     backends: frozenset[Backend]
-    engines: frozenset[Engine]
+    engines: frozenset[Driver]
     source: str
     when_preparing: bool = False
     devices_only: bool = False

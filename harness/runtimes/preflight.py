@@ -16,7 +16,7 @@ from harness.qnn.versions import QnnVersion
 from harness.runtimes.executorch import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
 from harness.runtimes.library_facts import LibraryFacts
-from harness.runtimes.preflight_linking import DeviceFacts, linking_findings
+from harness.runtimes.preflight_linking import TargetFacts, linking_findings
 
 PLUGIN_MIN_API: Final = 24
 """The ORT API that the plug-ins of onnxruntime-qnn 2.3.0 to 2.7.0 ask for at least.
@@ -58,7 +58,7 @@ class ContextFacts:
 
 
 @dataclass(frozen=True)
-class Subject:
+class PreflightInput:
     """What is looked at: the files that would be pushed, the device, the contexts.
 
     `qnn_version` is what the runtime is said to be. `ort_version` is for an ORT that is not among
@@ -67,7 +67,7 @@ class Subject:
     """
 
     files: Sequence[LibraryFacts]
-    device: DeviceFacts
+    device: TargetFacts
     backend: Backend = "htp"
     contexts: Sequence[ContextFacts] = ()
     qnn_version: str | None = None
@@ -79,7 +79,7 @@ class Subject:
         return [file for file in self.files if file.kind == kind]
 
 
-def preflight(subject: Subject) -> list[Finding]:
+def preflight(subject: PreflightInput) -> list[Finding]:
     """Everything that is wrong or doubtful, the worst first; nothing for a clean set."""
     found = [
         *linking_findings(_loaded(subject), subject.device),
@@ -93,7 +93,7 @@ def preflight(subject: Subject) -> list[Finding]:
     return sorted(found, key=lambda item: (SEVERITIES.index(item.severity), item.code, item.files))
 
 
-def _loaded(subject: Subject) -> list[LibraryFacts]:
+def _loaded(subject: PreflightInput) -> list[LibraryFacts]:
     """The files without stubs and skels for another HTP than the device's, which nobody opens."""
     arch = _arch_of(subject.device)
     return [
@@ -103,7 +103,7 @@ def _loaded(subject: Subject) -> list[LibraryFacts]:
     ]
 
 
-def _sdk(subject: Subject) -> Iterator[Finding]:
+def _sdk(subject: PreflightInput) -> Iterator[Finding]:
     files = [file for file in subject.files if file.kind in _ONE_BUILD and file.elf is not None]
     for file in files:
         if file.build is None:
@@ -150,7 +150,7 @@ def _of_another_build(file: LibraryFacts, arch: int | None) -> tuple[Severity, s
     return "error", "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
 
 
-def _presence(subject: Subject) -> Iterator[Finding]:
+def _presence(subject: PreflightInput) -> Iterator[Finding]:
     backend = f"backend-{subject.backend}"
     for kind in (backend, "system", "prepare"):
         files = subject.of_kind(kind)
@@ -189,7 +189,7 @@ def _presence(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _device(subject: Subject) -> Iterator[Finding]:
+def _device(subject: PreflightInput) -> Iterator[Finding]:
     device = subject.device
     if subject.backend != "htp" or device.simulates_htp:
         return
@@ -237,14 +237,14 @@ def _device(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _backend_version(subject: Subject) -> QnnVersion | None:
+def _backend_version(subject: PreflightInput) -> QnnVersion | None:
     builds = [file.build for file in subject.of_kind(f"backend-{subject.backend}")]
     # What the backend says of itself is worth more than what the runtime is said to be.
     says = next((build.version for build in builds if build and build.version), None)
     return QnnVersion.found_in(says or subject.qnn_version)
 
 
-def _contexts(subject: Subject) -> Iterator[Finding]:
+def _contexts(subject: PreflightInput) -> Iterator[Finding]:
     runtime = _backend_version(subject)
     arch = _arch_of(subject.device)
     for context in subject.contexts:
@@ -318,7 +318,7 @@ def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severi
     return "error", "it is refused with 5005 (Request feature arch unsupported)"
 
 
-def _ort(subject: Subject) -> Iterator[Finding]:
+def _ort(subject: PreflightInput) -> Iterator[Finding]:
     plugins = subject.of_kind("ort-plugin")
     cores = [file for file in subject.of_kind("ort") if file.ort_version]
     says = cores[0].ort_version if cores else subject.ort_version
@@ -353,7 +353,7 @@ def _ort(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _executorch(subject: Subject) -> Iterator[Finding]:
+def _executorch(subject: PreflightInput) -> Iterator[Finding]:
     runtime = _backend_version(subject)
     if subject.executorch != EXECUTORCH_VERSION or subject.backend != "htp" or runtime is None:
         return
@@ -368,7 +368,7 @@ def _executorch(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _arch_of(device: DeviceFacts) -> int | None:
+def _arch_of(device: TargetFacts) -> int | None:
     if device.htp_arch is not None:
         return device.htp_arch
     soc = SOCS.get((device.soc or "").upper())

@@ -74,7 +74,7 @@ _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})", re.ASCII)
 
 
 @dataclass(frozen=True)
-class DeviceFacts:
+class TargetFacts:
     """What is known of a device; None for what is not.
 
     `soc` as in SM8550, `htp_arch` as in 73, `glibc` as in 2.35. `libraries` are the file names on
@@ -99,7 +99,7 @@ class DeviceFacts:
         return PLATFORMS[self.target].libc
 
 
-def linking_findings(files: Sequence[LibraryFacts], device: DeviceFacts) -> Iterator[Finding]:
+def linking_findings(files: Sequence[LibraryFacts], device: TargetFacts) -> Iterator[Finding]:
     """What the dynamic loader of the device, or the DSP's, will say of the files."""
     fit: list[tuple[LibraryFacts, ElfFacts]] = []
     for file in files:
@@ -112,7 +112,7 @@ def linking_findings(files: Sequence[LibraryFacts], device: DeviceFacts) -> Iter
     yield from _missing(fit, device)
 
 
-def _misfit(file: LibraryFacts, device: DeviceFacts) -> Finding | None:
+def _misfit(file: LibraryFacts, device: TargetFacts) -> Finding | None:
     """The one reason for which a file cannot be loaded there at all."""
     if file.elf is None:
         return finding(
@@ -145,7 +145,7 @@ def _misfit(file: LibraryFacts, device: DeviceFacts) -> Finding | None:
     return None
 
 
-def _too_new(file: LibraryFacts, elf: ElfFacts, device: DeviceFacts) -> Iterator[Finding]:
+def _too_new(file: LibraryFacts, elf: ElfFacts, device: TargetFacts) -> Iterator[Finding]:
     has = _VERSION.match(device.glibc or "")
     if elf.min_glibc and has and elf.min_glibc > (int(has[1]), int(has[2])):
         needs = ".".join(str(number) for number in elf.min_glibc)
@@ -168,7 +168,7 @@ def _too_new(file: LibraryFacts, elf: ElfFacts, device: DeviceFacts) -> Iterator
 
 
 def _missing(
-    files: Sequence[tuple[LibraryFacts, ElfFacts]], device: DeviceFacts
+    files: Sequence[tuple[LibraryFacts, ElfFacts]], device: TargetFacts
 ) -> Iterator[Finding]:
     system = device.libraries
     if system is None:

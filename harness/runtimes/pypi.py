@@ -25,7 +25,7 @@ from harness.files.local_file import LocalFile
 from harness.files.verified_folder import VerifiedFolder, damage_of
 from harness.files.whole_file import read_bounded
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
-from harness.runtimes.runtime import Runtime, Source
+from harness.runtimes.runtime import LibrarySource, Runtime
 from harness.runtimes.wheels import WheelCache, WheelRequest
 
 Use = Literal["device", "host", "none"]
@@ -162,7 +162,7 @@ def all_versions() -> list[str]:
     return sorted(QNN_WHEELS, key=QnnVersion.parse)
 
 
-class PyPiSource(Source):
+class PyPiSource(LibrarySource):
     """The QNN versions on a package index."""
 
     name = PYPI
@@ -173,19 +173,19 @@ class PyPiSource(Source):
         self._runtimes: dict[tuple[str, str], Runtime] = {}
 
     def versions(self, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return all_versions() if target in QNN_PLATFORMS else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
 
     def is_kept(self, version: str, target: str) -> bool:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return self._unpacked.wheels.is_kept(qnn_wheel(version, target))
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `Source`."""
+        """See `LibrarySource`."""
         key = (version, target)
         if key not in self._runtimes:
             folder = self.folder(version, target)
@@ -205,7 +205,7 @@ class PyPiSource(Source):
         return self._runtimes[key]
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `Source`."""
+        """See `LibrarySource`."""
         return self._unpacked.damage(qnn_wheel(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:

@@ -79,7 +79,7 @@ def is_library(name: str) -> bool:
     return file_name.endswith(".so") or ".so." in file_name
 
 
-class Source(Protocol):
+class LibrarySource(Protocol):
     """Where runtimes come from.
 
     `versions` and `is_cached` fetch nothing but lists; `runtime` fetches and unpacks what it

@@ -36,7 +36,7 @@ _LOOKS: Final = 5
 _FORMS: Final = (b"", bytes(10) + b"\xff\xff")
 _WHOLE_MAP: Final = ["0", "0", "4294967295"]
 
-Address = tuple[str, int]
+HostPort = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def is_ours(connected: socket.socket, proc: Path = Path("/proc")) -> bool:
     return False
 
 
-def owner_in(table: str, local: Address, remote: Address) -> int | None:
+def owner_in(table: str, local: HostPort, remote: HostPort) -> int | None:
     """The user of an established connection in the text of /proc/net/tcp or tcp6.
 
     None if it is not there. One that its process has closed is not: the kernel gives such a socket
@@ -131,7 +131,7 @@ def owner_in(table: str, local: Address, remote: Address) -> int | None:
     return None
 
 
-def _user_of(local: Address, remote: Address, proc: Path) -> int | None:
+def _user_of(local: HostPort, remote: HostPort, proc: Path) -> int | None:
     for name in _TABLES:
         try:
             table = (proc / "net" / name).read_text("ascii")
@@ -143,7 +143,7 @@ def _user_of(local: Address, remote: Address, proc: Path) -> int | None:
     return None
 
 
-def _shown(address: Address, form: bytes) -> str:
+def _shown(address: HostPort, form: bytes) -> str:
     host = form + socket.inet_aton(address[0])
     # the kernel prints each word as a number of this computer's byte order
     words = struct.unpack(f"={len(host) // 4}I", host)

@@ -10,13 +10,13 @@ from typing import Final
 from harness.simulator import protocol
 from harness.simulator.auth import TOKEN_BYTES, PublicKey, is_ours, parse_public_key, verify
 from harness.simulator.protocol import (
-    Data,
+    AdbPacketReader,
+    BadPacket,
     OpensItself,
     Packet,
-    PacketReader,
-    ProtocolError,
-    Service,
+    Payload,
     Streams,
+    StreamService,
 )
 
 HELLO_S: Final = 10.0
@@ -42,7 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         banner: bytes,
         key: PublicKey,
-        find_service: Callable[[bytes], Service | OpensItself | None],
+        find_service: Callable[[bytes], StreamService | OpensItself | None],
         note: Callable[[str], None],
         others: dict[Connection, None],
     ) -> None:
@@ -52,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._note = note
         self._others = others
         self._transport: asyncio.Transport | None = None
-        self._reader = PacketReader(protocol.MAX_HANDSHAKE_PAYLOAD)
+        self._reader = AdbPacketReader(protocol.MAX_HANDSHAKE_PAYLOAD)
         self._streams: Streams | None = None
         self._version = 0
         self._max_payload = 0
@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while self._transport is not None and (packet := self._reader.next()) is not None:
                 self._handle(packet)
-        except ProtocolError as error:
+        except BadPacket as error:
             self._note(f"connection dropped: {error}")
             self.drop()
 
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
             self._greet(packet)
             return
         if not self._version:
-            raise ProtocolError("the first packet is not CNXN")
+            raise BadPacket("the first packet is not CNXN")
         self._check(packet, self._version)
         if packet.command == protocol.AUTH:
             self._authenticate(packet)
@@ -135,14 +135,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check(self, packet: Packet, version: int) -> None:
         if version < protocol.VERSION and packet.checksum != protocol.checksum([packet.payload]):
-            raise ProtocolError("wrong checksum")
+            raise BadPacket("wrong checksum")
 
     def _greet(self, packet: Packet) -> None:
         if self._hello is not None:
             self._hello.cancel()
         self._offline()
         if packet.arg1 < protocol.MIN_PAYLOAD:
-            raise ProtocolError(f"maximum payload of {packet.arg1} bytes")
+            raise BadPacket(f"maximum payload of {packet.arg1} bytes")
         self._version = min(packet.arg0, protocol.VERSION)
         self._max_payload = min(packet.arg1, protocol.MAX_PAYLOAD)
         self._challenge()
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             if verify(self._key, token, payload):
                 self._online()
             elif self._signatures >= _MAX_SIGNATURES:
-                raise ProtocolError("too many signatures by unknown keys")
+                raise BadPacket("too many signatures by unknown keys")
             else:
                 self._challenge()
         elif packet.arg0 == protocol.AUTH_RSAPUBLICKEY and self._streams is None:
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
                 protocol.encode(Packet(command, arg0, arg1, payload, checksum=check))
             )
 
-    def _send(self, command: int, arg0: int, arg1: int, payload: Data) -> None:
+    def _send(self, command: int, arg0: int, arg1: int, payload: Payload) -> None:
         if self._transport is None:
             return
         check = 0 if self._version >= protocol.VERSION else protocol.checksum([payload])

@@ -38,7 +38,7 @@ _MODIFIERS: Final = {"UTC", "color", "epoch", "monotonic", "usec", "nsec", "uid"
 _LINE: Final = re.compile(r"(\d+\.\d{3}) (\d+) (\d+) ([VDIWEFS]) ([^\t]*)\t(.*)\Z", re.DOTALL)
 
 
-class Entry(NamedTuple):
+class LoggedLine(NamedTuple):
     """One line of the log; `seconds` since the epoch."""
 
     seconds: float
@@ -54,22 +54,22 @@ class Entry(NamedTuple):
         return f"{self.seconds:.3f} {self.pid} {self.tid} {self.priority} {tag}\t" + self.message
 
 
-def entries_of(priority: str, tag: str, text: str, *, pid: int, seconds: float) -> list[Entry]:
+def entries_of(priority: str, tag: str, text: str, *, pid: int, seconds: float) -> list[LoggedLine]:
     """Entries for a text, one per line of it, each cut at MAX_LINE_BYTES // 2 characters."""
     lines = re.split(r"[\r\n]+", text.strip("\r\n"))
-    return [Entry(seconds, pid, pid, priority, tag, s[: MAX_LINE_BYTES // 2]) for s in lines]
+    return [LoggedLine(seconds, pid, pid, priority, tag, s[: MAX_LINE_BYTES // 2]) for s in lines]
 
 
-def parse_line(line: str) -> Entry | None:
+def parse_line(line: str) -> LoggedLine | None:
     """The entry in a stored line, None if it is not one."""
     found = _LINE.match(line)
     if found is None:
         return None
     seconds, pid, tid, priority, tag, message = found.groups()
-    return Entry(float(seconds), int(pid), int(tid), priority, tag, message)
+    return LoggedLine(float(seconds), int(pid), int(tid), priority, tag, message)
 
 
-def append(path: Path, entries: Iterable[Entry]) -> None:
+def append(path: Path, entries: Iterable[LoggedLine]) -> None:
     """Adds entries at the end of the log file. Raises OSError."""
     data = "".join(entry.line() + "\n" for entry in entries).encode("utf-8", "surrogateescape")
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -79,7 +79,7 @@ def append(path: Path, entries: Iterable[Entry]) -> None:
         os.close(fd)
 
 
-class Filter:
+class LogFilter:
     """Which entries are shown: `TAG:PRIORITY` words as logcat takes them."""
 
     def __init__(self, words: Sequence[str], *, silent: bool = False) -> None:
@@ -95,13 +95,13 @@ class Filter:
             else:
                 self._least[tag] = least
 
-    def admits(self, entry: Entry) -> bool:
+    def admits(self, entry: LoggedLine) -> bool:
         """Whether the entry's priority reaches what was asked for its tag."""
         least = self._least.get(entry.tag, self._default)
         return least != "S" and PRIORITIES.index(entry.priority) >= PRIORITIES.index(least)
 
 
-def formatter(words: Iterable[str]) -> Callable[[Entry], str]:
+def formatter(words: Iterable[str]) -> Callable[[LoggedLine], str]:
     """A function that makes an entry readable as `-v` asks. Raises ValueError."""
     layout, modifiers = "threadtime", set()
     for word in re.findall(r"[^\s,]+", ",".join(words)):
@@ -123,7 +123,7 @@ def formatter(words: Iterable[str]) -> Callable[[Entry], str]:
         text = f"{time.strftime(shape, moment)}.{milliseconds % 1000:03}"
         return text + time.strftime(zone, moment)
 
-    def show(entry: Entry) -> str:
+    def show(entry: LoggedLine) -> str:
         return _FORMATS[layout].format(
             p=entry.priority,
             tag=entry.tag,
@@ -155,7 +155,7 @@ def parse_since(text: str, now: float) -> float | int:
     raise ValueError(f'"{text}" is not a number of lines and not a time')
 
 
-def _stored(path: str, follow: bool) -> Iterator[Entry]:
+def _stored(path: str, follow: bool) -> Iterator[LoggedLine]:
     position, rest, silent_s = 0, b"", 0.0
     while True:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
@@ -175,7 +175,7 @@ def _stored(path: str, follow: bool) -> Iterator[Entry]:
         if silent_s >= _SILENT_S:
             silent_s = 0.0
             pid = os.getpid()
-            yield Entry(time.time(), pid, pid, "I", "simulated", "nothing has been logged")
+            yield LoggedLine(time.time(), pid, pid, "I", "simulated", "nothing has been logged")
         sys.stdout.flush()
         time.sleep(_POLL_S)
         silent_s += _POLL_S
@@ -191,7 +191,7 @@ def logcat(path: str, arguments: list[str]) -> int:
         names = [v for k, v in options if k in ("-b", "--buffer")]
         buffers = {part for name in names for part in name.split(",")} or {"default"}
         show = formatter(v for k, v in options if k in ("-v", "--format"))
-        wanted = Filter(words, silent="-s" in given)
+        wanted = LogFilter(words, silent="-s" in given)
         limit = given.get("-t", given.get("-T"))
         since = None if limit is None else parse_since(limit, time.time())
         pattern = re.compile(given["-e"]) if "-e" in given else None
@@ -216,7 +216,7 @@ def logcat(path: str, arguments: list[str]) -> int:
         return 0
     follow = not given.keys() & {"-d", "-t"}
 
-    def admitted(entries: Iterable[Entry]) -> Iterator[Entry]:
+    def admitted(entries: Iterable[LoggedLine]) -> Iterator[LoggedLine]:
         for entry in entries:
             if (
                 wanted.admits(entry)

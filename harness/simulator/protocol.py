@@ -49,12 +49,12 @@ _MAX_UNANSWERED: Final = 8
 _HEADER: Final = struct.Struct("<6I")
 HEADER_BYTES: Final = _HEADER.size
 
-Data = bytes | bytearray | memoryview
-Send = Callable[[int, int, int, Data], None]
+Payload = bytes | bytearray | memoryview
+Send = Callable[[int, int, int, Payload], None]
 """Sends one packet: command, arg0, arg1, payload. The payload may be kept until it is sent."""
 
 
-class ProtocolError(ValueError):
+class BadPacket(ValueError):
     """The other side sent bytes that are not adb's protocol."""
 
 
@@ -68,7 +68,7 @@ class Packet(NamedTuple):
     checksum: int = 0
 
 
-def checksum(parts: Iterable[Data]) -> int:
+def checksum(parts: Iterable[Payload]) -> int:
     """The sum of all bytes modulo 2**32; adb calls it a CRC."""
     return sum(sum(part) for part in parts) & 0xFFFFFFFF
 
@@ -84,7 +84,7 @@ def encode(packet: Packet) -> bytes:
     return header(command, arg0, arg1, len(payload), check) + payload
 
 
-class PacketReader:
+class AdbPacketReader:
     """Finds packets in what is received, without copying payloads.
 
     The caller fills `space()`, says how much with `filled`, then takes packets with `next` until
@@ -132,9 +132,9 @@ class PacketReader:
             return None
         command, arg0, arg1, length, check, magic = _HEADER.unpack_from(self._view, self._start)
         if magic != command ^ 0xFFFFFFFF:
-            raise ProtocolError(f"not a packet: command {command:#010x}, magic {magic:#010x}")
+            raise BadPacket(f"not a packet: command {command:#010x}, magic {magic:#010x}")
         if length > self.max_payload:
-            raise ProtocolError(f"payload of {length} bytes, at most {self.max_payload} are taken")
+            raise BadPacket(f"payload of {length} bytes, at most {self.max_payload} are taken")
         if available < HEADER_BYTES + length:
             return None
         first = self._start + HEADER_BYTES
@@ -200,7 +200,7 @@ class Stream:
         """How many bytes one `write` may carry."""
         return self._streams.max_payload
 
-    def write(self, data: Data) -> None:
+    def write(self, data: Payload) -> None:
         """Sends data; only while `ready`, which it ends until the endpoint's `writable`.
 
         The data must not change before that.
@@ -226,7 +226,7 @@ class Stream:
         self._streams.send(OKAY, self.local, self.remote, b"")
 
 
-Service = Callable[[Stream], Endpoint]
+StreamService = Callable[[Stream], Endpoint]
 """Starts a service on an open stream. Raises OSError or ValueError if it cannot be started."""
 
 
@@ -234,7 +234,7 @@ Service = Callable[[Stream], Endpoint]
 class OpensItself:
     """A service that calls `Stream.opened` once it knows that it is there, or closes the stream."""
 
-    start: Service
+    start: StreamService
 
 
 class Streams:
@@ -243,7 +243,7 @@ class Streams:
     def __init__(
         self,
         send: Send,
-        find_service: Callable[[bytes], Service | OpensItself | None],
+        find_service: Callable[[bytes], StreamService | OpensItself | None],
         *,
         max_payload: int,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from harness.simulator.child import spawn_with_pipes, spawn_with_terminal
 from harness.simulator.programs import ALWAYS_TCP, FOR_USER, NO_PARTITIONS
-from harness.simulator.protocol import Endpoint, OpensItself, Service, Stream
+from harness.simulator.protocol import Endpoint, OpensItself, Stream, StreamService
 from harness.simulator.shell_service import ShellSession
 from harness.simulator.socket_service import SocketSession, parse_socket
 from harness.simulator.storage import Storage
@@ -145,7 +145,7 @@ class Services:
     reboot: Callable[[str], None] = lambda _: None
     _shells: set[ShellSession] = field(default_factory=set)
 
-    def find(self, raw_name: bytes) -> Service | OpensItself | None:
+    def find(self, raw_name: bytes) -> StreamService | OpensItself | None:
         """What starts the service of that name, None if there is no such service."""
         name = os.fsdecode(raw_name)
         service = None if "\0" in name else self._find(name)
@@ -157,7 +157,7 @@ class Services:
         for shell in self._shells:
             shell.kill()
 
-    def _find(self, name: str) -> Service | OpensItself | None:
+    def _find(self, name: str) -> StreamService | OpensItself | None:
         request = parse_shell(name)
         if request is not None:
             if request.v2 and "shell_v2" not in self.features:

@@ -15,10 +15,10 @@ _READ_BYTES: Final = 128 * 1024
 _LINGER_S: Final = 10.0
 _TCP: Final = re.compile(r"tcp:(\d{1,5})")
 
-Place = tuple[socket.AddressFamily, object]
+SocketPlace = tuple[socket.AddressFamily, object]
 
 
-def parse_socket(name: str) -> Place | None:
+def parse_socket(name: str) -> SocketPlace | None:
     """Which socket of this host a service such as `tcp:8080` names; None for another service.
 
     TCP is that of loopback, since all of the device is on this host.
@@ -36,7 +36,7 @@ def parse_socket(name: str) -> Place | None:
 class SocketSession:
     """Carries bytes both ways; opens the stream itself once the socket is connected."""
 
-    def __init__(self, stream: Stream, place: Place) -> None:
+    def __init__(self, stream: Stream, place: SocketPlace) -> None:
         self._stream = stream
         self._loop = asyncio.get_running_loop()
         self._to_socket = bytearray()

@@ -22,7 +22,7 @@ from harness.store.layout import (
     parse_install,
     parse_look,
 )
-from harness.store.scripts import Name, script
+from harness.store.scripts import ScriptName, script
 from harness.transport.device import Transport
 from harness.transport.shell import Completed
 
@@ -108,7 +108,7 @@ class StoreClient:
     def _ask(
         self,
         parse: Callable[[str], Answer],
-        name: Name,
+        name: ScriptName,
         arguments: Sequence[str],
         stdin: bytes,
         deadline: Deadline,

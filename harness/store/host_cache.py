@@ -45,7 +45,7 @@ _MOST_SAID: Final = 256 << 10
 # a file may be removed to make room between being sent and being pushed
 _ROUNDS: Final = 3
 
-Progress = Callable[[str, int], None]
+HostProgress = Callable[[str, int], None]
 
 _refusing: Final[set[SshAddress]] = set()
 
@@ -59,7 +59,7 @@ def push_from_host(
     files: Mapping[str, LocalFile],
     folder: str,
     deadline: Deadline,
-    progress: Progress,
+    progress: HostProgress,
 ) -> list[str]:
     """Has the host that a device hangs on push files, and sends it before what it lacks of them.
 
@@ -106,7 +106,7 @@ def _push(
     files: Mapping[str, LocalFile],
     folder: str,
     deadline: Deadline,
-    progress: Progress,
+    progress: HostProgress,
 ) -> list[str]:
     """Pushes all, or answers which are missing there."""
     behind = "127.0.0.1" if host.behind == "localhost" else host.behind
@@ -124,7 +124,7 @@ def _push(
 
 
 def _put(
-    host: SshAddress, name: str, file: LocalFile, deadline: Deadline, progress: Progress
+    host: SshAddress, name: str, file: LocalFile, deadline: Deadline, progress: HostProgress
 ) -> None:
     """Sends a file, unless somebody else has done so meanwhile."""
     entry = name.partition(".")[0]
@@ -186,7 +186,7 @@ class _Script:
                 yield from lines
                 self._heard += self._channel.receive()
 
-    def send(self, local: LocalFile, progress: Progress) -> None:
+    def send(self, local: LocalFile, progress: HostProgress) -> None:
         """Sends a file's content, unless it ends before."""
         sent = 0
         with open_regular(local.path, local.size) as file, contextlib.suppress(EOFError):

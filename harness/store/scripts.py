@@ -27,11 +27,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-Name = Literal["look", "install", "check", "inventory", "evict", "remove_all"]
+ScriptName = Literal["look", "install", "check", "inventory", "evict", "remove_all"]
 
 
 @cache
-def script(name: Name) -> str:
+def script(name: ScriptName) -> str:
     """The text of a script, as a device gets it."""
     folder = files("harness.store").joinpath("device")
     return "".join(folder.joinpath(f"{one}.sh").read_text("ascii") for one in ("prelude", name))

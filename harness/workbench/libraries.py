@@ -20,8 +20,8 @@ from harness.runtimes.known_facts import KnownFacts
 from harness.runtimes.library_facts import build_id_of
 from harness.runtimes.needed_files import narrowed
 from harness.runtimes.ort import PLUGIN
-from harness.runtimes.preflight import ContextFacts, Subject, preflight
-from harness.runtimes.preflight_linking import SYSTEM_LIBRARIES, DeviceFacts
+from harness.runtimes.preflight import ContextFacts, PreflightInput, preflight
+from harness.runtimes.preflight_linking import SYSTEM_LIBRARIES, TargetFacts
 from harness.runtimes.runtime import Runtime
 from harness.workbench.placement import Placement
 
@@ -72,7 +72,7 @@ class Libraries:
         return self._wholes[key]
 
     def findings(
-        self, placement: Placement, device: DeviceFacts, contexts: Sequence[ContextFacts]
+        self, placement: Placement, device: TargetFacts, contexts: Sequence[ContextFacts]
     ) -> tuple[Finding, ...]:
         """What preflight finds; looks at every stub and skel there is, since one may be misnamed.
 
@@ -80,7 +80,7 @@ class Libraries:
         """
         whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
-        subject = Subject(
+        subject = PreflightInput(
             files=[one for one in self._known.of(whole) if one.name in of_use],
             device=device,
             backend=backend_of(placement.backend) or "htp",
@@ -110,9 +110,9 @@ def _engine(placement: Placement, whole: Runtime) -> str:
     return "ort-plugin" if plugin else "ort-builtin"
 
 
-def preflight_device(device: AttachedDevice) -> DeviceFacts:
+def preflight_device(device: AttachedDevice) -> TargetFacts:
     """What preflight wants to know of an attached device."""
-    return DeviceFacts(
+    return TargetFacts(
         target=device.target,
         soc=device.soc,
         htp_arch=device.htp_arch,

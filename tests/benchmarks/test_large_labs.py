@@ -12,7 +12,7 @@ import pytest
 from harness.lab.inventory import DeviceConfig, load_lab
 from harness.lab.matching import kinds
 from harness.labgrid.place import Place, Service
-from harness.labgrid.session import Found
+from harness.labgrid.session import FoundPlaces
 
 pytestmark = pytest.mark.benchmark
 
@@ -41,7 +41,7 @@ def unlike_devices(folder: Path, count: int) -> Callable[[], object]:
 def places(folder: Path, count: int) -> Callable[[], object]:
     file = folder / "labgrid.yaml"
     file.write_text("schema: 1\nlabgrid: {coordinator: h, device: {soc: QCS8550}}\ndevices: []\n")
-    found = Found(
+    found = FoundPlaces(
         [Place(f"rack-{n}", {}, (Service("adb", "10.0.0.1", 5555),)) for n in range(count)], "me"
     )
     return lambda: load_lab(file, places=lambda wanted: found)

@@ -13,7 +13,7 @@ from harness.contexts.models import Model
 from harness.files.cache import cache_root, simulated_root
 from harness.lab.attach import AttachedDevice
 from harness.lab.inventory import load_lab
-from harness.store.scripts import Name, script
+from harness.store.scripts import ScriptName, script
 from harness.transport.shell import Completed
 from harness.workbench import Need, Placement, Workbench
 from tests.logged import Logged
@@ -87,7 +87,7 @@ def test_all_that_a_placement_needs_takes_one_look(
         placement = prepared(workbench, "2.51.0")
         workbench.ready(placement).contexts(MODELS)
         # what the device itself is asked about besides is no matter of the store
-        asked = [name for one in sent for name in get_args(Name) if script(name) in one]
+        asked = [name for one in sent for name in get_args(ScriptName) if script(name) in one]
         assert asked == ["look"]
     finally:
         workbench.close()

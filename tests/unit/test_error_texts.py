@@ -19,7 +19,15 @@ MOST_UNTOLD = 37
 INSIDE = {
     *("AssertionError", "EOFError", "KeyError", "NotImplementedError", "OSError", "TypeError"),
     *("StopIteration", "ValueError", "RuntimeError", "ConnectionError", "BrokenPipeError"),
-    *("ProtocolError", "ElfError", "Unmeasured", "InternalError", "TimeoutError", "AttributeError"),
+    *(
+        "ProtocolError",
+        "BadPacket",
+        "ElfError",
+        "Unmeasured",
+        "InternalError",
+        "TimeoutError",
+        "AttributeError",
+    ),
 }
 _WORD = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
 _RUN = 3

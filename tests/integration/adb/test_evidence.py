@@ -16,8 +16,8 @@ from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import (
     SUMMARY,
     CaseEvidence,
-    Collected,
     EvidenceLimits,
+    Gathered,
     take_baseline,
 )
 from harness.files.cache import cache_root
@@ -70,7 +70,7 @@ def summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) -> Collected:
+def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) -> Gathered:
     collected = evidence.collect(folder, deadline=Deadline(seconds))
     assert sorted(collected.files) == sorted(path.name for path in folder.iterdir())
     return collected

@@ -18,7 +18,7 @@ import pytest
 from harness.adb.device import AdbDevice
 from harness.cli.doctor import lines_of
 from harness.doctor import acceptance, device_steps, transport_steps
-from harness.doctor.acceptance import STEPS, Step, accept, take
+from harness.doctor.acceptance import STEPS, Stage, accept, take
 from harness.doctor.check import Answer, report_of
 from harness.doctor.device_visit import Order, open_workbench
 from harness.doctor.ground import Ground
@@ -273,7 +273,7 @@ def test_what_a_step_left_running_is_ended(ground: Ground) -> None:
         adb.shell("setsid sleep 600 </dev/null >/dev/null 2>&1 &", timeout_s=20)
         return Answer("ok", "")
 
-    steps = [Step("a step", 60, leave)]
+    steps = [Stage("a step", 60, leave)]
     assert [check.status for check in take(ground, steps, [])] == ["ok", "ok"]
     left = adb.shell("ps -A -o args | grep '^sleep 600'", timeout_s=20)
     assert left.stdout == b""

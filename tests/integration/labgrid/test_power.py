@@ -21,7 +21,7 @@ from harness.lab.health import LabEvent
 from harness.lab.inventory import load_lab
 from harness.lab.quarantine import Quarantine
 from harness.labgrid.place import Wanted
-from harness.labgrid.session import Found, Session
+from harness.labgrid.session import FoundPlaces, Session
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import DeviceRuns, Finished
 from tests.integration.labgrid.rack import Rack
@@ -99,7 +99,7 @@ class Ward:
         runs = DeviceRuns(folder)
         rack.describe(runs, recovery=recovery, places=2)
 
-        def take(wanted: Wanted) -> Found:
+        def take(wanted: Wanted) -> FoundPlaces:
             session = Session(wanted)
             ends.callback(session.close)
             return session.found

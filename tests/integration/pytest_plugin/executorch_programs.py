@@ -13,7 +13,7 @@ from pathlib import Path
 import flatbuffers
 
 from harness.artefacts.file_bytes import FileBytes
-from harness.artefacts.flatbuffer import Table
+from harness.artefacts.flatbuffer import FlatTable
 
 LOWERED = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
 HEADER_BYTES = 32
@@ -61,7 +61,7 @@ def _room(blob: bytes) -> int:
 
 def _compile_spec() -> bytes:
     with FileBytes(LOWERED) as data:
-        plan = Table.root(data, "the program").table_at(1, 0, "method")
+        plan = FlatTable.root(data, "the program").table_at(1, 0, "method")
         spec = plan.table_at(7, 0, "delegate").table_at(2, 0, "compile spec")
         value = spec.vector(1, 1)
         return data.at(value.offset, value.count, "its value")

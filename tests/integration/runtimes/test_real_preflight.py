@@ -18,14 +18,14 @@ from harness.qnn.socs import SOCS
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.elf import ElfError, read_elf
 from harness.runtimes.library_facts import LibraryFacts, SdkBuild, library_facts, read_library
-from harness.runtimes.preflight import ContextFacts, Subject, preflight
-from harness.runtimes.preflight_linking import DeviceFacts
+from harness.runtimes.preflight import ContextFacts, PreflightInput, preflight
+from harness.runtimes.preflight_linking import TargetFacts
 from harness.runtimes.runtime import Runtime
 from tests.integration.conftest import RuntimeFor
 from tests.properties import reached, reaches
 
-BOARD = DeviceFacts("linux-arm64", soc="SM8550", glibc="2.35")
-HOST = DeviceFacts("linux-x64", glibc="2.36")
+BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")
+HOST = TargetFacts("linux-x64", glibc="2.36")
 BUILDS = {"2.47.0": "260601114230", "2.51.0": "260929181845"}
 
 FactsOf = Callable[[Runtime], tuple[LibraryFacts, ...]]
@@ -50,7 +50,7 @@ def test_a_whole_wheel_for_this_host_is_clean(
 ) -> None:
     files = facts_of(runtime_for(version))
     context = ContextFacts("context.bin", version, 73)
-    assert preflight(Subject(files, HOST, contexts=[context], qnn_version=version)) == []
+    assert preflight(PreflightInput(files, HOST, contexts=[context], qnn_version=version)) == []
     (backend,) = [file for file in files if file.kind == "backend-htp"]
     (system,) = [file for file in files if file.kind == "system"]
     assert backend.build is not None
@@ -64,7 +64,7 @@ def test_a_whole_wheel_for_boards_is_clean(
     version: str, soc: str, runtime_for: RuntimeFor, facts_of: FactsOf
 ) -> None:
     files = facts_of(runtime_for(version, "linux-arm64"))
-    assert preflight(Subject(files, replace(BOARD, soc=soc), qnn_version=version)) == []
+    assert preflight(PreflightInput(files, replace(BOARD, soc=soc), qnn_version=version)) == []
     assert {file.build for file in files if file.kind not in ("system", "c++-runtime")} == {
         SdkBuild(version, BUILDS[version])
     }
@@ -79,7 +79,7 @@ def test_a_mix_for_a_board_is_named_file_by_file(
         *named(new, "libQnnHtp.so", "libQnnHtpV73Stub.so"),
         *named(old, "libQnnHtpV73Skel.so", "libQnnSystem.so"),
     ]
-    found = preflight(Subject(mix, BOARD, qnn_version="2.51.0"))
+    found = preflight(PreflightInput(mix, BOARD, qnn_version="2.51.0"))
     assert [(one.code, one.severity, one.files[0].split("/")[1]) for one in found] == [
         ("sdk-mix", "error", "libQnnHtpV73Skel.so"),
         ("sdk-mix", "warning", "libQnnSystem.so"),
@@ -91,7 +91,7 @@ def test_a_mix_for_a_board_is_named_file_by_file(
 def test_a_mix_for_this_host(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
     new, old = facts_of(runtime_for("2.51.0")), facts_of(runtime_for("2.47.0"))
     mix = [*(file for file in new if file.kind != "system"), *named(old, "libQnnSystem.so")]
-    (one,) = preflight(Subject(mix, HOST))
+    (one,) = preflight(PreflightInput(mix, HOST))
     assert (one.code, one.files) == (
         "sdk-mix",
         ("onnxruntime_qnn/libQnnSystem.so", "onnxruntime_qnn/libQnnHtp.so"),
@@ -102,16 +102,16 @@ def test_a_skel_of_another_arch(runtime_for: RuntimeFor, facts_of: FactsOf) -> N
     files = facts_of(runtime_for("2.51.0", "linux-arm64"))
     few = named(files, "libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so")
     (skel,) = named(files, "libQnnHtpV75Skel.so")
-    (one,) = preflight(Subject([*few, skel], BOARD))
+    (one,) = preflight(PreflightInput([*few, skel], BOARD))
     assert (one.code, one.files) == ("skel-missing", (skel.name,))
     renamed = replace(skel, name="libQnnHtpV73Skel.so", htp_arch=73)
-    (one,) = preflight(Subject([*few, renamed], BOARD))
+    (one,) = preflight(PreflightInput([*few, renamed], BOARD))
     assert (one.code, one.files) == ("arch-label", ("libQnnHtpV73Skel.so",))
 
 
 def test_a_missing_cpp_runtime(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
     files = [file for file in facts_of(runtime_for("2.51.0")) if file.kind != "c++-runtime"]
-    found = preflight(Subject(files, HOST))
+    found = preflight(PreflightInput(files, HOST))
     assert {one.code for one in found} == {"needed-missing"}
     assert sorted(one.explanation.split()[0] for one in found) == [
         "libc++-71bc274c.so.1.0",
@@ -123,12 +123,12 @@ def test_a_missing_cpp_runtime(runtime_for: RuntimeFor, facts_of: FactsOf) -> No
 
 
 def test_libraries_of_this_host_on_a_phone(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
-    phone = DeviceFacts("android-arm64", soc="SM8550", android_api=34)
+    phone = TargetFacts("android-arm64", soc="SM8550", android_api=34)
     boards = named(facts_of(runtime_for("2.51.0", "linux-arm64")), "libQnnGpu.so")
-    (one,) = preflight(Subject(boards, phone, backend="gpu"))
+    (one,) = preflight(PreflightInput(boards, phone, backend="gpu"))
     assert one.code == "wrong-libc"
     hosts = named(facts_of(runtime_for("2.51.0")), "libQnnGpu.so")
-    (one,) = preflight(Subject(hosts, phone, backend="gpu"))
+    (one,) = preflight(PreflightInput(hosts, phone, backend="gpu"))
     assert one.code == "wrong-machine"
 
 
@@ -152,7 +152,7 @@ def test_the_real_plugin_and_ort(
         (core,) = host.ort_root.glob("onnxruntime/capi/libonnxruntime.so.*")
         files.append(read_library(core, core.name))
         assert files[-1].ort_version == host.ort_version
-    found = preflight(Subject(files, HOST, ort_version=ort))
+    found = preflight(PreflightInput(files, HOST, ort_version=ort))
     assert [one.code for one in found] == codes
 
 

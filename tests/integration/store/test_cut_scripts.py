@@ -21,7 +21,7 @@ from harness.store.layout import (
     names_used,
     parse_look,
 )
-from harness.store.scripts import Name, script
+from harness.store.scripts import ScriptName, script
 from tests.unit.store.store_device import (
     CLAIM,
     CONTENTS,
@@ -52,7 +52,7 @@ def stride(request: pytest.FixtureRequest) -> tuple[str, int]:
 
 
 def run_cut(
-    device: ScriptDevice, name: Name, arguments: list[str], stdin: bytes, cut: int
+    device: ScriptDevice, name: ScriptName, arguments: list[str], stdin: bytes, cut: int
 ) -> tuple[int, bytes]:
     """Runs a script until its `cut`th command; its exit status and how far it came."""
     counter = device.workdir.parent / "counter"

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adb.sync_protocol import (
-    Data,
     Dialect,
     Fail,
+    FileData,
     Okay,
     Reply,
     ReplyReader,
@@ -43,7 +43,7 @@ def encode(reply: Reply, dialect: Dialect) -> bytes:
             return b"OKAY\0\0\0\0"
         case Fail(text):
             return b"FAIL" + struct.pack("<I", len(text.encode())) + text.encode()
-        case Data(content):
+        case FileData(content):
             return b"DATA" + struct.pack("<I", len(content)) + content
         case RemoteStat() if dialect.stat_v2:
             return stat_v2(b"STA2", reply)
@@ -56,7 +56,7 @@ STATS = st.builds(RemoteStat, st.integers(1, 0o177777), NUMBER, NUMBER)
 REPLIES = st.one_of(
     st.just(Okay()),
     st.builds(Fail, st.text(max_size=20)),
-    st.builds(Data, st.binary(min_size=1, max_size=100)),
+    st.builds(FileData, st.binary(min_size=1, max_size=100)),
     STATS,
 )
 
@@ -66,8 +66,8 @@ def joined(replies: list[Reply]) -> list[Reply]:
     result: list[Reply] = []
     for reply in replies:
         last = result[-1] if result else None
-        if isinstance(reply, Data) and isinstance(last, Data):
-            result[-1] = Data(last.content + reply.content)
+        if isinstance(reply, FileData) and isinstance(last, FileData):
+            result[-1] = FileData(last.content + reply.content)
         else:
             result.append(reply)
     return result

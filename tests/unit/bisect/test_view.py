@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.bisect.search import AxisSpec
-from harness.cli.bisect_going import FOUND, NEGATIVE, Progress, code_of_each, together
+from harness.cli.bisect_going import FOUND, NEGATIVE, BisectProgress, code_of_each, together
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
 
 
@@ -28,7 +28,7 @@ def shown_by(stream: io.StringIO, folder: Path) -> str:
 
     spec = AxisSpec(axis="qnn", candidates=("1", "2", "3"), held={"compiler": "1"})
     bisection = new_bisection(folder, spec, ScriptedRuns(says))
-    bisection.watcher = Progress(bisection.folder.read(), bisection.folder.path, stream)
+    bisection.watcher = BisectProgress(bisection.folder.read(), bisection.folder.path, stream)
     bisection.go_on()
     return stream.getvalue()
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.bench import NoVerdict
-from harness.doctor.acceptance import STEPS, Step, take, within
+from harness.doctor.acceptance import STEPS, Stage, take, within
 from harness.doctor.check import Answer
 from harness.doctor.ground import FOLDER, Ground, nothing_left, own_folder
 from harness.errors import DeviceLost, InfraError
@@ -47,8 +47,8 @@ def ground(device: MockDevice, logs: Path = Path("/logs")) -> Ground:
     return Ground(bench, "desk", "latest", logs, print, RecoveryRules())  # type: ignore[arg-type]
 
 
-def step(act: Callable[[Ground], Answer], seconds: float = 30, option: str | None = None) -> Step:
-    return Step("a step", seconds, act, option)
+def step(act: Callable[[Ground], Answer], seconds: float = 30, option: str | None = None) -> Stage:
+    return Stage("a step", seconds, act, option)
 
 
 def raising(error: BaseException) -> Callable[..., Answer]:
@@ -161,7 +161,7 @@ def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) ->
 
 
 def test_what_cannot_be_removed_is_told() -> None:
-    answer = within(Step("end", 30, nothing_left), ground(MockDevice(left=1)))
+    answer = within(Stage("end", 30, nothing_left), ground(MockDevice(left=1)))
     assert answer is not None
     assert (answer.status, answer.found) == ("fail", "/w could not be removed: Permission denied")
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from harness.cli.doctor import lines_of
 from harness.doctor import archive
 from harness.doctor.archive import check_place, lab_words, own_words, without, write_archive
-from harness.doctor.check import Check, DoctorReport, report_of
+from harness.doctor.check import Checked, DoctorReport, report_of
 from harness.errors import ConfigError
 from harness.lab.inventory import Lab
 
 WORDS = dict.fromkeys(("R5CX12", "192.0.2.7", "192.0.2.7:5555"), "<serial>") | {"ann": "<user>"}
 REPORT = report_of(
-    [Check("device", "desk", "reachable", "ok", "R5CX12 answers", "ask ann@example.com")]
+    [Checked("device", "desk", "reachable", "ok", "R5CX12 answers", "ask ann@example.com")]
 )
 
 
@@ -138,7 +138,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
 
 def test_what_is_taken_out_is_so_before_lines_are_broken(tmp_path: Path) -> None:
     folder = f"/ours and {'x' * 90} theirs"
-    report = report_of([Check("host", "host", "adb", "ok", f"in {folder}/adb")])
+    report = report_of([Checked("host", "host", "adb", "ok", f"in {folder}/adb")])
     write_archive(tmp_path / "x.zip", report, lines_of, tmp_path / "none", {folder: "<folder>"})
     with zipfile.ZipFile(tmp_path / "x.zip") as packed:
         assert "adb  in <folder>/adb" in packed.read("report.txt").decode()

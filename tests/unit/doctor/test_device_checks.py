@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
-from harness.doctor.check import Answer, Check
+from harness.doctor.check import Answer, Checked
 from harness.doctor.device_checks import Patient, device_checks
 from harness.doctor.device_visit import gentle
-from harness.doctor.ladder import Tried, ladder
+from harness.doctor.ladder import DspTry, ladder
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import (
     QUESTIONS,
@@ -74,7 +74,7 @@ def patient(text: str, target: str = "android-arm64", **changes: object) -> Pati
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def checked(who: Patient) -> dict[str, Check]:
+def checked(who: Patient) -> dict[str, Checked]:
     return {check.name: check for check in device_checks(who)}
 
 
@@ -273,7 +273,7 @@ def test_any_answer_is_survived(lines: list[str], text: str) -> None:
     whole = "\n".join([*lines, text, "@qnn-harness:end"])
     found = parse_answers(whole)
     assert found is not None
-    who, why = replace(patient(PHONE), answers=found), Tried(Answer("unknown", "not tried"))
+    who, why = replace(patient(PHONE), answers=found), DspTry(Answer("unknown", "not tried"))
     for check in (*device_checks(who), *ladder(who, None, why, why)):
         assert check.found.isprintable()
         assert len(check.found) <= 600

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.doctor.check import Check
+from harness.doctor.check import Checked
 from harness.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.doctor.host_facts import ServerOwner
 from harness.doctor.usb import UsbDevice
@@ -21,7 +21,7 @@ BOARD_NODE = UsbDevice("05c6", "", "", "/dev/bus/usb/001/009", writable=True)
 EVERYBODY = "every account of this computer can use it and the devices on it"
 
 
-def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Check:
+def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
     facts = replace(GOOD, **changes)
     (found,) = (check for check in host_checks(facts, needs) if check.name == name)
     return found

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.doctor.check import Answer, Check, one_line
+from harness.doctor.check import Answer, Checked, one_line
 from harness.doctor.device_checks import Patient
-from harness.doctor.ladder import _LOOKS, _REACHED_AT, ANSWER, GRAPH, SESSION, Tried, ladder
+from harness.doctor.ladder import _LOOKS, _REACHED_AT, ANSWER, GRAPH, SESSION, DspTry, ladder
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.rules import RULES
@@ -23,29 +23,29 @@ LIBRARIES = (
     LibraryFacts("libQnnHtpV75Skel.so", "skel", 75, build=BUILD),
     LibraryFacts("libQnnHtpV73Skel.so", "skel", 73, build=SdkBuild("2.40.0", "")),
 )
-OPEN = Tried(Answer("ok", "backend and device came up"))
-UNTRIED = Tried(Answer("unknown", "not tried"))
-LEFT_OUT = Tried(Answer("not-applicable", "left out"))
-NO_GRAPH = Tried(Answer("unknown", "not tried, no session came up"))
+OPEN = DspTry(Answer("ok", "backend and device came up"))
+UNTRIED = DspTry(Answer("unknown", "not tried"))
+LEFT_OUT = DspTry(Answer("not-applicable", "left out"))
+NO_GRAPH = DspTry(Answer("unknown", "not tried, no session came up"))
 
 
 def climbed(
     who: Patient,
     libraries: tuple[LibraryFacts, ...] | None = LIBRARIES,
-    session: Tried = UNTRIED,
-    graph: Tried = UNTRIED,
-) -> dict[str, Check]:
+    session: DspTry = UNTRIED,
+    graph: DspTry = UNTRIED,
+) -> dict[str, Checked]:
     checks = ladder(who, libraries, session, graph)
     found = {check.name: check for check in checks}
     assert list(found) == [*_LOOKS, "DSP skel", "stub and skel", SESSION, GRAPH, ANSWER]
     return found
 
 
-def failed(message: str, *seen: str, code: int = 14001) -> Tried:
+def failed(message: str, *seen: str, code: int = 14001) -> DspTry:
     """A session that ended so, diagnosed as the doctor does it."""
     record = ErrorRecord.of(api="QnnDevice_create", code=code, message=message)
     error = diagnosed("failed", record, seen)
-    return Tried(Answer("fail", f"failed: {message}", "a hint"), error, seen)
+    return DspTry(Answer("fail", f"failed: {message}", "a hint"), error, seen)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_libraries_of_two_builds_and_none_at_all() -> None:
         (failed("unable to create session"), SESSION),
     ],
 )
-def test_a_session_that_ends_at_a_layer(tried: Tried, layer: str) -> None:
+def test_a_session_that_ends_at_a_layer(tried: DspTry, layer: str) -> None:
     """Its own log says more than what can be read: everything that can be is in order here."""
     found = climbed(patient(PHONE), session=tried, graph=NO_GRAPH)
     assert found[ANSWER].status == found[layer].status == found[SESSION].status == "fail"
@@ -284,7 +284,7 @@ def test_root_on_a_board_is_no_reason_to_warn() -> None:
 
 
 def test_of_a_skel_all_is_said_that_is_known() -> None:
-    def said(text: str, libraries: tuple[LibraryFacts, ...] | None, **more: object) -> Check:
+    def said(text: str, libraries: tuple[LibraryFacts, ...] | None, **more: object) -> Checked:
         return climbed(patient(text, **more), libraries)["DSP skel"]  # type: ignore[arg-type]
 
     bare = PHONE.replace("r /vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so\r\n", "").replace(
@@ -356,14 +356,14 @@ def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
         (OPEN, LEFT_OUT, "ok", "open as far as DSP session; left out"),
         (
             OPEN,
-            Tried(Answer("unknown", "late")),
+            DspTry(Answer("unknown", "late")),
             "unknown",
             "nothing that can be read is wrong; late",
         ),
     ],
 )
 def test_what_the_answer_is_where_nothing_fails(
-    session: Tried, graph: Tried, status: str, found: str
+    session: DspTry, graph: DspTry, status: str, found: str
 ) -> None:
     check = climbed(patient(PHONE), session=session, graph=graph)[ANSWER]
     assert (check.status, check.found) == (status, found)

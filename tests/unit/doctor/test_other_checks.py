@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from harness.adb.server import SeenDevice
 from harness.doctor.check import (
-    Check,
-    Group,
+    Checked,
+    CheckGroup,
     Status,
     exit_code_of,
     listed,
@@ -313,8 +313,8 @@ def test_hints_and_texts() -> None:
     assert error_text(error("", None, "")) == "the probe"
 
 
-def check(status: Status, name: str = "x", group: Group = "device") -> Check:
-    return Check(group, "desk", name, status, "found")
+def check(status: Status, name: str = "x", group: CheckGroup = "device") -> Checked:
+    return Checked(group, "desk", name, status, "found")
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def check(status: Status, name: str = "x", group: Group = "device") -> Check:
         ([check("fail", "Python", "host")], 1),
     ],
 )
-def test_exit_codes(checks: list[Check], code: int) -> None:
+def test_exit_codes(checks: list[Checked], code: int) -> None:
     assert exit_code_of(checks) == code
     report = report_of(checks)
     sums = report.summary

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.experiments.capacity import (
-    Fit,
+    FitRange,
     SizePoint,
     conclude,
     largest_that_fits,
@@ -40,7 +40,7 @@ def test_an_honest_hint_saves_the_bisection() -> None:
         tried.append(number)
         return min(number, 57)
 
-    assert largest_that_fits(attempt, 512) == Fit(fits=57, refused_at=58)
+    assert largest_that_fits(attempt, 512) == FitRange(fits=57, refused_at=58)
     assert len(tried) <= 9, "doubled until it is refused, and asked twice where the hint says"
 
 

@@ -20,7 +20,7 @@ from tests.unit.failure.failure_rows import ROWS
 LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
 
 
-def read(data: bytes) -> any_log.Log:
+def read(data: bytes) -> any_log.ScannedLog:
     return read_log(io.BytesIO(data))
 
 

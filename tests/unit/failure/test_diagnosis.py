@@ -21,7 +21,7 @@ from harness.failure.chain import BENIGN
 from harness.failure.diagnosis import EARLIER, Foreseen, diagnosed, is_unrelated, symptoms_of
 from harness.failure.error import ChainLink, Diagnosis, ErrorRecord, LoadedLibrary
 from harness.failure.explanation import symptoms_in
-from harness.failure.rule import CONFIDENCES, Finding, Rule, Sign, Symptoms, findings
+from harness.failure.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings
 from harness.failure.rules import RULES
 from harness.failure.verdict import judge
 from harness.qnn.codes import RANGE_ENDS, describe
@@ -57,7 +57,7 @@ class Shown:
         return None if best is None else f"{best.rule.id} {best.confidence}"
 
     @cached_property
-    def found(self) -> dict[str, Finding | None]:
+    def found(self) -> dict[str, FittingRule | None]:
         return {rule.id: rule.finding(self.symptoms) for rule in RULES}
 
 

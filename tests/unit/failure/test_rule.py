@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from harness.failure.chain import is_benign
-from harness.failure.rule import Finding, Rule, Sign, Symptoms, findings, known, likely, possible
+from harness.failure.rule import (
+    FittingRule,
+    Rule,
+    Sign,
+    Symptoms,
+    findings,
+    known,
+    likely,
+    possible,
+)
 
 SEEN = Symptoms(
     outcome="failed",
@@ -67,17 +76,17 @@ def test_a_line_counts_by_its_first_thousand_characters_and_unless_it_is_benign(
 
 def test_a_rule_is_as_sure_as_its_surest_sign_and_shows_the_lines_of_that() -> None:
     both = rule(likely(text="old"), possible(codes=(1002,)), likely(text="skel"))
-    assert both.finding(SEEN) == Finding(both, "likely", ("a skel is old", "a skel is missing"))
+    assert both.finding(SEEN) == FittingRule(both, "likely", ("a skel is old", "a skel is missing"))
     # a code that stands alone has no line, and is a sign all the same
     coded = rule(known(text="nothing"), possible(codes=(1002,)))
-    assert coded.finding(SEEN) == Finding(coded, "possible", ())
+    assert coded.finding(SEEN) == FittingRule(coded, "possible", ())
     assert rule(known(text="nothing")).finding(SEEN) is None
 
 
 def test_the_first_thing_that_preflight_said_of_it_is_told() -> None:
     foreseen = rule(possible(codes=(1002,)), likely(codes=(1002,), foreseen="arch-older"))
     found = foreseen.finding(SEEN)
-    assert found == Finding(foreseen, "likely", (), "second")
+    assert found == FittingRule(foreseen, "likely", (), "second")
     assert found.diagnosis(()).words == "w, as foreseen: second"
     assert Sign("likely", foreseen="arch.*").foretold(SEEN) == "first"
     assert Sign("likely").foretold(SEEN) is None
@@ -95,7 +104,7 @@ def test_surer_rules_come_first_and_equally_sure_ones_as_the_table_has_them() ->
 
 
 def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread() -> None:
-    made = Finding(rule(words="<{note}>", threads=("a/b#7", "c/d")), "likely", ())
+    made = FittingRule(rule(words="<{note}>", threads=("a/b#7", "c/d")), "likely", ())
     assert made.rule.links == ("https://github.com/a/b/issues/7", "https://github.com/c/d")
     known_as = made.diagnosis((1002, 5000, 6999, 1999))
     assert known_as.words == "<end of the graph range, carries no cause>"
@@ -106,5 +115,5 @@ def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread()
         "<end of the common range, carries no cause>"
     )
     # 6998 has no meaning, but ends no range
-    alone = Finding(rule(words="<{note}>"), "likely", ()).diagnosis((1002, 6998))
+    alone = FittingRule(rule(words="<{note}>"), "likely", ()).diagnosis((1002, 6998))
     assert (alone.words, alone.thread) == ("<>", None)

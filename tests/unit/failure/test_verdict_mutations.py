@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from harness.failure.step_error import BLAME, Blame
-from harness.failure.verdict import ENDINGS, Ending, judge
+from harness.failure.verdict import ENDINGS, ProcessEnding, judge
 from tests.unit.failure import test_verdict
 from tests.unit.failure.probe_runs import DONE, START, begin, end, run
 
@@ -23,7 +23,7 @@ OWN = [
 ]
 
 
-def wrong_endings(endings: Sequence[Ending]) -> int:
+def wrong_endings(endings: Sequence[ProcessEnding]) -> int:
     """How many rows other endings judge wrongly."""
     wrong = 0
     for seen, outcome, cause, text in ENDED:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harness.errors import ConfigError
-from harness.farm.shards import Part, Shard, divided, gaps, named, parse_shard, shard_of
+from harness.farm.shards import Shard, ShardRun, divided, gaps, named, parse_shard, shard_of
 from tests.properties import reached, reaches
 
 PLACES = st.dictionaries(st.text(max_size=3), st.sampled_from(["a", "b", "c"]), max_size=40)
@@ -88,11 +88,11 @@ CASES = dict.fromkeys("abcdefg", "x")
 
 def parts(
     of: int = 3, seconds: dict[str, float] | None = None, places: dict[str, str] | None = None
-) -> list[Part]:
+) -> list[ShardRun]:
     found = []
     for number in range(1, of + 1):
         shard, own = shard_of((number, of), places or CASES, seconds or {}, "night")
-        found.append(Part(f"run{number}", shard, own, own))
+        found.append(ShardRun(f"run{number}", shard, own, own))
     return found
 
 
@@ -106,9 +106,9 @@ def test_what_is_missing_is_named() -> None:
     first, second, third = parts()
     assert gaps([second]) == ["of 3 shards these are missing: 1, 3"]
     lacks = min(second.cases)
-    short = Part("run2", second.shard, second.cases, set(second.cases) - {lacks})
+    short = ShardRun("run2", second.shard, second.cases, set(second.cases) - {lacks})
     assert gaps([first, short, third]) == [f"shard 2 (run2) has not run 1 case: {lacks}"]
-    nothing = Part("run3", third.shard, third.cases, ())
+    nothing = ShardRun("run3", third.shard, third.cases, ())
     assert gaps([first, nothing])[0] == "of 3 shards these are missing: 2"
 
 
@@ -125,7 +125,7 @@ def test_what_is_missing_is_named() -> None:
         (parts(), "run1 and run1 are both shard 1/3"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(others: list[Part], told: str) -> None:
+def test_what_does_not_belong_together_is_refused(others: list[ShardRun], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         gaps([*parts()[:2], others[0]])
 
@@ -135,11 +135,11 @@ def test_lists_of_cases_that_were_changed_are_refused() -> None:
     stolen = sorted(first.cases)[0]
     more = {*second.cases, stolen}
     with pytest.raises(ConfigError, match=f"run1 and run2 both have 1 case: {stolen}$"):
-        gaps([first, Part("run2", second.shard, more, more)])
+        gaps([first, ShardRun("run2", second.shard, more, more)])
     with pytest.raises(ConfigError, match=f"run2 has run what is not in its shard: .*{stolen}"):
-        gaps([first, Part("run2", second.shard, second.cases, more)])
+        gaps([first, ShardRun("run2", second.shard, second.cases, more)])
     with pytest.raises(ConfigError, match="have 6 cases together, not 7: a list was changed"):
-        gaps([first, second, Part("run3", third.shard, less := sorted(third.cases)[1:], less)])
+        gaps([first, second, ShardRun("run3", third.shard, less := sorted(third.cases)[1:], less)])
 
 
 def test_where_labs_differ_what_one_could_not_run_is_named() -> None:
@@ -151,9 +151,9 @@ def test_where_labs_differ_what_one_could_not_run_is_named() -> None:
     assert there.advice is None
     told = r"of 7 cases .* of 8 cases .*; run1 had no device for 2 tests: x, y; selection, lab"
     with pytest.raises(ConfigError, match=told):
-        gaps([Part("run1", here, own, own), Part("run2", there, others, others)])
+        gaps([ShardRun("run1", here, own, own), ShardRun("run2", there, others, others)])
     alike, rest = shard_of((2, 2), CASES, {}, None, ["z"])
-    assert gaps([Part("run1", here, own, own), Part("run2", alike, rest, rest)]) == []
+    assert gaps([ShardRun("run1", here, own, own), ShardRun("run2", alike, rest, rest)]) == []
 
 
 def test_more_shards_than_cases() -> None:
@@ -201,7 +201,7 @@ def test_parts_of_other_test_code_are_refused() -> None:
         for n, digit in ((1, "0"), (2, "1"))
     )
     with pytest.raises(ConfigError, match=r"run1 and run2 differ in 1 file: suites/a\.py; run one"):
-        gaps([Part("run1", first, own, own), Part("run2", second, others, others)])
+        gaps([ShardRun("run1", first, own, own), ShardRun("run2", second, others, others)])
 
 
 @pytest.mark.parametrize(

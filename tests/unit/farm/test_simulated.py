@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.farm.simulated import PROFILES, STEADY, Link, farm_devices, lab_text
+from harness.farm.simulated import PROFILES, STEADY, FarmLink, farm_devices, lab_text
 from harness.lab.inventory import load_lab
 
 
@@ -60,7 +60,7 @@ def test_a_connection_that_ends_with_its_farm_is_no_fault() -> None:
         loop.set_exception_handler(lambda _, context: told.append(context))
         device = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         port = device.sockets[0].getsockname()[1]
-        link = Link(STEADY, f"127.0.0.1:{port}", "seed", loop)
+        link = FarmLink(STEADY, f"127.0.0.1:{port}", "seed", loop)
         await link.begin()
         _, near = await asyncio.open_connection(*link.address.split(":"))
         ours = asyncio.current_task()

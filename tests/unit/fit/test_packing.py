@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.contexts.schedule import Move, schedule
 from harness.fit.fit_text import FitContext, fit, fit_lines
-from harness.fit.packing import Change, Forecast, Refusal, Room, Size, changes, forecast
+from harness.fit.packing import Alternative, Forecast, RefusedLoad, Room, Size, changes, forecast
 from tests.properties import reached, reaches
 
 SIZES = st.lists(
@@ -34,14 +34,14 @@ def resident(sizes: list[Size], room: Room, *, share_spill_fill: bool = False) -
     ("totals", "room", "expected"),
     [
         ([4, 3, 3], Room(10), Forecast(3, None, ((0, 1, 2),), (10,), (4, 7, 10))),
-        ([4, 3, 4], Room(10), Forecast(2, Refusal(2, 2, 1), ((0, 1),), (7,), (4, 7))),
+        ([4, 3, 4], Room(10), Forecast(2, RefusedLoad(2, 2, 1), ((0, 1),), (7,), (4, 7))),
         ([6, 6, 4, 4], Room(10, 2), Forecast(4, None, ((0, 2), (1, 3)), (10, 10), (6, 12, 16, 20))),
         (
             [6, 6, 4, 5],
             Room(10, 2),
-            Forecast(3, Refusal(3, 3, 1), ((0, 2), (1,)), (10, 6), (6, 12, 16)),
+            Forecast(3, RefusedLoad(3, 3, 1), ((0, 2), (1,)), (10, 6), (6, 12, 16)),
         ),
-        ([11], Room(10, 3), Forecast(0, Refusal(0, 0, 1), ((), (), ()), (0, 0, 0), ())),
+        ([11], Room(10, 3), Forecast(0, RefusedLoad(0, 0, 1), ((), (), ()), (0, 0, 0), ())),
     ],
 )
 def test_the_first_domain_with_room_takes_a_context(
@@ -54,7 +54,7 @@ def test_what_is_freed_can_be_taken_again() -> None:
     sizes = [Size(6), Size(5), Size(4)]
     moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("load", 2), Move("load", 0)]
     found = forecast(sizes, moves, Room(10))
-    assert found == Forecast(3, Refusal(3, 0, 5), ((1, 2),), (9,), (6, 5, 9))
+    assert found == Forecast(3, RefusedLoad(3, 0, 5), ((1, 2),), (9,), (6, 5, 9))
     assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,), (6, 5, 9))
 
 
@@ -134,25 +134,25 @@ def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
 def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
     sizes = [Size(6, 4), Size(5, 3), Size(3, 1), Size(2)]
     assert changes(sizes, Room(10)) == [
-        Change("smallest first", False, 3),  # 2 + 3 + 5
-        Change("largest first", False, 1),
-        Change("shared spill-fill, largest first", False, 3),  # 4 and 2 + 2 + 2
-        Change("sequential", True, 4),
-        Change("a window of 1 context", True, 4),
-        Change("2 protection domains", True, 4),  # 6 + 3 and 5 + 2
-        Change("merged into one context", False, 0),
+        Alternative("smallest first", False, 3),  # 2 + 3 + 5
+        Alternative("largest first", False, 1),
+        Alternative("shared spill-fill, largest first", False, 3),  # 4 and 2 + 2 + 2
+        Alternative("sequential", True, 4),
+        Alternative("a window of 1 context", True, 4),
+        Alternative("2 protection domains", True, 4),  # 6 + 3 and 5 + 2
+        Alternative("merged into one context", False, 0),
     ]
-    assert Change("a window of 4 contexts", True, 4) in changes(sizes, Room(16))
-    assert Change("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
+    assert Alternative("a window of 4 contexts", True, 4) in changes(sizes, Room(16))
+    assert Alternative("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
     assert [one.fits for one in changes([Size(5)], Room(4))] == [False] * 5 + [True]
 
 
 def test_merged_and_split() -> None:
     merged = changes([Size(6), Size(4)], Room(10, 2))
-    assert Change("merged into one context", True, 2) in merged
+    assert Alternative("merged into one context", True, 2) in merged
     split = changes([Size(6), Size(21)], Room(10))
-    assert Change("context 1 split into 3 or more", True, 2) in split
-    assert Change("merged into one context", False, 0) in split
+    assert Alternative("context 1 split into 3 or more", True, 2) in split
+    assert Alternative("merged into one context", False, 0) in split
 
 
 def test_the_answer_names_the_first_that_does_not_fit() -> None:

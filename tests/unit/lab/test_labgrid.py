@@ -12,7 +12,7 @@ from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
 from harness.lab.labgrid import LabgridConfig, PlaceDevice, described
 from harness.labgrid.place import Place, Service, Wanted
-from harness.labgrid.session import Found
+from harness.labgrid.session import FoundPlaces
 from tests.logged import Logged
 
 ADBD = Service("adb", "10.0.0.7", 5555)
@@ -25,9 +25,9 @@ def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
     file.write_text(text)
     asked: list[Wanted] = []
 
-    def find(wanted: Wanted) -> Found:
+    def find(wanted: Wanted) -> FoundPlaces:
         asked.append(wanted)
-        return Found(places, user)
+        return FoundPlaces(places, user)
 
     return load_lab(file, places=find), asked
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from harness.labgrid.place import Place, Waiting, Wanted, in_front, no_place, queue_text, tags_there
+from harness.labgrid.place import (
+    Place,
+    Queued,
+    Wanted,
+    in_front,
+    no_place,
+    queue_text,
+    tags_there,
+)
 
 PLACES = [Place("a", {"board": "x"}), Place("b", {"board": "y", "rack": "1"})]
-OWN = Waiting("own", {"board": "x"}, 0.0, 10.0)
+OWN = Queued("own", {"board": "x"}, 0.0, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -28,17 +36,17 @@ def test_a_place_fits_if_it_has_every_tag(filters: dict[str, str], fits: list[st
 @pytest.mark.parametrize(
     ("other", "number"),
     [
-        (Waiting("other", {"board": "x"}, 0.0, 9.0), 1),
-        (Waiting("other", {"board": "x"}, 0.0, 10.0), 0),
-        (Waiting("other", {"board": "x"}, 0.0, 11.0), 0),
-        (Waiting("other", {"board": "x"}, 1.0, 11.0), 1),
-        (Waiting("other", {"board": "x"}, -1.0, 9.0), 0),
-        (Waiting("other", {}, 0.0, 9.0), 1),
-        (Waiting("other", {"board": "y"}, 5.0, 1.0), 0),
-        (Waiting("own", {"board": "x"}, 5.0, 1.0), 0),
+        (Queued("other", {"board": "x"}, 0.0, 9.0), 1),
+        (Queued("other", {"board": "x"}, 0.0, 10.0), 0),
+        (Queued("other", {"board": "x"}, 0.0, 11.0), 0),
+        (Queued("other", {"board": "x"}, 1.0, 11.0), 1),
+        (Queued("other", {"board": "x"}, -1.0, 9.0), 0),
+        (Queued("other", {}, 0.0, 9.0), 1),
+        (Queued("other", {"board": "y"}, 5.0, 1.0), 0),
+        (Queued("own", {"board": "x"}, 5.0, 1.0), 0),
     ],
 )
-def test_in_front_is_who_may_take_the_same_place_first(other: Waiting, number: int) -> None:
+def test_in_front_is_who_may_take_the_same_place_first(other: Queued, number: int) -> None:
     assert in_front(OWN, [OWN, other], PLACES) == number
 
 

@@ -10,18 +10,18 @@ import pytest
 
 from harness.labgrid.keeper import own_names
 from harness.labgrid.place import Place
-from harness.labgrid.session import ALIVE, LOST, Found, FoundPlace, lost_file
+from harness.labgrid.session import ALIVE, LOST, FoundPlace, FoundPlaces, lost_file
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Iterator[Found]:
+def found(tmp_path: Path) -> Iterator[FoundPlaces]:
     (tmp_path / LOST).mkdir()
     with open(tmp_path / ALIVE, "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield Found([Place("p1"), Place("p2")], "", tmp_path)
+        yield FoundPlaces([Place("p1"), Place("p2")], "", tmp_path)
 
 
-def test_a_place_is_lost_and_back_again(found: Found) -> None:
+def test_a_place_is_lost_and_back_again(found: FoundPlaces) -> None:
     assert found.folder is not None
     first, other = (FoundPlace(place, found) for place in found.places)
     said = ["lost to bob", "had again", "lost to eve"]
@@ -33,10 +33,10 @@ def test_a_place_is_lost_and_back_again(found: Found) -> None:
         assert (other.changes(), other.why_not()) == ([], None)
 
 
-def test_without_its_keeper_no_place_is_ours(found: Found, tmp_path: Path) -> None:
-    place, gone = found.places[0], Found(found.places, "", tmp_path / "gone")
+def test_without_its_keeper_no_place_is_ours(found: FoundPlaces, tmp_path: Path) -> None:
+    place, gone = found.places[0], FoundPlaces(found.places, "", tmp_path / "gone")
     assert "its keeper ended" in str(FoundPlace(place, gone).why_not())
-    assert FoundPlace(place, Found(found.places, "")).changes() == []
+    assert FoundPlace(place, FoundPlaces(found.places, "")).changes() == []
 
 
 def test_two_sessions_of_one_user_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from harness.history.brief import Brief
 from harness.history.comparison import compare
 from harness.lab import facts, vitals
 from harness.nightly.issues import (
+    CauseSearch,
     Issue,
-    Search,
     bisected,
     cause_of,
     followed,
@@ -385,7 +385,7 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
 )
 def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], said: str) -> None:
     (issue,) = night([], "", "a failed")
-    search = Search(command=("x",), case="a", cost_s=1, since="1", **changed)
+    search = CauseSearch(command=("x",), case="a", cost_s=1, since="1", **changed)
     issue = issue.model_copy(update={"search": search})
     assert bisected(issue) == said
     lines = issue_text(issue).splitlines()

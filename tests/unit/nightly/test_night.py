@@ -22,11 +22,11 @@ from harness.nightly.chain import (
     nights,
     unfetched,
 )
-from harness.nightly.issues import Issue, Search
+from harness.nightly.issues import CauseSearch, Issue
 from harness.nightly.night import STEPS, Night, seconds_of
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
-from harness.runtimes.catalog import Entry
+from harness.runtimes.catalog import CatalogEntry
 from tests.logged import Logged
 from tests.unit.history.runs import attempt, run_folder
 
@@ -168,7 +168,7 @@ def test_what_is_no_budget_is_refused(text: str) -> None:
     ("here", "fetched"), [("", "e"), ("a", "bcde"), ("ac", "de"), ("e", ""), ("abcde", "")]
 )
 def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str) -> None:
-    entries = [Entry(name, "s", name, "linux-x64", name in here) for name in "abcde"]
+    entries = [CatalogEntry(name, "s", name, "linux-x64", name in here) for name in "abcde"]
     assert "".join(one.name for one in unfetched(entries)) == fetched
     assert list(unfetched([])) == []
 
@@ -218,7 +218,7 @@ def test_no_name_in_a_nights_file_leads_out_of_its_reports(changed: dict[str, st
 
 @pytest.mark.parametrize("field", ["since", "folder", "id"])
 def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
-    search = Search(command=(), case="c", cost_s=1, since="n", folder="f-bisect")
+    search = CauseSearch(command=(), case="c", cost_s=1, since="n", folder="f-bisect")
     issue = Issue(
         id="0" * 12,
         outcome="failed",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ConfigError
-from harness.pytest_plugin.asked import Asked
+from harness.pytest_plugin.asked import Selection
 
 LAB = """schema: 1
 devices:
@@ -20,11 +20,11 @@ devices:
 """
 
 
-def asked(tmp_path: Path, *devices: str) -> Asked:
+def asked(tmp_path: Path, *devices: str) -> Selection:
     lab = tmp_path / "devices.yaml"
     lab.write_text(LAB)
     options: Any = SimpleNamespace(lab=lab, devices=list(devices), fan_out=None)
-    return Asked(options)
+    return Selection(options)
 
 
 @pytest.mark.parametrize(

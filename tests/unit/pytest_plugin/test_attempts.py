@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import InfraError
-from harness.pytest_plugin.attempts import AttemptEnd, Attempts, Course, GivenUp, Move, Twins
+from harness.pytest_plugin.attempts import AttemptEnd, Attempts, Course, GivenUp, MovedCase, Twins
 from harness.workbench import Placement
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
@@ -143,7 +143,7 @@ def test_what_a_worker_gives_up_goes_on_where_it_stopped(
         course = Course()
         course.goes_on(told)
         move = course.bound_to("new-b", "farm", retries)
-        assert move == Move("new-b", told.attempts, told.left)
+        assert move == MovedCase("new-b", told.attempts, told.left)
         further = made(MockWorkbench(), ["lab"], retries=retries, move=move, is_worker=True)
         assert (further[0], further[2].number) == (["new-b"], 2)
         assert further[2].given_up("lab") == (
@@ -159,4 +159,4 @@ def test_a_case_in_which_workers_die_is_given_to_another_as_often_as_it_may_be_t
 
 def test_only_a_case_that_any_device_may_take_is_told_which_one_it_is() -> None:
     assert Course().bound_to("old-a", "old-a", 3) is None
-    assert Course().bound_to("old-a", "farm", 3) == Move("old-a", 0, 4)
+    assert Course().bound_to("old-a", "farm", 3) == MovedCase("old-a", 0, 4)

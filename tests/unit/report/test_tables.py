@@ -10,7 +10,7 @@ from harness.report.html import html_text
 from harness.report.run_data import RunData
 from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.checks import held, undecided
-from harness.results.drift import Difference, Output
+from harness.results.drift import Output, OutputDifference
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord
 from tests.unit.results.records import record
@@ -110,7 +110,7 @@ def test_drift_has_a_column_for_each_version() -> None:
         ("a", "htp", "2.10.0"): (1,),
         ("b", "htp", "2.9.0"): (0,),
     }
-    differs = Difference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
+    differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
     drifting = Output("m.bin", "y", points, [None, differs])
     (table,) = drift_tables([drifting, Output("m.bin", "same", points, [None])])
     assert table.columns == ("Output", "Where", "QNN 2.9.0", "QNN 2.10.0")

@@ -10,7 +10,7 @@ import pytest
 from harness.report.document import Span
 from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.checks import Check, held, undecided
-from harness.results.drift import Difference, Output
+from harness.results.drift import Output, OutputDifference
 from harness.results.record import CaseRecord
 from tests.unit.report.test_tables import pairing, spans_of
 from tests.unit.results.records import DEVICE, error, record
@@ -120,7 +120,7 @@ def test_two_hundred_rows_of_a_table_are_shown() -> None:
     rows = [shared(1, case=f"s[{at}]", axes={"strategy": str(at)}) for at in range(201)]
     (table,) = sharings(rows)
     assert (len(spans_of(table)), spans_of(table)[199][0].text) == (200, "199")
-    differs = Difference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
+    differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
     points = {(f"d{at}", "htp", "2.9.0"): (at % 2,) for at in range(201)}
     (drift,) = drift_tables([Output("m", "y", points, [None, differs])])
     assert [len(spans_of(drift)), *{row[0].link for row in spans_of(drift)}] == [200, ""]
@@ -147,7 +147,7 @@ def test_what_is_not_the_same_twice_at_one_place_is_an_error() -> None:
         ("a", "htp", "2.10.0"): (0,),
         ("a", "gpu", "2.9.0"): (1,),
     }
-    differs = Difference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
+    differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
     (table,) = drift_tables([Output("m", "y", points, [None, differs])])
     marks = [[cell.mark for cell in row[2:]] for row in spans_of(table)]
     assert marks == [["error", "passed"], ["failed", None]]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.report.html import html_text
 from harness.report.projections import finish
 from harness.report.run_data import RunData
-from harness.results.drift import Difference, difference, drift, drift_lines
+from harness.results.drift import OutputDifference, difference, drift, drift_lines
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord
 from harness.results.run_folder import OUTPUTS, RunFolder
@@ -112,7 +112,7 @@ def test_steps_are_those_of_a_count(pairs: list[tuple[int, int]]) -> None:
     assert found.elements == sum(a != b for a, b in pairs)
     assert found.max_steps == max(abs(a - b) for a, b in pairs) == found.max_abs
     assert -1 <= found.cosine <= 1
-    assert difference(one, one, "ufixed8", 1.0) == Difference(
+    assert difference(one, one, "ufixed8", 1.0) == OutputDifference(
         0, len(pairs), 0, 0.0, pytest.approx(1.0)
     )
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from harness.errors import InfraError
 from harness.results.run_folder import new_run_id
-from harness.results.run_order import ORDER, Place, give_place, in_order, ordered, place_of
+from harness.results.run_order import ORDER, RunPlace, give_place, in_order, ordered, place_of
 
 SERIES = ("0" * 16, "1" * 16, "2" * 16)
 
@@ -34,7 +34,7 @@ def test_any_clocks_leave_each_series_in_its_order(
 ) -> None:
     """`made` are the series and the clock of each, in the order in which they were begun."""
     things = [
-        (clock, Place(name=str(at), series=series, number=at + 1))
+        (clock, RunPlace(name=str(at), series=series, number=at + 1))
         for at, (series, clock) in enumerate(made)
     ]
     mixed = chance.sample(things, len(things))
@@ -51,7 +51,7 @@ def test_any_clocks_leave_each_series_in_its_order(
 def test_places_that_contradict_each_other_lose_nothing(made: list[tuple[int, int]]) -> None:
     """Anybody may have written them: circles, numbers given twice, names that are not there."""
     places = [
-        Place(name=str(at), series=SERIES[after % 2], number=number, after=str(after))
+        RunPlace(name=str(at), series=SERIES[after % 2], number=number, after=str(after))
         for at, (number, after) in enumerate(made)
     ]
     found = in_order(places, lambda one: one, lambda one: one.name, lambda one: one.name)
@@ -93,7 +93,7 @@ def test_the_last_number_that_there_is_keeps_nothing_from_being_begun(
 ) -> None:
     """A run that was copied here says so, whoever wrote it."""
     theirs = begun(tmp_path, "theirs", old=True)
-    last = Place(name="theirs", series=SERIES[0], number=(1 << 62) - 1).model_dump_json()
+    last = RunPlace(name="theirs", series=SERIES[0], number=(1 << 62) - 1).model_dump_json()
     (theirs / ORDER).write_text(last)
     (tmp_path / ".order").write_text(last if noted else "")
     made = [begun(tmp_path, name) for name in ("c", "b", "a")]

@@ -17,7 +17,7 @@ from harness.qnn.backends import BACKENDS, Backend
 from harness.runtimes.needed_files import (
     DEVICE_FILES,
     ENGINES,
-    Engine,
+    Driver,
     narrowed,
 )
 from harness.runtimes.runtime import Runtime
@@ -92,7 +92,7 @@ def names(files: tuple[OneFile, ...]) -> set[str]:
     ],
 )
 def test_what_each_process_gets(
-    backend: Backend, engine: Engine, arch: int | None, expected: set[str]
+    backend: Backend, engine: Driver, arch: int | None, expected: set[str]
 ) -> None:
     assert names(select(EVERYTHING, backend, engine, arch)) == expected
 
@@ -154,7 +154,7 @@ def test_every_fact_has_a_source() -> None:
 def test_any_names_are_survived(
     there: list[str],
     backend: Backend,
-    engine: Engine,
+    engine: Driver,
     arch: int | None,
     needed: dict[str, list[str]],
 ) -> None:

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from harness.runtimes.findings import CODES, Finding
 from harness.runtimes.library_facts import LibraryFacts, SdkBuild, kind_of, library_facts
-from harness.runtimes.preflight import ContextFacts, Subject, preflight
-from harness.runtimes.preflight_linking import DeviceFacts
+from harness.runtimes.preflight import ContextFacts, PreflightInput, preflight
+from harness.runtimes.preflight_linking import TargetFacts
 from tests.properties import reached, reaches
 from tests.unit.runtimes.elf_files import elf_file
 
 BUILD = b"\0v2.51.0.260929181845\0"
 OTHER = b"\0v2.50.40.260831140417\0"
 LINUX = ["libc.so.6", "libstdc++.so.6", "ld-linux-aarch64.so.1"]
-BOARD = DeviceFacts("linux-arm64", soc="SM8550", glibc="2.35")
-PHONE = DeviceFacts("android-arm64", soc="SM8550", android_api=34)
+BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")
+PHONE = TargetFacts("android-arm64", soc="SM8550", android_api=34)
 
 
 def library(
@@ -85,7 +85,7 @@ def ort(version: str) -> LibraryFacts:
     return library("libonnxruntime.so.1", defines=[f"VERS_{version}"])
 
 
-ON_BOARD = Subject(CLEAN, BOARD, qnn_version="2.51.0")
+ON_BOARD = PreflightInput(CLEAN, BOARD, qnn_version="2.51.0")
 
 
 def android(name: str) -> LibraryFacts:
@@ -95,11 +95,11 @@ def android(name: str) -> LibraryFacts:
 PHONE_FILES = tuple(
     android(name) for name in ("libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so")
 )
-ON_PHONE = Subject((*PHONE_FILES, skel(73)), PHONE)
+ON_PHONE = PreflightInput((*PHONE_FILES, skel(73)), PHONE)
 X64 = {"machine": "x86-64", "needed": ["libc.so.6", "ld-linux-x86-64.so.2"]}
-SIMULATOR = Subject(
+SIMULATOR = PreflightInput(
     (library("libQnnHtp.so", **X64), library("libQnnSystem.so", **X64)),  # type: ignore[arg-type]
-    DeviceFacts("linux-x64", glibc="2.36"),
+    TargetFacts("linux-x64", glibc="2.36"),
 )
 
 C = ContextFacts
@@ -116,7 +116,7 @@ CLEAN_ONES = [
     replace(ON_BOARD, files=(*CLEAN, PLUGIN)),
     replace(ON_BOARD, contexts=[C("a", "2.51.0", 73), C("b", "2.47.0", 73), C("c", "v2.51")]),
     replace(ON_BOARD, contexts=[C("a", "v2.51.0.260929181845_193", 73), C("b", "what?")]),
-    replace(ON_BOARD, device=DeviceFacts("linux-arm64")),
+    replace(ON_BOARD, device=TargetFacts("linux-arm64")),
     replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu"),
     replace(ON_BOARD, files=(library("libQnnCpu.so"),), backend="cpu"),
     replace(SIMULATOR, contexts=[C("a", "2.51.0", 81)]),
@@ -137,7 +137,7 @@ CLEAN_ONES = [
 
 
 @pytest.mark.parametrize("subject", CLEAN_ONES)
-def test_nothing_is_found_in_a_clean_set(subject: Subject) -> None:
+def test_nothing_is_found_in_a_clean_set(subject: PreflightInput) -> None:
     assert preflight(subject) == []
 
 
@@ -145,7 +145,7 @@ S = "libQnnHtpV73Stub.so"
 K = "libQnnHtpV73Skel.so"
 
 # subject, code, severity, files at fault, and what the explanation or the fix must say
-FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
+FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
     (
         replace(ON_BOARD, files=with_(stub(73, OTHER))),
         *("sdk-mix", "error", (S, "libQnnHtp.so"), "is of 2.50.40.260831140417"),
@@ -344,7 +344,7 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
     ids=[f"{number}-{fault[1]}" for number, fault in enumerate(FAULTS)],
 )
 def test_a_fault_is_the_only_thing_found(
-    subject: Subject, code: str, severity: str, files: tuple[str, ...], says: str
+    subject: PreflightInput, code: str, severity: str, files: tuple[str, ...], says: str
 ) -> None:
     found = preflight(subject)
     assert [(one.code, one.severity, one.files) for one in found] == [(code, severity, files)]
@@ -399,10 +399,10 @@ facts = st.builds(
     st.sampled_from([BOARD, PHONE, SIMULATOR.device]),
     st.none() | st.text(max_size=9),
 )
-def test_any_facts(files: list[LibraryFacts], device: DeviceFacts, version: str | None) -> None:
+def test_any_facts(files: list[LibraryFacts], device: TargetFacts, version: str | None) -> None:
     context = ContextFacts("c", version, 73)
     found: list[Finding] = preflight(
-        Subject(files, device, contexts=[context], qnn_version=version, ort_version=version)
+        PreflightInput(files, device, contexts=[context], qnn_version=version, ort_version=version)
     )
     if found:
         reached()

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator import logcat
-from harness.simulator.logcat import Entry, Filter, formatter, main, parse_line, parse_since
+from harness.simulator.logcat import LogFilter, LoggedLine, formatter, main, parse_line, parse_since
 
-ENTRY = Entry(1700000000.25, 12, 13, "W", "TAG", "a message")
+ENTRY = LoggedLine(1700000000.25, 12, 13, "W", "TAG", "a message")
 STAMP = time.strftime("%m-%d %H:%M:%S", time.localtime(1700000000)) + ".250"
 
 
@@ -27,7 +27,7 @@ STAMP = time.strftime("%m-%d %H:%M:%S", time.localtime(1700000000)) + ".250"
     st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), max_size=200),
 )
 def test_stored_lines_come_back(ms: int, pid: int, priority: str, tag: str, message: str) -> None:
-    entry = Entry(round(ms / 1000, 3), pid, pid, priority, tag, message)
+    entry = LoggedLine(round(ms / 1000, 3), pid, pid, priority, tag, message)
     back = parse_line(entry.line())
     assert back is not None
     assert back[1:4] + back[5:] == entry[1:4] + entry[5:]
@@ -58,7 +58,7 @@ def test_a_text_of_lines_becomes_entries() -> None:
     ],
 )
 def test_filters(words: list[str], silent: bool, admitted: bool) -> None:
-    assert Filter(words, silent=silent).admits(ENTRY) is admitted
+    assert LogFilter(words, silent=silent).admits(ENTRY) is admitted
 
 
 @pytest.mark.parametrize(

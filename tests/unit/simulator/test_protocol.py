@@ -14,14 +14,14 @@ from harness.simulator.protocol import (
     OKAY,
     OPEN,
     WRTE,
-    Data,
+    AdbPacketReader,
+    BadPacket,
     Endpoint,
     Packet,
-    PacketReader,
-    ProtocolError,
-    Service,
+    Payload,
     Stream,
     Streams,
+    StreamService,
     encode,
 )
 from tests.properties import reached, reaches
@@ -31,7 +31,7 @@ PACKETS = st.builds(Packet, WORDS, WORDS, WORDS, st.binary(max_size=300), WORDS)
 LIMIT = 300
 
 
-def feed(reader: PacketReader, data: bytes) -> list[Packet]:
+def feed(reader: AdbPacketReader, data: bytes) -> list[Packet]:
     """Everything the reader finds, however little room it gives at a time."""
     found = []
     while data:
@@ -65,7 +65,7 @@ def feed(reader: PacketReader, data: bytes) -> list[Packet]:
 def test_known_bytes(packet: Packet, hexadecimal: str) -> None:
     raw = bytes.fromhex(hexadecimal)
     assert encode(packet) == raw
-    assert feed(PacketReader(LIMIT), raw) == [packet]
+    assert feed(AdbPacketReader(LIMIT), raw) == [packet]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_checksum(parts: list[bytes], expected: int) -> None:
 @settings(deadline=None)
 @given(st.lists(PACKETS, max_size=8), st.lists(st.integers(1, 400), min_size=1))
 def test_every_cut_gives_the_same_packets(packets: list[Packet], cuts: list[int]) -> None:
-    reader = PacketReader(LIMIT)
+    reader = AdbPacketReader(LIMIT)
     data = b"".join(map(encode, packets))
     found, index = [], 0
     while data:
@@ -97,18 +97,18 @@ def test_garbage_is_refused(data: bytes) -> None:
     if int.from_bytes(magic, "little") == int.from_bytes(command, "little") ^ 0xFFFFFFFF:
         return
     reached()
-    with pytest.raises(ProtocolError):
-        feed(PacketReader(LIMIT), data)
+    with pytest.raises(BadPacket):
+        feed(AdbPacketReader(LIMIT), data)
 
 
 @pytest.mark.parametrize("length", [LIMIT + 1, 1 << 20, 0xFFFFFFFF])
 def test_more_than_the_limit_is_refused_before_it_arrives(length: int) -> None:
-    with pytest.raises(ProtocolError, match="payload"):
-        feed(PacketReader(LIMIT), protocol.header(protocol.WRTE, 1, 1, length))
+    with pytest.raises(BadPacket, match="payload"):
+        feed(AdbPacketReader(LIMIT), protocol.header(protocol.WRTE, 1, 1, length))
 
 
 def test_resizing_keeps_what_has_arrived() -> None:
-    reader = PacketReader(16)
+    reader = AdbPacketReader(16)
     whole = encode(Packet(protocol.WRTE, 1, 2, b"x" * 10))
     assert feed(reader, whole[:30]) == []
     reader.resize(5000)
@@ -142,10 +142,10 @@ class Conversation:
         self.endpoints: list[StandInEndpoint] = []
         self.streams = Streams(self._send, self._find, max_payload=4096)
 
-    def _send(self, command: int, arg0: int, arg1: int, payload: Data) -> None:
+    def _send(self, command: int, arg0: int, arg1: int, payload: Payload) -> None:
         self.sent.append((command, arg0, arg1, bytes(payload)))
 
-    def _find(self, name: bytes) -> Service | None:
+    def _find(self, name: bytes) -> StreamService | None:
         if name == b"broken":
 
             def fail(_: Stream) -> Endpoint:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator.device import SUPPORTED_FEATURES
-from harness.simulator.protocol import CLSE, OKAY, OPEN, WRTE, Data, Packet, Streams
+from harness.simulator.protocol import CLSE, OKAY, OPEN, WRTE, Packet, Payload, Streams
 from harness.simulator.storage import Storage
 from harness.simulator.sync_service import SyncSession
 
@@ -43,7 +43,7 @@ class Host:
         )
         self.streams.handle(Packet(OPEN, 7, 0, b"sync:"))
 
-    def _take(self, command: int, _: int, __: int, payload: Data) -> None:
+    def _take(self, command: int, _: int, __: int, payload: Payload) -> None:
         self.order.append(command)
         if command == OKAY:
             self._may_send = True

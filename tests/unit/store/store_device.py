@@ -28,7 +28,7 @@ from harness.store.layout import (
     stored_at,
 )
 from harness.store.push_plan import plan_push
-from harness.store.scripts import Name, script
+from harness.store.scripts import ScriptName, script
 from tests.needed import ANDROID, FORMATS, need
 
 ENTER = Path(__file__).parents[2] / "android/enter.sh"
@@ -66,7 +66,7 @@ class ScriptDevice:
     used_by_other: bool = False
     told_missing: bool = False
 
-    def run(self, name: Name, arguments: list[str], stdin: bytes) -> str:
+    def run(self, name: ScriptName, arguments: list[str], stdin: bytes) -> str:
         done = subprocess.run(
             [*self.shell, "-c", script(name), "sh", str(self.workdir), *arguments],
             input=stdin,

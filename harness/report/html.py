@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from harness.errors.outgoing_text import counted
 from harness.files.names_inside import open_inside
-from harness.qnn.axes import VERSIONS
+from harness.qnn.axes import AXES, IN_AXES, VERSIONS
 from harness.report.document import html
 from harness.report.grid import asked_grids
 from harness.report.page_data import blocks, packed, rows
@@ -94,6 +94,8 @@ def html_text(run: RunData) -> str:
         "issues": issues,
         "lab": _lab_option(info),
         "grids": asked_grids(cases),
+        "versions": VERSIONS,
+        "chosen_by": {name: AXES[name].option for name in IN_AXES},
     }
     return template("report.html.j2").render(
         run=run.run,

@@ -164,11 +164,11 @@ function drawTable(data, shown, section, open) {
 }
 
 const quoted = text => /^[\w@%+=:,.\/-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
-function command(record, lab) {
+function command(record, run) {
   const axes = record.axes ?? {}, words = ["pytest", "-m", "device", record.case.split("[")[0], "--only-case", record.case];
   if (record.device) words.push("--device", record.device.name);
-  for (const axis of ["backend", "qnn", "ort", "compiler"]) if (axes[axis]) words.push("--" + axis, String(axes[axis]));
-  return words.map(quoted).join(" ") + (lab ? " " + lab : "");
+  for (const [axis, option] of Object.entries(run.chosen_by)) if (axes[axis]) words.push(option, String(axes[axis]));
+  return words.map(quoted).join(" ") + (run.lab ? " " + run.lab : "");
 }
 
 function bugReport(record, run) {
@@ -184,7 +184,7 @@ function bugReport(record, run) {
     ...Object.fromEntries(Object.entries(device).filter(([key]) => key !== "serial").map(([key, value]) => ["device " + key, value])), started: record.started};
   for (const [key, value] of Object.entries(told)) if (value !== null && value !== undefined)
     lines.push(`| ${plain(key).replaceAll("|", "\\|")} | ${plain(value).replaceAll("|", "\\|").replaceAll("\n", " ")} |`);
-  lines.push("", "To run it again:", quote(command(record, run.lab)), "");
+  lines.push("", "To run it again:", quote(command(record, run)), "");
   return lines.join("\n");
 }
 
@@ -222,7 +222,7 @@ function details(record, run) {
       el("ol", {class: "mono"}, error.chain.map(link => el("li", {}, link.message ?? "", el("span", {class: "dim"},
         link.code === undefined || link.code === null ? "" : ` ${link.code} ${link.hex ?? ""} ${link.symbol ?? ""}${link.source === "call" ? ", returned" : ""}`))))));
   }
-  parts.push(el("h3", {}, "To run it again"), el("pre", {class: "command"}, command(record, run.lab)));
+  parts.push(el("h3", {}, "To run it again"), el("pre", {class: "command"}, command(record, run)));
   if (record.cause) line("cause", record.cause);
   if (record.expected) { const id = record.expected.known_issue, link = run.issues[id]; line("known issue", link ? el("a", {href: link}, id) : id); }
   if (record.fixed) line("fixed?", `passed under the conditions of ${record.fixed.known_issues.join(", ")}`);

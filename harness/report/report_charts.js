@@ -8,7 +8,7 @@ const widthOf = section => Math.max(320, Math.min(section.clientWidth || 1000, 1
 
 // Pairs of axes to look at: what tests asked for, and all pairs of versions.
 function maps(data) {
-  const pairs = [["qnn", "ort"], ["qnn", "compiler"], ["ort", "compiler"]].map(pair => [null, ...pair]);
+  const pairs = data.rows.versions.flatMap((one, at, all) => all.slice(at + 1).map(other => [null, one, other]));
   return [...data.rows.grids, ...pairs].filter(([, ...pair]) => pair.every(name => data.axisNames.includes(name) && data.valuesOf(name).length > 1));
 }
 

@@ -16,7 +16,7 @@ from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Answered
 from harness.bisect.loop import Loop, Watcher, record_of
-from harness.bisect.match import ANY_FAILURE, Comparison, Judged, Unmeasured, parse_match
+from harness.bisect.match import ANY_FAILURE, Formula, Judged, Unmeasured, parse_match
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
 from harness.errors import ConfigError
@@ -119,7 +119,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
             raise ConfigError(f"{problem}: name another good end", field="--good")
         return Question(good, question.number, "what others are compared with")
 
-    def _sizes(self, comparison: Comparison) -> dict[Point, list[float]]:
+    def _sizes(self, comparison: Formula) -> dict[Point, list[float]]:
         """What was measured at each point, the oldest first."""
         found: dict[Point, list[float]] = {}
         for entry, record in self._ran():
@@ -129,7 +129,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
                     found.setdefault(entry.at, []).append(size)
         return found
 
-    def _change(self, at: Point, comparison: Comparison, sizes: dict[Point, list[float]]) -> Change:
+    def _change(self, at: Point, comparison: Formula, sizes: dict[Point, list[float]]) -> Change:
         """How a point differs from the good side: the good end and what is like it."""
         others = [one for one in sizes if one not in (at, self.task.good)]
         good: list[float] = []
@@ -145,7 +145,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
             good += sorted(end, key=lambda size: size == middle)
         return comparison.beside_noise(good, sizes[at], [sizes[one] for one in others])
 
-    def _beside_noise(self, at: Point, comparison: Comparison, record: CaseRecord) -> Judged:
+    def _beside_noise(self, at: Point, comparison: Formula, record: CaseRecord) -> Judged:
         """The answer of all runs of a point, of which this is the last."""
         value = f"{comparison.value(record.measurements):g}"
         try:
@@ -159,7 +159,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
         judged = comparison.answer(self._change(at, comparison, sizes))
         return Judged(judged.answer, f"{value}: {judged.why}")
 
-    def _good_suffices(self, good: Point, at: Point, comparison: Comparison) -> bool:
+    def _good_suffices(self, good: Point, at: Point, comparison: Formula) -> bool:
         """Whether the good end need not be run again before this point is."""
         sizes = self._sizes(comparison)
         of_good, of_new = (len(sizes.get(one, ())) for one in (good, at))

@@ -14,7 +14,7 @@ from harness.bisect.grid_state import (
     Bools,
     Cell,
     GridState,
-    Way,
+    GridWay,
     cells_in,
     edge,
     opposite,
@@ -66,7 +66,7 @@ def _corners_alike(state: GridState) -> bool:
     return len(set(state.verdicts.values())) == 1
 
 
-def _ways(state: GridState) -> list[Way]:
+def _ways(state: GridState) -> list[GridWay]:
     """The ways that fit, unless nothing was found that differs."""
     return state.ways() if len(set(state.verdicts.values())) > 1 else []
 
@@ -144,7 +144,7 @@ def corners(state: GridState) -> Question | None:
     return None
 
 
-def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | None:
+def trace_edge(state: GridState, ways: Sequence[GridWay], cost: Cost) -> Question | None:
     """The run that tells most per second, among those after which the bound still holds.
 
     While several ways to turn the grid fit, what is known is what all of them agree on, and the
@@ -179,7 +179,7 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | 
     return state.ask(chosen or cells[0], f"{int(unknown.sum())} pairs are open")
 
 
-def _tells_directions(state: GridState, ways: Sequence[Way], cell: Cell) -> bool:
+def _tells_directions(state: GridState, ways: Sequence[GridWay], cell: Cell) -> bool:
     """Whether a cell lies on an end of each axis of which it is not known which way it goes."""
     return all(
         len({way.newer[axis] for way in ways}) == 1 or cell[axis] in (0, state.shape[axis] - 1)
@@ -187,7 +187,7 @@ def _tells_directions(state: GridState, ways: Sequence[Way], cell: Cell) -> bool
     )
 
 
-def _chances(state: GridState, ways: Sequence[Way]) -> Floats:
+def _chances(state: GridState, ways: Sequence[GridWay]) -> Floats:
     """How likely each cell is good, over all frontiers in all ways that fit."""
     weighed = [way.chances_good() for way in ways]
     logs = [
@@ -198,7 +198,7 @@ def _chances(state: GridState, ways: Sequence[Way]) -> Floats:
     return np.average([chances for chances, _ in weighed], axis=0, weights=shares)
 
 
-def _worst(states: Sequence[tuple[Way, Bools]], cell: Cell) -> int:
+def _worst(states: Sequence[tuple[GridWay, Bools]], cell: Cell) -> int:
     """How many more runs may be needed after this one, whatever it answers and whichever way."""
     most = 0
     for way, unknown in states:
@@ -209,7 +209,7 @@ def _worst(states: Sequence[tuple[Way, Bools]], cell: Cell) -> int:
     return most
 
 
-def check(state: GridState, ways: Sequence[Way]) -> Question | None:
+def check(state: GridState, ways: Sequence[GridWay]) -> Question | None:
     """A point of which the answer is concluded, as far as can be from all that was asked.
 
     The points follow from the frontier, not from what was asked, so that they stay the same.
@@ -244,7 +244,7 @@ def _points_left(state: GridState) -> int:
     return min(rows * columns, rows + columns + 4) - len(state.verdicts)
 
 
-def _check_cells(state: GridState, ways: Sequence[Way]) -> Iterator[Cell]:
+def _check_cells(state: GridState, ways: Sequence[GridWay]) -> Iterator[Cell]:
     seen = set(state.ends())
     for way in ways:
         seen |= {
@@ -263,7 +263,7 @@ def _check_cells(state: GridState, ways: Sequence[Way]) -> Iterator[Cell]:
 def finding(
     state: GridState,
     kind: GridKind,
-    ways: Sequence[Way] = (),
+    ways: Sequence[GridWay] = (),
     *,
     notes: tuple[str, ...] = (),
     witnesses: tuple[Point, ...] = (),
@@ -334,7 +334,9 @@ def _assumed(state: GridState) -> str | None:
     return f"of newer {row} and newer {column}, one is better and the other worse"
 
 
-def _cells(state: GridState, ways: Sequence[Way], *, all_alike: bool) -> dict[Point, CellFinding]:
+def _cells(
+    state: GridState, ways: Sequence[GridWay], *, all_alike: bool
+) -> dict[Point, CellFinding]:
     good, bad = state.agreed(ways)
     everywhere = next(iter(state.verdicts.values()), None) if all_alike else None
     cells = {}

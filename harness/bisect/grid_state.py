@@ -54,7 +54,7 @@ def _all_behind(cells: Bools, newer: Newer) -> Bools:
 
 
 @dataclass(frozen=True)
-class Way:
+class GridWay:
     """What verdicts imply if good grows towards newer candidates on these axes.
 
     `good` and `bad` are the cells that were asked or concluded.
@@ -253,14 +253,14 @@ class GridState:
         """Whether all four corners can be tested."""
         return bool(self.testable[np.ix_([0, -1], [0, -1])].all())
 
-    def way(self, newer: Newer) -> Way:
+    def way(self, newer: Newer) -> GridWay:
         """What the verdicts imply if good grows so."""
         good, bad = np.zeros(self.shape, dtype=np.bool_), np.zeros(self.shape, dtype=np.bool_)
         for cell, verdict in self.verdicts.items():
             (good if verdict == "good" else bad)[cell] = True
-        return Way(newer, _all_behind(good, newer), _all_behind(bad, opposite(newer)))
+        return GridWay(newer, _all_behind(good, newer), _all_behind(bad, opposite(newer)))
 
-    def ways(self) -> list[Way]:
+    def ways(self) -> list[GridWay]:
         """The ways that fit the verdicts, those alike on both axes first.
 
         Where `newer` was told, only these ways and their opposites are looked at.
@@ -271,7 +271,7 @@ class GridState:
             ways = [way for way in ways if way.same_way() == (told[0] == told[1])]
         return [way for way in ways if way.fits()]
 
-    def agreed(self, ways: Sequence[Way]) -> tuple[Bools, Bools]:
+    def agreed(self, ways: Sequence[GridWay]) -> tuple[Bools, Bools]:
         """Which cells are good and which are bad whichever of these ways is the true one."""
         good = np.full(self.shape, bool(ways))
         bad = good.copy()

@@ -72,7 +72,7 @@ class Unmeasured(Exception):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Formula:
     """A parsed comparison. `good` on its right side stands for the left side's value when good."""
 
     text: str
@@ -193,12 +193,12 @@ class Match:
 
     text: str = "any failure"
     failure: Callable[[ErrorRecord], bool] | None = None
-    comparison: Comparison | None = None
+    comparison: Formula | None = None
     others: Answer = "untestable"
     drift_steps: int | None = None
 
     @property
-    def judged(self) -> Comparison | None:
+    def judged(self) -> Formula | None:
         """What it compares, if noise can be judged: then no single answer need be believed."""
         able = self.comparison is not None and self.comparison.limit is not None
         return self.comparison if able else None
@@ -271,7 +271,7 @@ class Match:
             return Judged("bad", f"{record.outcome}, {self.text}")
         return Judged(self.others, f"{record.outcome}, but not with {self.text}")
 
-    def _measured(self, comparison: Comparison, record: CaseRecord, good: float | None) -> Judged:
+    def _measured(self, comparison: Formula, record: CaseRecord, good: float | None) -> Judged:
         if record.outcome != "passed":
             return Judged("untestable", f"{record.outcome}, so nothing was measured")
         try:
@@ -339,7 +339,7 @@ def _like(value: str | None, wanted: str) -> bool:
     return value is not None and fnmatchcase(value, wanted.replace("[", "[[]"))
 
 
-def parse_comparison(text: str) -> Comparison:
+def parse_comparison(text: str) -> Formula:
     """Reads `left SIGN right` of numbers, measurements, + - * / and parentheses: never executed.
 
     Raises ConfigError that says where it goes wrong.
@@ -377,7 +377,7 @@ def parse_comparison(text: str) -> Comparison:
     limit = _limit(tree.ops[0], tree.comparators[0]) if alone in sizes else None
     noisy = tuple(dict.fromkeys((*times, *([alone] if limit else []))))
     step = known_to(alone)
-    return Comparison(text, left, compare, right, needs_good, times, limit, step, noisy)
+    return Formula(text, left, compare, right, needs_good, times, limit, step, noisy)
 
 
 def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:

@@ -24,7 +24,7 @@ from harness.history.performance import EFFECT, judge, least_told
 from harness.history.units import known_to
 from harness.report.document import (
     Block,
-    Code,
+    CodeBlock,
     Heading,
     Item,
     Items,
@@ -71,7 +71,7 @@ def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
     yield Paragraph(Span(answer, style="strong"), style="verdict")
     yield Items([Item(line) for line in summary(result)])
     yield Heading("How to see it")
-    yield Code(commands(result))
+    yield CodeBlock(commands(result))
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
     if result.cells:
         yield Heading("The grid")
@@ -95,7 +95,7 @@ def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:
     bad = bad_side(edge)
     if bad is not None and bad.error is not None:
         yield Paragraph("What it said:")
-        yield Code(bad.error.message[:_SHOWN_CHARS].splitlines())
+        yield CodeBlock(bad.error.message[:_SHOWN_CHARS].splitlines())
     if bad is not None and bad.evidence:
         folders = _outermost_folders(bad.evidence)
         yield Paragraph(["Evidence: ", *joined(Span(one, link=link(one)) for one in folders)])

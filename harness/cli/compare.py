@@ -18,7 +18,7 @@ from harness.cli.say import say, say_long_json
 from harness.errors import HarnessError
 from harness.history.comparison import BISECTED, TITLES, Category, FailOn, Pair, groups
 from harness.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
-from harness.history.comparison_text import Told, lines, markdown, page, told
+from harness.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.history.previous import previous_of, since_previous
 from harness.history.side_by_side import compared
 from harness.nightly.processes import ENOUGH_S, bisection
@@ -134,7 +134,7 @@ def compare(
 
 
 def _say_report(
-    whole: Told,
+    whole: ToldComparison,
     bisectable: Callable[[Category, Pair], Bisectable],
     bisections: tuple[dict[str, Any], ...] | None,
 ) -> None:

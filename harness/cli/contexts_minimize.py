@@ -21,7 +21,7 @@ from harness.errors.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.minimize.driver import Minimization, Result
 from harness.minimize.search import Way
-from harness.minimize.subject import Subject, Task, expected_of, record_in_run, subject_of
+from harness.minimize.subject import Minimizing, Subject, expected_of, record_in_run, subject_of
 from harness.pytest_plugin.ending import Ending
 from harness.qnn.backends import BACKENDS
 from harness.results.record import CaseRecord
@@ -86,7 +86,7 @@ def minimize_command(
     else:
         subject, _ = _subject(str(case), given, failing=True)
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
-        task = Task(subject=subject, **{name: given[name] for name in same})
+        task = Minimizing(subject=subject, **{name: given[name] for name in same})
         found = Minimization.create(given["reports"], task, watcher=watcher)
     stopped = None
     try:

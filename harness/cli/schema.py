@@ -33,7 +33,7 @@ from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
 from harness.nightly.night import Night
 from harness.results.known_issues import KnownIssues
-from harness.results.record import Line
+from harness.results.record import JournalLine
 from harness.results.run_order import RunPlace
 
 FOLDER: Final = Path("docs/schema")
@@ -44,7 +44,7 @@ def schemas() -> dict[str, str]:
     """Name of each schema file and its text."""
     made = {
         # As it is written: every key is there.
-        "results.schema.json": _schema(Line, "A line of results.jsonl"),
+        "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
             BisectionResult, "What bisect --json prints, and its result.json", "validation"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from harness.contexts.model_graphs import Spec
+    from harness.contexts.model_graphs import GraphOf
 
 PIXELS: Final = 224
 CLASSES: Final = 1000
@@ -139,7 +139,7 @@ def layers() -> Iterator[Layer]:
     yield Layer("y", "Gemm", ("average",), (_LAST, CLASSES), gain=2.0)
 
 
-def build_float(spec: Spec) -> onnx.GraphProto:
+def build_float(spec: GraphOf) -> onnx.GraphProto:
     """The graph in float32."""
     from onnx import helper
 
@@ -159,7 +159,7 @@ def build_float(spec: Spec) -> onnx.GraphProto:
     return graph(spec, nodes, _INPUT, _OUTPUT, constants)
 
 
-def build_quantised(spec: Spec) -> onnx.GraphProto:
+def build_quantised(spec: GraphOf) -> onnx.GraphProto:
     """The twin in QDQ form: 8-bit activations and weights, 32-bit biases, float32 in and out.
 
     A Clip is not needed: a range of 0 to 6 is one.
@@ -210,7 +210,7 @@ def build_quantised(spec: Spec) -> onnx.GraphProto:
     return graph(spec, nodes, _INPUT, _OUTPUT, constants)
 
 
-def make_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
+def make_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     """A picture of coloured patches under some noise, in [-1, 1): noise alone averages out."""
     import numpy as np
 
@@ -221,7 +221,7 @@ def make_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
     return {"x": picture.astype("<f4")[None]}
 
 
-def float_weights(spec: Spec, layer: Layer) -> tuple[Any, Any]:
+def float_weights(spec: GraphOf, layer: Layer) -> tuple[Any, Any]:
     """Weights and biases of a layer."""
     bound, after = layer.weight_bound, layer.channels[1]
     weights = random_floats(f"{_seed(spec)} {layer.name} w", *layer.weight_shape) * bound
@@ -229,7 +229,7 @@ def float_weights(spec: Spec, layer: Layer) -> tuple[Any, Any]:
     return weights.astype("<f4"), bias.astype("<f4")
 
 
-def integer_weights(spec: Spec, layer: Layer, input_scale: float) -> tuple[Any, Any]:
+def integer_weights(spec: GraphOf, layer: Layer, input_scale: float) -> tuple[Any, Any]:
     """The same weights as numbers of 8 bits (128 is zero), biases as such of 32 bits."""
     import numpy as np
 
@@ -247,7 +247,7 @@ def quantization(least: float, most: float) -> tuple[float, int]:
     return scale, round(-least / scale)
 
 
-def _seed(spec: Spec) -> str:
+def _seed(spec: GraphOf) -> str:
     """The same for a model and its twin."""
     return f"mobilenet-v2 {spec.variant}"
 

@@ -22,7 +22,7 @@ _SPILL_DEPTH = 8
 _SCALE = 0.02
 
 
-class Spec(Protocol):
+class GraphOf(Protocol):
     """What a graph is made of: a `Model`."""
 
     @property
@@ -63,7 +63,7 @@ def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProt
 
 
 def graph(
-    spec: Spec,
+    spec: GraphOf,
     nodes: Sequence[onnx.NodeProto],
     inputs: Mapping[str, tuple[str, Sequence[int]]],
     output: tuple[str, Sequence[int]],
@@ -79,7 +79,7 @@ def graph(
     return helper.make_graph(nodes, spec.model, infos[:-1], infos[-1:], constants)
 
 
-def tiny(spec: Spec) -> onnx.GraphProto:
+def tiny(spec: GraphOf) -> onnx.GraphProto:
     """One MatMul, float32 in and out."""
     from onnx import helper
 
@@ -89,12 +89,12 @@ def tiny(spec: Spec) -> onnx.GraphProto:
     return graph(spec, [node], {"x": ("FLOAT", shape)}, ("FLOAT", shape), [constant("w", weights)])
 
 
-def tiny_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
+def tiny_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers that half precision holds."""
     return {"x": random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
-def weights_heavy(spec: Spec) -> onnx.GraphProto:
+def weights_heavy(spec: GraphOf) -> onnx.GraphProto:
     """Rows of a table of 8-bit weights."""
     from onnx import helper
 
@@ -113,17 +113,17 @@ def weights_heavy(spec: Spec) -> onnx.GraphProto:
     )
 
 
-def weights_heavy_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
+def weights_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of the rows."""
     picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
-def _table_rows(spec: Spec) -> int:
+def _table_rows(spec: GraphOf) -> int:
     return spec.megabytes * 1_000_000 // _ROW_BYTES
 
 
-def io_heavy(spec: Spec) -> onnx.GraphProto:
+def io_heavy(spec: GraphOf) -> onnx.GraphProto:
     """Relu on 8-bit data: big I/O, small file."""
     from onnx import helper
 
@@ -141,13 +141,13 @@ def io_heavy(spec: Spec) -> onnx.GraphProto:
     )
 
 
-def io_heavy_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
+def io_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, spec.megabytes // 2, *_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
 
 
-def spill_heavy(spec: Spec) -> onnx.GraphProto:
+def spill_heavy(spec: GraphOf) -> onnx.GraphProto:
     """Skips over convolutions, which outgrow the VTCM.
 
     Every convolution moves its map by one pixel; then comes the maximum with all earlier maps.
@@ -200,7 +200,7 @@ def _requantized(name: str, real: str) -> list[onnx.NodeProto]:
     ]
 
 
-def spill_heavy_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
+def spill_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 1_000_000).reshape(shape)}

@@ -2,6 +2,10 @@
 
 The order is that of the layers: what a step needs was tried before it. What the steps put on the
 device lies in a folder of its own there, and is gone at the end, however that comes.
+
+It is no suite of the plug-in. Most steps are about what a case takes for granted: shells, files,
+the probe without any library, a cable, a reboot. And what a run does for its cases is wrong here:
+it tries again, recovers the device or puts it into quarantine, and goes on with the next.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class FarmDevice:
+class Tempered:
     """One device of a farm."""
 
     name: str
@@ -92,7 +92,7 @@ class FarmDevice:
     temper: Temper
 
 
-def farm_devices(count: int, profile: str, seed: int) -> list[FarmDevice]:
+def farm_devices(count: int, profile: str, seed: int) -> list[Tempered]:
     """The devices of a farm: the parts of a profile in turn, dealt out by a seed (pure).
 
     Raises ConfigError for a number or a profile that cannot be.
@@ -108,12 +108,12 @@ def farm_devices(count: int, profile: str, seed: int) -> list[FarmDevice]:
     drawn.shuffle(socs)
     drawn.shuffle(tempers)
     return [
-        FarmDevice(f"farm-{number:02}", soc, temper)
+        Tempered(f"farm-{number:02}", soc, temper)
         for number, (soc, temper) in enumerate(zip(socs, tempers, strict=True), 1)
     ]
 
 
-def lab_text(socket: str, devices: Iterable[tuple[FarmDevice, str, str]]) -> str:
+def lab_text(socket: str, devices: Iterable[tuple[Tempered, str, str]]) -> str:
     """devices.yaml of a farm behind the socket of its adb server (pure).
 
     Of each device there are itself, its serial and its work folder.
@@ -223,7 +223,7 @@ class SimulatedFarm:
     `key_folder` has the harness's key. The devices and their storage go with it.
     """
 
-    def __init__(self, devices: Sequence[FarmDevice], *, key_folder: Path) -> None:
+    def __init__(self, devices: Sequence[Tempered], *, key_folder: Path) -> None:
         self._described = devices
         self._key_folder = key_folder
         self._ends = contextlib.ExitStack()
@@ -274,9 +274,7 @@ class SimulatedFarm:
         self._ends.close()
 
     @staticmethod
-    def _device(
-        one: FarmDevice, storage: Path, key: Path, flaky_dsp: Path | None
-    ) -> SimulatedDevice:
+    def _device(one: Tempered, storage: Path, key: Path, flaky_dsp: Path | None) -> SimulatedDevice:
         properties = device_properties(one.name, one.soc)
         if one.temper.flaky_dsp:  # in the records of all that runs there
             properties |= {"ro.build.id": "a stand-in for a flaky DSP"}

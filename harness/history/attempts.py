@@ -10,7 +10,7 @@ from harness.history.brief import Brief
 
 
 @dataclass(slots=True)
-class Attempts:
+class EarlierAttempts:
     """All attempts at a case in one run: the last of them, and whether others ended otherwise."""
 
     last: Brief
@@ -33,28 +33,28 @@ class Attempts:
         return self.passed and bool(self.failures)
 
 
-def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, Attempts]:
+def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, EarlierAttempts]:
     """The attempts of one run by their cases' names."""
-    found: dict[str, Attempts] = {}
+    found: dict[str, EarlierAttempts] = {}
     for brief in briefs:
-        found.setdefault(brief.case, Attempts(brief)).add(brief)
+        found.setdefault(brief.case, EarlierAttempts(brief)).add(brief)
     return found
 
 
-def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
+def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Brief], EarlierAttempts | None]:
     """Finds a case of another run in this one: that of its name, or the only one that differs in
     its versions alone. With another engine it is another case.
     """
 
     @cache
-    def known() -> Mapping[str, list[Attempts]]:
+    def known() -> Mapping[str, list[EarlierAttempts]]:
         """Made when it is first needed: most runs have the same names."""
-        found: dict[str, list[Attempts]] = {}
+        found: dict[str, list[EarlierAttempts]] = {}
         for one in run.values():
             found.setdefault(one.last.kin, []).append(one)
         return found
 
-    def find(brief: Brief) -> Attempts | None:
+    def find(brief: Brief) -> EarlierAttempts | None:
         named = run.get(brief.case)
         if named is not None:
             return named if named.last.may_be(brief) else None

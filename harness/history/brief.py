@@ -27,13 +27,13 @@ COMPARED: Final = frozenset({KEPT, SURROUNDINGS, *(one.partition(".")[0] for one
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class DeviceName:
     """The name of a device."""
 
     name: str
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """What gives what is not held of the case at a place."""
 
     def axes(self, place: int, case: str) -> dict[str, JsonValue]: ...  # noqa: D102
@@ -41,7 +41,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class WholeRecord:
     """A record that is held whole."""
 
     record: CaseRecord
@@ -65,7 +65,7 @@ class Fate:
 
     outcome: Outcome
     cause: Cause | None = None
-    device: Named | None = None
+    device: DeviceName | None = None
     ort: str | None = None
     known_issue: str | None = None
     failure: str | None = None
@@ -79,7 +79,7 @@ class Fate:
         return _shared(
             record.outcome,
             record.cause,
-            Named(device.name) if device is not None else None,
+            DeviceName(device.name) if device is not None else None,
             record.runtime.ort if record.runtime is not None else None,
             record.known_issue,
             error.signature if error is not None else None,
@@ -104,7 +104,7 @@ class Brief:
     fate: Fate
     started: str
     attempt: int = 1
-    source: Source | None = None
+    source: RecordSource | None = None
     """Where its measurements are, and its axes if they are not held; None of none."""
     place: int = 0
 
@@ -119,7 +119,7 @@ class Brief:
             Fate.of(record),
             moment_text(record.started),
             record.attempt,
-            Given(record) if record.measurements else None,
+            WholeRecord(record) if record.measurements else None,
         )
 
     @property
@@ -179,7 +179,7 @@ class Brief:
         return self.fate.cause
 
     @property
-    def device(self) -> Named | None:
+    def device(self) -> DeviceName | None:
         """Where it ran."""
         return self.fate.device
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.errors import ConfigError
-from harness.history.attempts import Attempts, attempts_by_name, finder, same_failure
+from harness.history.attempts import EarlierAttempts, attempts_by_name, finder, same_failure
 from harness.history.brief import Brief
 from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, Read, changes, steps_of
@@ -208,7 +208,7 @@ def compare(
     return Comparison(pairs, covered, base, drifted)
 
 
-def _became(then: Attempts | None, now: Attempts) -> Category:
+def _became(then: EarlierAttempts | None, now: EarlierAttempts) -> Category:
     if not now.last.has_verdict:
         return _without_verdict(then.last if then is not None else None, now.last)
     if then is None or not then.last.has_verdict:
@@ -229,7 +229,7 @@ def _without_verdict(was: Brief | None, now: Brief) -> Category:
     return "vanished" if was is not None and was.has_verdict else "untested"
 
 
-def _of_flaky(then: Attempts, now: Attempts) -> Category:
+def _of_flaky(then: EarlierAttempts, now: EarlierAttempts) -> Category:
     """A way to fail that was not seen before is told, however flaky the case was."""
     unseen = bool(now.failures - then.failures)
     if then.is_flaky and unseen:

@@ -12,14 +12,14 @@ from pydantic import Field, JsonValue
 from harness.failure.error import Outcome, Part
 from harness.history.brief import Brief
 from harness.history.comparison import TITLES, Category, Pair
-from harness.history.comparison_text import Told
-from harness.history.performance import Change, Verdict
+from harness.history.comparison_text import ToldComparison
+from harness.history.performance import Change, SpeedVerdict
 from harness.history.speed import Speed
 from harness.results.coverage import Coverage
 from harness.results.json_value import as_json
 
 
-class Side(Part):
+class CaseSide(Part):
     """A case in one of the runs: its name there, how it ended, and what its failure is known by."""
 
     case: str
@@ -31,7 +31,7 @@ class Side(Part):
     engine: str | None = None
 
     @classmethod
-    def of(cls, brief: Brief | None) -> Side | None:
+    def of(cls, brief: Brief | None) -> CaseSide | None:
         """None of none."""
         if brief is None:
             return None
@@ -58,8 +58,8 @@ class Row(Bisectable):
     """A case: what it was and is; null where a run has not got it."""
 
     case: str
-    before: Side | None
-    after: Side | None
+    before: CaseSide | None
+    after: CaseSide | None
 
 
 class DriftRow(Part):
@@ -81,7 +81,7 @@ class SpeedRow(Part):
     device: str
     case: str | None
     figure: str
-    verdict: Verdict
+    verdict: SpeedVerdict
     ratio: float
     low: float | None
     high: float | None
@@ -196,7 +196,7 @@ class ComparisonReport(Part):
 
 
 def comparison_report(
-    told: Told, bisectable: Callable[[Category, Pair], Bisectable]
+    told: ToldComparison, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> ComparisonReport:
     """The report, without bisections that were run."""
     listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
@@ -204,19 +204,19 @@ def comparison_report(
 
 
 def rows(
-    told: Told, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
+    told: ToldComparison, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> Iterator[Row]:
     """The cases of which that became, one at a time: there may be very many."""
     for pair in told.comparison[category]:
         yield Row(
             case=pair.shown.case,
-            before=Side.of(pair.before),
-            after=Side.of(pair.after),
+            before=CaseSide.of(pair.before),
+            after=CaseSide.of(pair.after),
             **dict(bisectable(category, pair)),
         )
 
 
-def report_head(told: Told) -> dict[str, Any]:
+def report_head(told: ToldComparison) -> dict[str, Any]:
     """All of the report but those lists."""
     found = told.comparison
     drifted = tuple(

@@ -37,7 +37,7 @@ _NEGATIVE: Final = 1
 
 
 @dataclass(frozen=True)
-class Group:
+class Alike:
     """Cases that ended alike, and what is to be done about them."""
 
     pairs: Sequence[Pair]
@@ -82,14 +82,14 @@ def was_of(pair: Pair) -> str:
 
 
 @dataclass(frozen=True)
-class Told:
+class ToldComparison:
     """A comparison as it is told: groups by what became of their cases. `base` is None where there
     was no run to compare with."""
 
     base: str | None
     run: str
     comparison: Comparison
-    groups: Mapping[Category, Sequence[Group]]
+    groups: Mapping[Category, Sequence[Alike]]
     reasons: Sequence[str]
 
     @property
@@ -161,7 +161,7 @@ def told(
     run: str,
     advice: Callable[[Category, Pair], str | None],
     apart: Callable[[Pair], object],
-) -> Told:
+) -> ToldComparison:
     """Groups what a comparison found; `advice` is given on the first of each group.
 
     Those of a group were alike before, too. What can be bisected is kept `apart` where a bisection
@@ -173,12 +173,12 @@ def told(
         return groups(comparison[name], lambda one: (was_of(one), apart(one) if bisected else None))
 
     found = {
-        name: [Group(pairs, advice(name, pairs[0])) for pairs in alike(name)] for name in TITLES
+        name: [Alike(pairs, advice(name, pairs[0])) for pairs in alike(name)] for name in TITLES
     }
-    return Told(base, run, comparison, found, reasons)
+    return ToldComparison(base, run, comparison, found, reasons)
 
 
-def lines(found: Told) -> Iterator[str]:
+def lines(found: ToldComparison) -> Iterator[str]:
     """For a terminal: a line for each group, and one for what to do about it."""
     for name, title in TITLES.items():
         for group in found.groups[name]:
@@ -203,19 +203,21 @@ def lines(found: Told) -> Iterator[str]:
         yield f"ends with {found.exit_code}: verdicts are missing"
 
 
-def markdown(found: Told) -> str:
+def markdown(found: ToldComparison) -> str:
     """For a comment of a pull request: never longer than one may be."""
     blocks = _blocks(found, _COMMENT_CASES, len(found.comparison.drifted), code)
     return document.markdown(blocks, deeper=2, most=_COMMENT_CHARS)
 
 
-def page(found: Told) -> str:
+def page(found: ToldComparison) -> str:
     """One page without network or assets."""
     title = f"{found.mark.capitalize()}: {found.run} beside {found.base}"
     return pages.page(title, _blocks(found, _PAGE_CASES, _DRIFTS, partial(code, most=_PAGE_CHARS)))
 
 
-def _blocks(found: Told, cases: int, drifts: int, said: Callable[[str], Span]) -> Iterator[Block]:
+def _blocks(
+    found: ToldComparison, cases: int, drifts: int, said: Callable[[str], Span]
+) -> Iterator[Block]:
     """So many cases of each group, and with other outputs; `said` makes what others said short."""
     yield Heading(f"Devices: {found.mark}", level=1)
     yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
@@ -244,7 +246,7 @@ def _blocks(found: Told, cases: int, drifts: int, said: Callable[[str], Span]) -
         yield Paragraph(["Not compared: ", said(found.comparison.unjudged), "."])
 
 
-def _item(group: Group, cases: int, said: Callable[[str], Span], *, folded: bool) -> Item:
+def _item(group: Alike, cases: int, said: Callable[[str], Span], *, folded: bool) -> Item:
     line: list[str | Span] = [Span(counted(len(group.pairs), "case"), style="strong"), ": "]
     line.append(said(group.said))
     line += [", was ", said(group.was)] if group.was else []

@@ -20,7 +20,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
 from harness.files.names_inside import open_below
-from harness.history.brief import Brief, Fate, Named, moment_text
+from harness.history.brief import Brief, DeviceName, Fate, moment_text
 from harness.history.database import MERGED, Connection, Database, kin_of
 from harness.history.not_run import LackingRun, Names, said_of_selection
 from harness.history.timeline import Filter
@@ -402,7 +402,7 @@ def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, st
         )
         for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
             *known, attempt = more
-            fate = Fate(outcome, cause, device and Named(device), *known)
+            fate = Fate(outcome, cause, device and DeviceName(device), *known)
             placement = _placement(placed)
             brief = Brief(name, test, placement, json.loads(axes), fate, started, attempt)
             if asked.takes(brief):

@@ -34,7 +34,7 @@ from harness.history.noise import (
 )
 
 Runs: TypeAlias = Array | Sequence[Sequence[float | None]]
-Verdict = Literal["slower", "faster", "unsure", "same"]
+SpeedVerdict = Literal["slower", "faster", "unsure", "same"]
 """Of a size of memory, slower is more and faster is less."""
 EFFECT: Final = 0.1
 """Changes by less are not told, if nothing else is said."""
@@ -61,7 +61,7 @@ class Change:
     """
 
     name: Any
-    verdict: Verdict
+    verdict: SpeedVerdict
     ratio: float
     low: float
     high: float
@@ -100,7 +100,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSpeed:
     """`changes` in the order of the rows, each without what its group has in common."""
 
     changes: Sequence[Change]
@@ -119,7 +119,7 @@ def judge(
     new: Runs,
     effect: float = EFFECT,
     known_to: Sequence[float] | None = None,
-) -> Judged:
+) -> JudgedSpeed:
     """Judges changes of at least `effect` (0.1 is 10 %) of figures, one in each row.
 
     `base` and `new` have the runs in their columns, the oldest first; nan or None where a run has
@@ -132,7 +132,7 @@ def judge(
     """
     needs_scipy()
     if not names:
-        return Judged((), ())
+        return JudgedSpeed((), ())
     base, new = _logs(base), _logs(new)
     known_groups = {name: at for at, name in enumerate(dict.fromkeys(groups))}
     group = np.array([known_groups[one] for one in groups])
@@ -149,7 +149,7 @@ def judge(
             moved[rows] -= lines[at][base.shape[1] :]
     told = list(known_groups)
     shared = _of_lines([told[at] for at in lines], list(lines.values()), base.shape[1], effect)
-    return Judged(
+    return JudgedSpeed(
         _changes(names, base, moved, scale, known, effect),
         [Group(name, *mean, shared.get(name)) for name, mean in zip(told, means, strict=True)],
     )
@@ -249,7 +249,7 @@ def _changes(
         ratio, low, high = side.tolist()
         if np.isinf(width[at]):
             low, high = 0.0, np.inf  # of most cases of most runs: shared
-        verdict: Verdict = "same" if same[at] else "unsure"
+        verdict: SpeedVerdict = "same" if same[at] else "unsure"
         if alarm[at]:
             verdict = "slower" if shift[at] > 0 else "faster"
         found.append(

@@ -15,12 +15,12 @@ import numpy as np
 from harness.history.attempts import attempts_by_name, finder
 from harness.history.brief import FIGURES, SURROUNDINGS, Brief
 from harness.history.noise import Array, needs_scipy
-from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
+from harness.history.performance import EFFECT, Change, JudgedSpeed, SpeedVerdict, judge
 from harness.history.surroundings import differences
 from harness.history.units import known_to
 from harness.results.record import is_figure
 
-_ALARMS: Final[tuple[Verdict, ...]] = ("slower", "faster")
+_ALARMS: Final[tuple[SpeedVerdict, ...]] = ("slower", "faster")
 # a step that a later run bears out is told then, if it is no older than this
 _STEPS_BACK: Final = 2
 _Known = TypeVar("_Known", Change, Change | None)
@@ -50,14 +50,14 @@ class Speed:
     effect: float
     base_runs: int
     new_runs: int
-    judged: Judged
+    judged: JudgedSpeed
     around: dict[Figure, Sequence[str]] = field(default_factory=dict)
 
-    def told(self, verdict: Verdict) -> list[Change]:
+    def told(self, verdict: SpeedVerdict) -> list[Change]:
         """What became so, first that of whole devices, the furthest first."""
         return sorted((one for one in self.judged.all if one.verdict == verdict), key=_order)
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: SpeedVerdict) -> int:
         """How many became so."""
         return sum(one.verdict == verdict for one in self.judged.all)
 
@@ -137,7 +137,7 @@ def judge_speed(
     groups = [of_all(one.device, one.figure) for one in names]
     steps = [known_to(one.figure) for one in names]
 
-    def split(at: int, upto: int | None = None) -> Judged:
+    def split(at: int, upto: int | None = None) -> JudgedSpeed:
         return judge(names, groups, runs[:, :at], runs[:, at:upto], effect, steps)
 
     judged = split(base_runs)
@@ -184,14 +184,14 @@ def _sampled(found: Sequence[Brief | None]) -> Array:
     return sampled
 
 
-def _later(judged: Judged, earlier: Judged, known: Judged) -> Judged:
+def _later(judged: JudgedSpeed, earlier: JudgedSpeed, known: JudgedSpeed) -> JudgedSpeed:
     """What is told, and what came before BASE but was not told before NEW."""
     changes = map(_first_told, judged.changes, earlier.changes, known.changes)
     groups = [
         replace(one, common=_first_told(one.common, other.common, was.common))
         for one, other, was in zip(judged.groups, earlier.groups, known.groups, strict=True)
     ]
-    return Judged(list(changes), groups)
+    return JudgedSpeed(list(changes), groups)
 
 
 def _first_told(now: _Known, earlier: _Known, known: _Known) -> _Known:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from harness.history.attempts import Attempts
+from harness.history.attempts import EarlierAttempts
 from harness.history.brief import Brief
 from harness.history.comparison import Pair
 from harness.qnn.axes import VERSIONS
@@ -41,7 +41,7 @@ class Filter:
 
 
 @dataclass
-class Line:
+class CaseLine:
     """A case through all runs, from version to version."""
 
     last: Brief
@@ -60,7 +60,7 @@ class Line:
     diagnoses: Counter[str] = field(default_factory=Counter)
     _judged: Brief | None = None
 
-    def add(self, attempts: Attempts) -> None:
+    def add(self, attempts: EarlierAttempts) -> None:
         """What the next run says of it."""
         now = self.last = attempts.last
         self.runs += 1
@@ -170,20 +170,20 @@ class Failure(NamedTuple):
         return cls(kind_of(brief), kin, run, brief.started, device, versions)
 
 
-def lines_of(runs: Iterable[Mapping[str, Attempts]]) -> list[Line]:
+def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
     """The lines of cases that are one but for their versions, of runs with the oldest first.
 
     A case goes on under another name where only its versions changed, if that leaves one.
     """
-    lines: dict[str, Line] = {}
-    found: list[Line] = []
+    lines: dict[str, CaseLine] = {}
+    found: list[CaseLine] = []
     for cases in runs:
         taken = set()
         for name, attempts in cases.items():
             line = found[0] if len(found) == 1 and len(cases) == 1 else lines.get(name)
             again = line is not None and id(line) not in taken and line.last.may_be(attempts.last)
             if line is None or not again:  # two versions in one run are two lines
-                line = Line(attempts.last)
+                line = CaseLine(attempts.last)
                 found.append(line)
             taken.add(id(line))
             lines[name] = line

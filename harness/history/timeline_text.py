@@ -11,10 +11,9 @@ from pydantic import Field
 from harness.errors.outgoing_text import counted
 from harness.failure.error import Part
 from harness.history.comparison import Pair
-from harness.history.comparison_json import Bisectable, Side
+from harness.history.comparison_json import Bisectable, CaseSide
 from harness.history.not_run import LackingRun
-from harness.history.timeline import FailureKind, Trend
-from harness.history.timeline import Line as CaseLine
+from harness.history.timeline import CaseLine, FailureKind, Trend
 from harness.report import pages
 from harness.report.document import (
     Block,
@@ -76,9 +75,9 @@ class CaseRow(Bisectable):
     trend: Trend
     recent: str
     kinds: tuple[str, ...]
-    last_good: Side | None
+    last_good: CaseSide | None
     last_good_at: str | None
-    first_bad: Side | None
+    first_bad: CaseSide | None
     first_bad_at: str | None
 
 
@@ -99,7 +98,7 @@ class HistoryReport(Part):
     cases: tuple[CaseRow, ...]
 
 
-class Told(Protocol):
+class ToldTimeline(Protocol):
     """The same, however many cases there are: rows are read one at a time.
 
     Of `rows`, so many are troubled (failed or flaky at some time), unjudged, and lost in their last
@@ -126,7 +125,7 @@ class Told(Protocol):
         """The first of them, those that fail before others."""
 
 
-def lines(report: Told) -> Iterator[str]:
+def lines(report: ToldTimeline) -> Iterator[str]:
     """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
     if not report.rows:
         yield f"nothing is held of that{_lacks(report)}"
@@ -158,7 +157,7 @@ def lines(report: Told) -> Iterator[str]:
     yield ", ".join(said) or "each case failed at some time"
 
 
-def headline(report: Told) -> str:
+def headline(report: ToldTimeline) -> str:
     """What it is about, how many cases have no verdict now, and how many left no record."""
     if not report.rows:
         return f"Nothing is held of that{_lacks(report)}"
@@ -167,7 +166,7 @@ def headline(report: Told) -> str:
     return f"{told}{_lacks(report)}"
 
 
-def _lacks(report: Told) -> str:
+def _lacks(report: ToldTimeline) -> str:
     """In which runs cases left no record, so that nobody knows their names; empty if in none."""
     known = [one for one in report.lacking if one.not_run]
     unknown = [one for one in report.lacking if one.not_run is None]
@@ -196,12 +195,12 @@ def ends(case: CaseRow) -> str:
     return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
 
 
-def page(report: Told) -> str:
+def page(report: ToldTimeline) -> str:
     """One page without network or assets."""
     return pages.page(f"History of {report.runs} runs", _blocks(report))
 
 
-def _blocks(report: Told) -> Iterator[Block]:
+def _blocks(report: ToldTimeline) -> Iterator[Block]:
     look = "verdict bad" if report.lost or report.lacks_now else "verdict"
     yield Heading("qnn-harness", level=1)
     yield Paragraph(headline(report), look)
@@ -263,16 +262,16 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair], Bisectable]) -> CaseRo
         case=line.last.case,
         recent="".join(line.marks),
         kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
-        last_good=Side.of(good),
+        last_good=CaseSide.of(good),
         last_good_at=good.started if good else None,
-        first_bad=Side.of(bad),
+        first_bad=CaseSide.of(bad),
         first_bad_at=bad.started if bad else None,
         **{name: getattr(line, name) for name in CaseRow.model_fields if hasattr(line, name)},
         **dict(bisectable(edge) if edge is not None else Bisectable()),
     )
 
 
-def _days(seen: KindRow | Told) -> str:
+def _days(seen: KindRow | ToldTimeline) -> str:
     first, last = seen.first[:10], seen.last[:10]
     return first if first == last else f"{first} to {last}"
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Final, Self
 
 from harness.errors import InfraError
-from harness.history.attempts import Attempts, attempts_by_name
+from harness.history.attempts import EarlierAttempts, attempts_by_name
 from harness.history.brief import Brief
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
@@ -144,7 +144,7 @@ class History:
 
 def _by_run(
     attempts: Iterable[tuple[str, str, Brief]], order: Mapping[str, int]
-) -> list[tuple[str, dict[str, Attempts]]]:
+) -> list[tuple[str, dict[str, EarlierAttempts]]]:
     """The attempts of one kin by run, the oldest first."""
     found = [
         (run, attempts_by_name(brief for _, _, brief in of_run))

@@ -23,7 +23,7 @@ from harness.files.names_inside import inner_name
 from harness.files.whole_file import disk_errors, write_whole
 from harness.minimize.minimum import MinimizeSearch, Minimum
 from harness.minimize.search import Way
-from harness.minimize.subject import Task, expected_of
+from harness.minimize.subject import Minimizing, expected_of
 from harness.pytest_plugin.own_contexts import nothing_beside
 from harness.qnn.engines import QNN
 from harness.results.record import CaseRecord
@@ -37,10 +37,10 @@ _MAX_CHARS: Final = 64 << 20
 class MinimizeFirstLine(FirstLine):
     """The first line of a minimization's log."""
 
-    spec: Task
+    spec: Minimizing
 
 
-class MinimizeFolder(SearchFolder[Task]):
+class MinimizeFolder(SearchFolder[Minimizing]):
     """The folder of a minimization; beside log and runs the sets of contexts that were run."""
 
     begins, most_chars = MinimizeFirstLine, _MAX_CHARS
@@ -80,7 +80,7 @@ class Minimization(Loop[Minimum]):
     folder: MinimizeFolder
 
     def __init__(
-        self, folder: MinimizeFolder, task: Task, watcher: Watcher | None = None, **more: Any
+        self, folder: MinimizeFolder, task: Minimizing, watcher: Watcher | None = None, **more: Any
     ) -> None:
         """`more` is as for `Loop`."""
         log = folder.read()
@@ -94,7 +94,7 @@ class Minimization(Loop[Minimum]):
             self._keep(entry.at, entry.detail)
 
     @classmethod
-    def create(cls, reports: Path, task: Task, **more: Any) -> Self:
+    def create(cls, reports: Path, task: Minimizing, **more: Any) -> Self:
         """A new one. Raises ConfigError for a folder that cannot hold reports, InfraError."""
         return cls(MinimizeFolder.create(reports, MinimizeFirstLine(spec=task)), task, **more)
 

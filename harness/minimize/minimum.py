@@ -8,8 +8,8 @@ from typing import Final
 
 from harness.bisect.answers import Evidence, Point, Question, Tally
 from harness.bisect.search import Search
-from harness.minimize.search import Answer, Way, shrunk
-from harness.minimize.subject import Task
+from harness.minimize.search import Way, WayAnswer, shrunk
+from harness.minimize.subject import Minimizing
 
 _FIRST_RUNS: Final = 3
 _TRIES: Final = 10
@@ -40,10 +40,10 @@ class _UnknownError(Exception):
     """A way was not run often enough to be judged."""
 
 
-class MinimizeSearch(Search[Task, Minimum]):
+class MinimizeSearch(Search[Minimizing, Minimum]):
     """Finds the smallest way that fails."""
 
-    def __init__(self, spec: Task, evidence: Evidence) -> None:
+    def __init__(self, spec: Minimizing, evidence: Evidence) -> None:
         super().__init__(spec, evidence=evidence)
         self.contexts: dict[Point, int | None] = {}
         """The places in their order at which ways failed, as far as they are known."""
@@ -68,13 +68,13 @@ class MinimizeSearch(Search[Task, Minimum]):
         best = asked = whole
         minimal = False
 
-        def ask(way: Way) -> Answer:
+        def ask(way: Way) -> WayAnswer:
             """A way fails if one of so many runs does: nothing fails so by chance."""
             nonlocal asked
             asked, tally = way, evidence.of(way.point)
             if not tally.bad and _runs(tally) < repeat:
                 raise _UnknownError
-            return Answer(tally.bad > 0, self.contexts.get(way.point))
+            return WayAnswer(tally.bad > 0, self.contexts.get(way.point))
 
         try:
             for smaller in shrunk(whole, ask):

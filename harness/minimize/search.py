@@ -46,14 +46,14 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WayAnswer:
     """Whether a way fails as it is to; `context` is the place in its order where it does."""
 
     fails: bool
     context: int | None = None
 
 
-Ask = Callable[[Way], Answer]
+Ask = Callable[[Way], WayAnswer]
 """Answers the same for the same way, which it is asked for again and again."""
 
 

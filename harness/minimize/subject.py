@@ -108,7 +108,7 @@ class Subject(BaseModel, extra="forbid", frozen=True):
         write_bundle(path, packed, _readme(path.name, packed, self.names(way)), files)
 
 
-class Task(BaseModel, extra="forbid", frozen=True):
+class Minimizing(BaseModel, extra="forbid", frozen=True):
     """What is to be made smaller, and how long."""
 
     subject: Subject

@@ -13,8 +13,8 @@ from harness.failure.error import Part
 from harness.nightly.issues import FlatName, Issue
 from harness.results.coverage import Coverage
 
-Step = Literal["fetch", "run", "compare", "bisect", "publish"]
-STEPS: Final[tuple[Step, ...]] = get_args(Step)
+NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
+STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
 _BUDGET: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?", re.ASCII)
 _MOST_S: Final = 7 * 24 * 3600
 
@@ -45,7 +45,7 @@ class Night(Part):
     database: str | None = None
     budget_s: float
     until: float
-    done: tuple[Step, ...] = ()
+    done: tuple[NightStep, ...] = ()
     fetched: tuple[str, ...] = ()
     run: FlatName | None = None
     run_exit_code: int | None = None
@@ -57,7 +57,7 @@ class Night(Part):
     told: tuple[str, ...] = ()
 
     @property
-    def next_step(self) -> Step | None:
+    def next_step(self) -> NightStep | None:
         """What comes next; None if it is over."""
         return next((step for step in STEPS if step not in self.done), None)
 

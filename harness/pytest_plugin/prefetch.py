@@ -12,7 +12,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.axes import device_runtimes
 from harness.qnn.axes import VERSIONS
 from harness.workbench import Need
-from harness.workbench.ahead import DeviceAddress, PrefetchJob, start
+from harness.workbench.ahead import DevicePlace, PrefetchJob, start
 from harness.workbench.placement import by_placement
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def begin_ahead(
     if not wanted:
         return None
     try:
-        address = DeviceAddress.of(workbench.held(device).device)
+        address = DevicePlace.of(workbench.held(device).device)
         return start(
             PrefetchJob(
                 lab=options.lab, executorch=options.executorch, address=address, needs=wanted

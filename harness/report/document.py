@@ -75,7 +75,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeBlock:
     """Lines that stand as they are."""
 
     lines: Sequence[str]
@@ -96,7 +96,7 @@ class Table:
     folded: bool = False
 
 
-Block = Heading | Paragraph | Items | Code | Table
+Block = Heading | Paragraph | Items | CodeBlock | Table
 
 
 def code(text: str, most: int = 200) -> Span:
@@ -167,7 +167,7 @@ def _pieces(block: Block, deeper: int) -> Iterator[str]:
                 below = (f"  - {_plain(line)}\n" for line in item.below)
                 yield f"- {_plain(item.line)}\n{''.join(below)}"
             yield "\n"
-        case Code(lines):
+        case CodeBlock(lines):
             said = "\n".join(lines).replace("```", "'''")
             yield f"```\n{said}\n```\n\n"
         case Table(title, columns, rows):
@@ -201,7 +201,7 @@ def _html(block: Block) -> Markup:
             return Markup('<p class="{}">{}</p>').format(style, _inline(line))
         case Items(items):
             return Markup("<ul>\n{}\n</ul>").format(Markup("\n").join(map(_item, items)))
-        case Code(lines):
+        case CodeBlock(lines):
             return Markup("<pre>{}</pre>").format("\n".join(lines))
         case Table():
             return _table(block)

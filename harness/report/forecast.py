@@ -16,7 +16,7 @@ _MOST_DOMAINS: Final = 64
 
 
 @dataclass(frozen=True)
-class Forecast:
+class DomainForecast:
     """How full each protection domain (PD) was to become, and what came of it.
 
     `budget_bytes` is what each has. `refused_bytes` is what the first context takes that was not to
@@ -61,7 +61,7 @@ class Forecast:
         return f"{loaded if isinstance(loaded, int) else 'none'} loaded, not {self.loads}"
 
 
-def forecast_of(record: CaseRecord) -> Forecast | None:
+def forecast_of(record: CaseRecord) -> DomainForecast | None:
     """What a record forecast; None if it did not, or not in the form of this version."""
     if not (told := part_of(record, "forecast")):
         return None
@@ -74,7 +74,7 @@ def forecast_of(record: CaseRecord) -> Forecast | None:
     if not budget or not used or (beyond and not needed >= missing > 0):
         return None
     named = f"load {beyond.get('load')}, of {beyond.get('context')}"
-    return Forecast(record, budget, used, loads, named, needed, missing)
+    return DomainForecast(record, budget, used, loads, named, needed, missing)
 
 
 def _size(value: object) -> int:

@@ -18,11 +18,11 @@ _MOST_RETRIES: Final = 500
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
 
-Section = Callable[[RunData], Iterable[Block]]
+PageSection = Callable[[RunData], Iterable[Block]]
 """What stands below a heading; nothing where a run has nothing of it."""
 
 
-def sections_of(run: RunData, sections: Mapping[str, Section]) -> Iterator[Block]:
+def sections_of(run: RunData, sections: Mapping[str, PageSection]) -> Iterator[Block]:
     """Those that have anything to tell, each below its heading."""
     for heading, section in sections.items():
         if blocks := list(section(run)):
@@ -77,8 +77,8 @@ def shown(value: object) -> str:
     return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
 
 
-ABOVE_CASES: Final[Mapping[str, Section]] = {"Bisections": _bisections}
-BELOW_CASES: Final[Mapping[str, Section]] = {
+ABOVE_CASES: Final[Mapping[str, PageSection]] = {"Bisections": _bisections}
+BELOW_CASES: Final[Mapping[str, PageSection]] = {
     "Memory types": lambda run: pairings(run.cases),
     "Sharing": lambda run: sharings(run.cases),
     "Drift: outputs that are not the same everywhere": lambda run: drift_tables(run.outputs),

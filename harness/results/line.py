@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from harness.results import schema_1
-from harness.results.record import SCHEMA, CaseRecord, DeviceEvent, Line
+from harness.results.record import SCHEMA, CaseRecord, DeviceEvent, JournalLine
 
-LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
+LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
 _CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)
 _OF_EVENTS: Final = b'"kind":"device"'
 _BEGIN_OF_1: Final = b'{"schema":1,'

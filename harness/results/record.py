@@ -327,7 +327,7 @@ def _kind(line: object) -> str:
     return "device" if kind == "device" else "case"
 
 
-Line = Annotated[
+JournalLine = Annotated[
     Annotated[CaseRecord, Tag("case")] | Annotated[DeviceEvent, Tag("device")],
     Discriminator(_kind),
 ]

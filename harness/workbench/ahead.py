@@ -29,7 +29,7 @@ from harness.workbench.placement import Need
 from harness.workbench.supplies import Supplies
 
 
-class DeviceAddress(BaseModel, extra="forbid", frozen=True):
+class DevicePlace(BaseModel, extra="forbid", frozen=True):
     """How a device is reached that somebody else has attached, and what it is."""
 
     server: ServerAddress | None
@@ -42,7 +42,7 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
     cap_bytes: int | None
 
     @classmethod
-    def of(cls, device: AttachedDevice) -> DeviceAddress:
+    def of(cls, device: AttachedDevice) -> DevicePlace:
         """That of an attached device."""
         way = device.transport
         return cls(
@@ -69,7 +69,7 @@ class PrefetchJob(BaseModel, extra="forbid", frozen=True):
 
     lab: Path
     executorch: Path | None
-    address: DeviceAddress
+    address: DevicePlace
     needs: tuple[Need, ...]
 
 

@@ -29,7 +29,7 @@ PreflightMode = Literal["strict", "warn", "off"]
 """strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
 
 
-class Libraries:
+class RunLibraries:
     """The runtimes of a run's placements, cut down to what their processes need."""
 
     def __init__(self, catalog: Catalog, cache_root: Path, *, own_executorch: bool = False) -> None:

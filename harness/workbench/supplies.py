@@ -30,7 +30,7 @@ from harness.runtimes.executorch import (
 from harness.runtimes.litert import LitertHost
 from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import Runtime
-from harness.workbench.libraries import Libraries, preflight_context, preflight_file
+from harness.workbench.libraries import RunLibraries, preflight_context, preflight_file
 from harness.workbench.materials import EngineProgram, Materials
 from harness.workbench.placement import Need, Placement
 
@@ -58,7 +58,7 @@ class Supplies:
         """`executorch` is the folder of a user's own build of ExecuTorch."""
         self.catalog = catalog
         self._own_executorch = executorch
-        self.libraries = Libraries(catalog, cache, own_executorch=executorch is not None)
+        self.libraries = RunLibraries(catalog, cache, own_executorch=executorch is not None)
         self.probes = ProbeBuilder(cache / "probe")
         self.contexts = Contexts(cache, catalog, self.probes)
         self.forecasts = Forecasts(cache, self.probes)

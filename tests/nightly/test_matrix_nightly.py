@@ -27,16 +27,17 @@ devices:
   - {name: one, simulated: true, soc: QCS8550, target: linux-x64}
   - {name: two, simulated: true, soc: SM8650, target: linux-x64}
 """
-IN_PLUGIN = "tests/integration/pytest_plugin"
+UNIT = ("ending", "neighbours", "notices", "parallel", "scheduler", "terminal")
+SLOWER = (
+    "test_live.py::test_each_device_and_the_run_have_a_line_while_it_goes_on",
+    "test_parallel.py::test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted[end-call]",
+    "test_programs_beside.py::test_pytest_refuses_programs_beside_a_named_file",
+    "test_retries.py::test_the_lab_is_tried_again_and_given_up_in_the_end",
+)
 # what comes to each part of pytest_internals.py
 SELECTION = (
-    "tests/unit/pytest_plugin",
-    f"{IN_PLUGIN}/test_retries.py::test_the_lab_is_tried_again_and_given_up_in_the_end",
-    f"{IN_PLUGIN}/test_parallel.py::test_devices_of_a_pool_share_cases_and_none_waits",
-    f"{IN_PLUGIN}/test_parallel.py::test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted",
-    f"{IN_PLUGIN}/test_live.py::test_each_device_and_the_run_have_a_line_while_it_goes_on",
-    f"{IN_PLUGIN}/test_live.py::test_what_others_write_meanwhile_is_whole",
-    f"{IN_PLUGIN}/test_programs_beside.py",
+    *(f"tests/unit/pytest_plugin/test_{name}.py" for name in UNIT),
+    *(f"tests/integration/pytest_plugin/{name}" for name in SLOWER),
 )
 TIMEOUT_S = 600
 

@@ -18,7 +18,7 @@ from harness.adb.address import UnixAddress
 from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import adb_binary
-from harness.farm.simulated import STEADY, FarmDevice, SimulatedFarm
+from harness.farm.simulated import STEADY, SimulatedFarm, Tempered
 from harness.host.deadline import Deadline
 from harness.simulator import protocol
 from harness.simulator.device import SimulatedDevice
@@ -123,7 +123,7 @@ def test_the_port_of_a_simulated_device(
 @pytest.mark.nightly
 def test_the_links_of_a_simulated_farm(tmp_path: Path) -> None:
     """A device sees only the account of its link; the link sees who is at the other end."""
-    with SimulatedFarm([FarmDevice("farm-01", "QCS8550", STEADY)], key_folder=tmp_path) as farm:
+    with SimulatedFarm([Tempered("farm-01", "QCS8550", STEADY)], key_folder=tmp_path) as farm:
         (link,) = farm.links
         assert greet(link.address) == b"AUTH"
         assert as_nobody(lambda: greet(link.address)) in (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.adb.device import AdbDevice
 from harness.errors import HarnessError
-from harness.farm.simulated import STEADY, FarmDevice, SimulatedFarm
+from harness.farm.simulated import STEADY, SimulatedFarm, Tempered
 from harness.files.cache import cache_root
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import DeviceRuns, Finished, misnamed
@@ -97,7 +97,7 @@ class Chaos:
         """The farm, and its devices as places, behind an adb server as another computer has it."""
         socs = ["QCS8550", "SM8650"]
         described = [
-            FarmDevice(f"farm-{number:02}", socs[number % 2], STEADY)
+            Tempered(f"farm-{number:02}", socs[number % 2], STEADY)
             for number in range(self._devices)
         ]
         keys = self.runs.folder / "keys"

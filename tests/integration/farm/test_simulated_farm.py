@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.farm.simulated import FLAKY, STEADY, FarmDevice, SimulatedFarm
+from harness.farm.simulated import FLAKY, STEADY, SimulatedFarm, Tempered
 from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases
 from tests.integration.device_runs import DeviceRuns, misnamed
@@ -131,7 +131,10 @@ def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(
         "def test_one(bench: Bench, number: int) -> None:\n"
         "    bench.sequential(Model('tiny'), 1).check()\n"
     )
-    described = [FarmDevice("farm-01", "QCS8550", FLAKY), FarmDevice("farm-02", "QCS8550", STEADY)]
+    described = [
+        Tempered("farm-01", "QCS8550", FLAKY),
+        Tempered("farm-02", "QCS8550", STEADY),
+    ]
     keys = tmp_path / "keys"
     keys.mkdir(mode=0o700)
     with SimulatedFarm(described, key_folder=keys) as farm:
@@ -162,7 +165,7 @@ def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) ->
     )
     keys = tmp_path / "keys"
     keys.mkdir(mode=0o700)
-    described = [FarmDevice(name, "QCS8550", STEADY) for name in NAMES]
+    described = [Tempered(name, "QCS8550", STEADY) for name in NAMES]
     leases = Leases(Path(lab.environment["QNN_HARNESS_LEASES"]), purpose="another session")
     with SimulatedFarm(described, key_folder=keys) as farm:
         lab.file.write_text(farm.lab)

@@ -17,7 +17,7 @@ from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped, T
 from harness.bisect.findings import CellFinding, GridFinding
 from harness.bisect.flaky import Floats
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.grid_state import GridState, Way
+from harness.bisect.grid_state import GridState, GridWay
 from harness.bisect.search import GridSpec
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import drive_grid, grid, told_grid
@@ -596,7 +596,7 @@ def test_the_last_digits_of_a_chance_choose_nothing(monkeypatch: pytest.MonkeyPa
     _, asked = drive_grid(GridSearch(spec), truth.__getitem__)
     dice, chances = random.Random(1), grid_search._chances
 
-    def blurred(state: GridState, ways: Sequence[Way]) -> Floats:
+    def blurred(state: GridState, ways: Sequence[GridWay]) -> Floats:
         return chances(state, ways) + np.array(
             [[dice.uniform(-1e-15, 1e-15) for _ in spec.columns] for _ in spec.rows]
         )

@@ -14,8 +14,8 @@ from harness.bisect.grid_state import (
     Bools,
     Cell,
     GridState,
+    GridWay,
     Newer,
-    Way,
     cells_in,
     edge,
     opposite,
@@ -45,7 +45,7 @@ def test_a_grid_is_turned_and_back(newer: Newer, rows: list[list[int]]) -> None:
     numbers = np.arange(6).reshape(2, 3)
     assert turned(numbers, newer).tolist() == rows
     assert turned(turned(numbers, newer), newer).tolist() == numbers.tolist()
-    way = Way(newer, mask("...", "..."), mask("...", "..."))
+    way = GridWay(newer, mask("...", "..."), mask("...", "..."))
     for cell in itertools.product(range(2), range(3)):
         assert rows[way.cell(cell)[0]][way.cell(cell)[1]] == numbers[cell]
     assert opposite(newer) == (not newer[0], not newer[1])
@@ -91,7 +91,7 @@ def test_how_many_runs_decide_what_is_left(rows: list[str], runs: int) -> None:
 )
 def test_what_one_more_verdict_leaves_open(newer: Newer, verdict: Verdict, left: list[str]) -> None:
     nothing = mask("...", "...", "...")
-    way, unknown = Way(newer, nothing, nothing), mask("xxx", "xxx", "xxx")
+    way, unknown = GridWay(newer, nothing, nothing), mask("xxx", "xxx", "xxx")
     assert cells_in(way.after(unknown, (1, 1), verdict)) == cells_in(mask(*left))
     assert unknown.all()
 

@@ -16,7 +16,7 @@ from harness.bisect.search import AxisSpec
 from harness.cli.main import commands
 from harness.errors import ConfigError
 from harness.failure.error import Diagnosis, Outcome
-from harness.history.brief import Brief, Fate, Named
+from harness.history.brief import Brief, DeviceName, Fate
 from harness.history.comparison import Category, Comparison, Pair, groups
 from harness.history.comparison import compare as compare_briefs
 from harness.qnn.axes import SEARCHED
@@ -163,7 +163,7 @@ def brief(
     failure: str | None = None,
     known_issue: str | None = None,
 ) -> Brief:
-    named = Named(device) if device else None
+    named = DeviceName(device) if device else None
     fate = Fate(outcome, device=named, ort=ort, failure=failure, known_issue=known_issue)
     test, said = placed(case, axes or {})
     placement = None if said is None else PlacementRecord.model_validate(said)

@@ -13,7 +13,7 @@ from harness.cli.schema import schemas
 from harness.history.brief import Brief
 from harness.history.comparison import compare
 from harness.history.comparison_json import Bisectable, comparison_report
-from harness.history.comparison_text import Told, lines, markdown, page, told
+from harness.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
 from tests.unit.history.runs import attempt, with_speed
@@ -25,7 +25,7 @@ HOSTILE = (
 LONG = "x" * 1_000_000
 
 
-def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> Told:
+def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ToldComparison:
     found = compare(map(Brief.of, before), map(Brief.of, after))
     return told(
         found,
@@ -174,7 +174,7 @@ class Tags(HTMLParser):
         self.seen.add(tag)
 
 
-def hostile(text: str) -> Told:
+def hostile(text: str) -> ToldComparison:
     """The same words as name, axis, message and diagnosis."""
     makes = ("a passed", "b failed", "c passed", "d passed n=2")
     before, after = (

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.history.performance import Change, Judged, judge, least_told
+from harness.history.performance import Change, JudgedSpeed, judge, least_told
 from harness.history.units import known_to
 from tests.properties import reached, reaches
 
@@ -27,7 +27,7 @@ def change(base: Sequence[Any], new: Sequence[Any], effect: float = 0.1) -> Chan
     return found
 
 
-def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> Judged:
+def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> JudgedSpeed:
     """Of name, group, base and new of each."""
     return judge(*zip(*rows, strict=True))
 
@@ -165,7 +165,7 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
     def runs(level: float, number: int) -> list[float]:
         return [level * math.exp(one) for one in rng.normal(0, 0.005, number)]
 
-    def device(factor: float) -> Judged:
+    def device(factor: float) -> JudgedSpeed:
         cases = [(n, "hot", runs(1000, 8), runs(1000 * factor, 3)) for n in range(20)]
         own = ("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
         return judged(*cases, own, ("other", "cool", runs(100, 8), runs(100, 3)))
@@ -305,7 +305,7 @@ def test_without_scipy_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nothing_of_nothing() -> None:
-    assert judge([], [], [], []) == Judged((), ())
+    assert judge([], [], [], []) == JudgedSpeed((), ())
 
 
 @pytest.mark.parametrize("by", [0.01, 0.05, 0.3])

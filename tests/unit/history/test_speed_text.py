@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.history.comparison_json import SpeedRow
-from harness.history.performance import Change, Group, Judged
+from harness.history.performance import Change, Group, JudgedSpeed
 from harness.history.speed import Figure, Speed
 from harness.history.speed_text import noise_lines, noise_said, speed_counts, speed_lines
 
@@ -23,7 +23,7 @@ def change(
 
 def speed(*changes: Change, common: Change | None = None, runs: int = 9, **more: Any) -> Speed:
     groups = [Group("g", 9, 1.0, 1.0, 1.0, common), Group("other", 1, 1.0, 0.0, 1.0, None)]
-    return Speed(0.1, runs - 2, 2, Judged(changes, groups), **more)
+    return Speed(0.1, runs - 2, 2, JudgedSpeed(changes, groups), **more)
 
 
 def test_a_line_for_each_change_the_furthest_first_and_devices_before_cases() -> None:

@@ -19,7 +19,7 @@ from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.database import kin_of
 from harness.history.not_run import LackingRun
-from harness.history.timeline import Failure, FailureKind, Filter, Line, lines_of
+from harness.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
 from harness.history.timeline_text import HistoryReport, lines, page
 from harness.history.told import History
 from tests.integration.hostile_words import CANARY, steering
@@ -53,7 +53,7 @@ def nights(*runs: str, diagnosis: str = "") -> History:
     return history_of(at_night(*runs), diagnosis=diagnosis)
 
 
-def lines_of_nights(*runs: str) -> list[Line]:
+def lines_of_nights(*runs: str) -> list[CaseLine]:
     """The lines of cases that are one but for their versions."""
     return lines_of(attempts_by_name(briefs) for _, briefs in at_night(*runs))
 

@@ -20,7 +20,7 @@ from harness.cli.schema import FOLDER
 from harness.errors import ConfigError, InfraError
 from harness.minimize.driver import Minimization, Result
 from harness.minimize.search import Way
-from harness.minimize.subject import LoadedBinary, Subject, Task
+from harness.minimize.subject import LoadedBinary, Minimizing, Subject
 from harness.report.projections import finish
 from harness.results.run_folder import RunFolder
 from tests.unit.artefacts.made import CONTEXT, OTHER, bytes_of
@@ -81,7 +81,7 @@ class ScriptedRuns:
 
 
 def minimized(folder: Path, rule: Rule, order: Sequence[int], **more: object) -> Minimization:
-    task = Task(subject=subject(folder, order), **more)  # type: ignore[arg-type]
+    task = Minimizing(subject=subject(folder, order), **more)  # type: ignore[arg-type]
     runs = ScriptedRuns(rule)
     return Minimization.create(folder / "reports", task, run=runs, sleep=runs.waited.append)
 
@@ -230,7 +230,7 @@ def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> No
 
 def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Path) -> None:
     wanted = Expects(outcome="failed", signature="call|1|-")
-    task = Task(subject=subject(tmp_path, [1, 1], wanted))
+    task = Minimizing(subject=subject(tmp_path, [1, 1], wanted))
     found = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
     found.go_on()
     told = found.result()
@@ -251,7 +251,7 @@ def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(tmp_path: Pat
             return super().__call__(arguments, *rest)
 
     run = Watched(lambda *_: "failed")
-    task = Task(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
+    task = Minimizing(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
     found = Minimization.create(tmp_path / "reports", task, run=run)
     said = {"why": f"password={SECRET}"}
     found.folder.append(Answered(at=Way((0,), "resident").point, answer="unknown", detail=said))

@@ -10,7 +10,7 @@ import pytest
 from harness.bisect.answers import Answer, Evidence, Question, Stopped
 from harness.minimize.minimum import MinimizeSearch, Minimum
 from harness.minimize.search import Way
-from harness.minimize.subject import Task
+from harness.minimize.subject import Minimizing
 from tests.unit.minimize.test_driver import subject
 
 Rule = Callable[[Way, int], Answer]
@@ -18,7 +18,7 @@ Rule = Callable[[Way, int], Answer]
 
 def searched(folder: Path, order: tuple[int, ...], rule: Rule, **more: int) -> tuple[Minimum, int]:
     """What it comes to, and in how many runs."""
-    search = MinimizeSearch(Task(subject=subject(folder, order), **more), Evidence())  # type: ignore[arg-type]
+    search = MinimizeSearch(Minimizing(subject=subject(folder, order), **more), Evidence())  # type: ignore[arg-type]
     number = 0
     while isinstance(step := search.next(), Question):
         assert step.number == search.evidence.runs + 1
@@ -98,7 +98,7 @@ def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:
 
 
 def test_runs_that_the_lab_spoils_count_among_those_that_are_allowed(tmp_path: Path) -> None:
-    search = MinimizeSearch(Task(subject=subject(tmp_path, (0,)), max_runs=2), Evidence())
+    search = MinimizeSearch(Minimizing(subject=subject(tmp_path, (0,)), max_runs=2), Evidence())
     for _ in range(2):
         step = search.next()
         assert isinstance(step, Question)
@@ -108,7 +108,7 @@ def test_runs_that_the_lab_spoils_count_among_those_that_are_allowed(tmp_path: P
 
 
 def test_a_lab_that_fails_again_and_again_stops_it(tmp_path: Path) -> None:
-    search = MinimizeSearch(Task(subject=subject(tmp_path, (0,))), Evidence())
+    search = MinimizeSearch(Minimizing(subject=subject(tmp_path, (0,))), Evidence())
     for _ in range(3):
         step = search.next()
         assert isinstance(step, Question)

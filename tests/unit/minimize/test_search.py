@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contexts.schedule import RESIDENCIES, Residency
-from harness.minimize.search import Answer, Ask, Way, shrunk, without
+from harness.minimize.search import Ask, Way, WayAnswer, shrunk, without
 from tests.properties import reached, reaches
 
 ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)
@@ -20,11 +20,11 @@ ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)
 class Counted:
     """Answers by a rule, and counts the different questions."""
 
-    def __init__(self, rule: Callable[[Way], Answer]) -> None:
+    def __init__(self, rule: Callable[[Way], WayAnswer]) -> None:
         self.rule = rule
         self.asked: list[Way] = []
 
-    def __call__(self, way: Way) -> Answer:
+    def __call__(self, way: Way) -> WayAnswer:
         if way not in self.asked:
             self.asked.append(way)
         return self.rule(way)
@@ -34,18 +34,18 @@ def last(order: Sequence[int], ask: Ask, residency: Residency = "resident") -> W
     return list(shrunk(Way(tuple(order), residency), ask))[-1]
 
 
-def full(sizes: Sequence[int], budget: int) -> Callable[[Way], Answer]:
+def full(sizes: Sequence[int], budget: int) -> Callable[[Way], WayAnswer]:
     """A domain with room for so much: the first context that does not fit fails."""
 
-    def rule(way: Way) -> Answer:
+    def rule(way: Way) -> WayAnswer:
         held: list[int] = []
         for at, kind in enumerate(way.order):
             held = held[-({"sequential": 1, "window": 4}.get(way.residency, 10**6)) + 1 :]
             held = [] if way.residency == "sequential" else held
             if sum(held) + sizes[kind] > budget:
-                return Answer(True, at)
+                return WayAnswer(True, at)
             held.append(sizes[kind])
-        return Answer(False)
+        return WayAnswer(False)
 
     return rule
 
@@ -56,11 +56,11 @@ def test_what_is_left_fails_and_passes_without_any_one(
     order: tuple[int, ...], residency: Residency, chance: object
 ) -> None:
     start = Way(order, residency)
-    known: dict[Way, Answer] = {start: Answer(True, len(order) - 1)}
+    known: dict[Way, WayAnswer] = {start: WayAnswer(True, len(order) - 1)}
 
-    def rule(way: Way) -> Answer:
+    def rule(way: Way) -> WayAnswer:
         if way not in known:
-            known[way] = Answer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
+            known[way] = WayAnswer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
         return known[way]
 
     ways = list(shrunk(start, rule))
@@ -117,7 +117,7 @@ def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, asked: str
 
 
 def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
-    ways = shrunk(Way((5, 6, 7, 8), "resident"), lambda way: Answer(7 in way.order, 2))
+    ways = shrunk(Way((5, 6, 7, 8), "resident"), lambda way: WayAnswer(7 in way.order, 2))
     assert [next(ways).order for _ in range(2)] == [(5, 6, 7, 8), (5, 6, 7)]
 
 
@@ -125,7 +125,7 @@ def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
 def test_only_the_one_that_failed_or_the_one_before_is_tried_alone(
     context: int, tried: list[int]
 ) -> None:
-    ask = Counted(lambda way: Answer(way.order == (5, 6, 7, 8), context))
+    ask = Counted(lambda way: WayAnswer(way.order == (5, 6, 7, 8), context))
     last((5, 6, 7, 8), ask)
     alike = [one.order[0] for one in ask.asked if len(one.order) == 4 > len(set(one.order))]
     assert alike == tried
@@ -142,7 +142,7 @@ def test_where_each_is_needed_each_is_asked_for_once() -> None:
 
 
 def test_all_that_are_the_same_are_left_away_together() -> None:
-    ask = Counted(lambda way: Answer(way.order.count(3) >= 10))
+    ask = Counted(lambda way: WayAnswer(way.order.count(3) >= 10))
     assert last(tuple(range(10)) * 10, ask).order == (3,) * 10
     assert len(ask.asked) < 30, "some for ten kinds, and one for each of ten contexts"
 
@@ -170,14 +170,14 @@ def test_66_of_the_same_size_need_few_runs() -> None:
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
 def test_the_simplest_residency_that_fails(residency: Residency) -> None:
-    def rule(way: Way) -> Answer:
+    def rule(way: Way) -> WayAnswer:
         order = {name: at for at, name in enumerate(("sequential", "window", "resident"))}
-        return Answer(way.order.count(2) > 1 and order[way.residency] >= order[residency], None)
+        return WayAnswer(way.order.count(2) > 1 and order[way.residency] >= order[residency], None)
 
     assert last((0, 1, 2, 3, 2), rule) == Way((2, 2), residency)
 
 
 def test_one_context_stays_one() -> None:
-    ask = Counted(lambda way: Answer(True, 0))
+    ask = Counted(lambda way: WayAnswer(True, 0))
     assert last((7,), ask) == Way((7,), "resident")
     assert ask.asked == [Way((7,), "resident")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.report.document import (
     Block,
-    Code,
+    CodeBlock,
     Heading,
     Item,
     Items,
@@ -42,7 +42,7 @@ from harness.report.document import (
             "- one\n  - two\n\n",
             "<ul>\n<li><details><summary>one</summary><ul><li>two</li></ul></details></li>\n</ul>",
         ),
-        (Code(["a", "```"]), "```\na\n'''\n```\n\n", "<pre>a\n```</pre>"),
+        (CodeBlock(["a", "```"]), "```\na\n'''\n```\n\n", "<pre>a\n```</pre>"),
         (
             Table("", ("A", "B"), [("", code("x|`y`"))]),
             "| A | B |\n| --- | --- |\n|   | `x\\|'y'` |\n\n",
@@ -82,7 +82,11 @@ def test_spans_with_commas() -> None:
 
 
 def test_what_goes_beyond_its_bound_is_counted() -> None:
-    blocks = [Heading("H"), Items([Item("12345"), Item("6789", ["x"]), Item("a")]), Code(["- "])]
+    blocks = [
+        Heading("H"),
+        Items([Item("12345"), Item("6789", ["x"]), Item("a")]),
+        CodeBlock(["- "]),
+    ]
     whole = markdown(blocks, deeper=2)
     assert whole.startswith("#### H\n\n- 12345\n- 6789\n")
     assert markdown(blocks, deeper=2, most=len(whole)) == whole

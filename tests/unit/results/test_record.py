@@ -21,7 +21,7 @@ from harness.results.json_value import as_json
 from harness.results.record import (
     CaseRecord,
     DeviceEvent,
-    Line,
+    JournalLine,
     are_figures,
     final_attempts,
     is_figure,
@@ -403,7 +403,7 @@ def test_what_the_lab_tells_of_a_device_becomes_a_line() -> None:
 
 
 def test_a_line_is_of_a_case_unless_it_says_that_it_is_of_a_device() -> None:
-    line: TypeAdapter[CaseRecord | DeviceEvent] = TypeAdapter(Line)
+    line: TypeAdapter[CaseRecord | DeviceEvent] = TypeAdapter(JournalLine)
     for one in (event(), record()):
         assert line.validate_python(one) == one
         assert line.validate_json(one.model_dump_json()) == one

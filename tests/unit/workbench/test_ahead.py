@@ -14,7 +14,7 @@ from harness.lab.inventory import Lab
 from harness.ssh.board import SshBoard
 from harness.transport.device import Transport
 from harness.transport.this_computer import ThisComputer
-from harness.workbench.ahead import DeviceAddress
+from harness.workbench.ahead import DevicePlace
 from tests.unit.doctor.test_device_checks import FACTS
 
 
@@ -34,8 +34,8 @@ def test_the_way_to_a_device_travels_to_another_process(
     (config,) = lab.devices
     made = transport_of(lab, config)
     attached = AttachedDevice(config, made, FACTS, "linux-arm64", config.workdir)
-    told = DeviceAddress.of(attached).model_dump_json()
-    again = DeviceAddress.model_validate_json(told).transport()
+    told = DevicePlace.of(attached).model_dump_json()
+    again = DevicePlace.model_validate_json(told).transport()
     assert type(again) is type(made) is way
     assert (again.serial, str(again)) == (made.serial, str(made)) or way is ThisComputer
     if isinstance(again, AdbDevice) and isinstance(made, AdbDevice):

@@ -196,9 +196,9 @@ class ContextsAsked:
 _ENGINE: Final = Option(
     "--contexts-engine",
     {
-        "help": "what loads the contexts of a named file: the harness by QNN's API (default), ONNX "
-        "Runtime (ort), for an .onnx, ExecuTorch, for a .pte, or LiteRT, for a .tflite that is "
-        "compiled first",
+        "help": "what executes a named file: "
+        + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values())
+        + "; default: qnn",
         "choices": tuple(ENGINES),
         "default": QNN.name,
     },

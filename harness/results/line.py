@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +15,7 @@ LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
 _CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)
 _OF_EVENTS: Final = b'"kind":"device"'
 _BEGIN_OF_1: Final = b'{"schema":1,'
+_MAY_BE_OF_1: Final = re.compile(rb'"schema"\s*:\s*1\b')
 READ: Final = (schema_1.SCHEMA, SCHEMA)
 """The schemas that this version reads."""
 
@@ -28,9 +30,10 @@ def line_of(line: bytes) -> CaseRecord | DeviceEvent:
             return found
         except ValidationError:
             pass
-    said = _said(line)
+    said = _said(line) if _MAY_BE_OF_1.search(line) else None
     if isinstance(said, dict) and said.get("schema") == schema_1.SCHEMA:
         return LINE.validate_python(schema_1.upgraded(said))
+    del said  # which may be large
     return LINE.validate_json(line)
 
 

@@ -76,7 +76,9 @@ WORST = {
 }
 
 
-@pytest.mark.parametrize("inside", [*WORST, "text", "unknown keys", "one line of 100 MB"])
+@pytest.mark.parametrize(
+    "inside", [*WORST, "text", "unknown keys", "schema 1", "one line of 100 MB"]
+)
 def test_the_worst_line_takes_a_bounded_amount(tmp_path: Path, inside: str) -> None:
     """Whatever the text of a line becomes in memory."""
     whole = record(case="worst", measurements={"x": ["X"]}).model_dump_json().encode()
@@ -85,9 +87,10 @@ def test_the_worst_line_takes_a_bounded_amount(tmp_path: Path, inside: str) -> N
     elif inside == "text":
         wide = "\U0001f600" + "x" * (MAX_LINE_BYTES - 10_000)
         line = whole.replace(b'"X"', json.dumps(wide, ensure_ascii=False).encode())
-    elif inside == "unknown keys":
+    elif inside in ("unknown keys", "schema 1"):
         keys = b"".join(b'"k%d":1,' % number for number in range(MAX_VALUES - 1000))
-        line = b"{" + keys + whole[1:]
+        schema = b'"schema":%d' % (1 if inside == "schema 1" else 2)
+        line = b"{" + keys + whole[1:].replace(b'"schema":2', schema)
     else:
         line = whole.replace(b'"X"', b"1," * (50 * MB) + b"0")
     run = tmp_path / "20261121T060000Z-00ff"

@@ -99,12 +99,23 @@ outcomes = st.sampled_from(
 )
 
 
+names = st.text(max_size=12)
+placements = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(("device", "backend", "qnn"), names),
+        **dict.fromkeys(("engine", "ort", "compiler"), st.none() | names),
+    }
+)
+
+
 @st.composite
 def records(draw: st.DrawFn) -> CaseRecord:
     outcome = draw(outcomes)
     bad = outcome not in NO_CAUSE
     return record(
         case=draw(st.text(min_size=1, max_size=30)),
+        test=draw(st.text(max_size=30)),
+        placement=draw(st.none() | placements),
         suite=draw(st.sampled_from(["context_count", "backends", "ü & <>"])),
         axes=draw(json_objects),
         measurements=draw(json_objects),

@@ -15,10 +15,11 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -27,7 +28,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 NEWEST = "newest"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PYTESTS = ("8.2.1", "8.2.*", "8.3.*", "8.4.*", "9.0.*", "9.1.*", NEWEST)
-XDISTS = ("3.6.*", "3.7.*", NEWEST)
+XDISTS = ("3.6.1", "3.7.*", NEWEST)
 
 FOR_TESTS = ("hypothesis", "pyte")
 """What the tests of a cell need besides, of those that are for developers."""
@@ -35,14 +36,19 @@ FOR_TESTS = ("hypothesis", "pyte")
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run together; versions as in a requirement of pip."""
+    """What is run together; versions as in a requirement of pip.
+
+    `lowest`: all else that pyproject.toml requires is of the lowest version that it allows.
+    """
 
     python: str
     pytest: str
     xdist: str
+    lowest: bool = False
 
     def __str__(self) -> str:
-        return f"python{self.python}-pytest{self.pytest}-xdist{self.xdist}".replace(".*", "")
+        name = f"python{self.python}-pytest{self.pytest}-xdist{self.xdist}".replace(".*", "")
+        return f"{name}-lowest" if self.lowest else name
 
     @property
     def wants(self) -> list[str]:
@@ -62,15 +68,24 @@ def cells() -> tuple[Cell, ...]:
     here = [Cell(HERE, *pair) for pair in zip(PYTESTS, cycle(XDISTS), strict=False)]
     ends = [(PYTESTS[0], XDISTS[0]), ("9.0.*", "3.7.*"), (NEWEST, NEWEST)]
     others = [Cell(python, *end) for python in PYTHONS if python != HERE for end in ends]
-    return (*here, Cell(HERE, NEWEST, NEWEST), *others)
+    return (*here, Cell(HERE, NEWEST, NEWEST), replace(OLDEST, lowest=True), *others)
 
 
 @cache
 def limits() -> dict[str, str]:
     """What pyproject.toml requires, also for developers, by name."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = (*project["dependencies"], *project["optional-dependencies"]["dev"])
+    texts = (*required(), *_project()["optional-dependencies"]["dev"])
     return {re.split(r"[<>=\[]", text, maxsplit=1)[0]: text for text in texts}
+
+
+def required() -> list[str]:
+    """What whoever uses the project needs."""
+    return list(_project()["dependencies"])
+
+
+@cache
+def _project() -> dict[str, Any]:
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
 
 
 @cache
@@ -101,15 +116,18 @@ def _folder() -> Path:
 
 
 @cache
-def environment_of(python: str) -> Path:
-    """The site-packages with all that is required, made or brought up to date for other Pythons.
+def environment_of(python: str, lowest: bool) -> Path:
+    """The site-packages with all that is required: those we are in, or made, or brought up to date.
 
     Raises CalledProcessError.
     """
-    if python == HERE:
+    if python == HERE and not lowest:
         return Path(sysconfig.get_path("purelib"))
-    made = _made(_folder() / f"python{python}", program_of(python))
-    _pip(made, "--editable", str(ROOT), *(limits()[name] for name in FOR_TESTS))
+    made = _made(_folder() / f"python{python}{'-lowest' if lowest else ''}", program_of(python))
+    words = [limits()[name] for name in FOR_TESTS]
+    if lowest:
+        words += [re.sub(r">=([\d.]+).*", r"==\1", text) for text in required()]
+    _pip(made, "--editable", str(ROOT), *words)
     return _packages(made, python)
 
 
@@ -120,7 +138,7 @@ def program_in(cell: Cell) -> Path:
     """
     made = _made(_folder() / str(cell), program_of(cell.python))
     # what stands first on the path is found first; a folder added so has its own .pth files read
-    line = f"import site; site.addsitedir({str(environment_of(cell.python))!r})\n"
+    line = f"import site; site.addsitedir({str(environment_of(cell.python, cell.lowest))!r})\n"
     (_packages(made, cell.python) / "required.pth").write_text(line)
     _pip(made, "--ignore-installed", *cell.wants)
     return made / "bin/python"

@@ -33,7 +33,7 @@ class FarmDevice:
 
     def can(self, case: Waiting) -> bool:
         """Whether a case may be run on it."""
-        return self.name not in case.not_on and self.kind in case.needs  # type: ignore[operator]
+        return self not in case.not_on and self.kind in case.needs  # type: ignore[operator]
 
 
 class Allotment:
@@ -77,24 +77,24 @@ class Allotment:
         None if there is none for it now.
         """
         for device in held:
-            if device.joined and (case := self._farm.next(device.name)) is not None:
+            if device.joined and (case := self._farm.next(device)) is not None:
                 return device, case
         if (free := self.take_free()) is not None:
             held.append(free)
-            case = self._farm.next(free.name)
+            case = self._farm.next(free)
             return None if case is None else (free, case)
         for device in held:
             until = device.out_until
             if until is not None and self._is_worth_a_try(device, until):
                 self._join(device)
-                if (case := self._farm.next(device.name)) is not None:
+                if (case := self._farm.next(device)) is not None:
                     return device, case
         return None
 
     def finished(self, device: FarmDevice, case: int) -> None:
         """A device has done with a case."""
         if device.joined:
-            self._farm.finished(device.name, case)
+            self._farm.finished(device, case)
 
     def let_go(self, held: Collection[FarmDevice]) -> None:
         """Whoever held these devices is gone."""
@@ -123,7 +123,7 @@ class Allotment:
         lost.out_until = self._clock() + _LOOK_AGAIN_S
         if case is None:
             return False
-        again = replace(case, not_on=case.not_on | {device})
+        again = replace(case, not_on=case.not_on | {lost})
         usable = (one for one in self._devices.values() if one.joined or not one.is_held)
         if not any(one.can(again) for one in usable):
             return False
@@ -146,7 +146,7 @@ class Allotment:
     def _free(self) -> FarmDevice | None:
         """One that another session has only if none of ours can run a case that waits."""
         work = {
-            device: self._farm.work_for(device.name, device.kind) / (1 + self._count(device.kind))
+            device: self._farm.work_for(device, device.kind) / (1 + self._count(device.kind))
             for device in self._devices.values()
             if not device.is_held
         }
@@ -160,7 +160,7 @@ class Allotment:
     def _is_worth_a_try(self, device: FarmDevice, until: float) -> bool:
         """Whether a device that was given up gets a case: it may be well, or none else can."""
         if self._clock() >= until:
-            return self._farm.work_for(device.name, device.kind) > 0
+            return self._farm.work_for(device, device.kind) > 0
         return self._is_wanted(device)
 
     def _is_wanted(self, device: FarmDevice) -> bool:
@@ -169,9 +169,9 @@ class Allotment:
 
     def _join(self, device: FarmDevice) -> None:
         device.is_held, device.joined, device.out_until = True, True, None
-        self._farm.join(device.name, device.kind)
+        self._farm.join(device, device.kind)
 
     def _leave(self, device: FarmDevice) -> None:
         if device.joined:
             device.joined = False
-            self._farm.leave(device.name)
+            self._farm.leave(device)

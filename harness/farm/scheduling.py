@@ -40,7 +40,7 @@ class Waiting:
     needs: Hashable
     seconds: float
     content: Hashable = None
-    not_on: frozenset[str] = frozenset()
+    not_on: frozenset[Hashable] = frozenset()
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Scheduler:
         self._fits = fits
         self._groups: dict[Hashable, _Group] = {}
         self._again: list[Waiting] = []
-        self._devices: dict[str, _Device] = {}
+        self._devices: dict[Hashable, _Device] = {}
         self._kinds: dict[Hashable, int] = {}
         self._known: dict[tuple[Hashable, Hashable], bool] = {}
         self._plan: WorkShares = {}
@@ -120,7 +120,7 @@ class Scheduler:
             self._planned_s = None
         self._groups[one.needs].add(one)
 
-    def join(self, device: str, kind: Hashable) -> None:
+    def join(self, device: Hashable, kind: Hashable) -> None:
         """A device more, or one that is well again; nothing is on it."""
         if kind not in self._kinds:
             self._planned_s = None
@@ -128,7 +128,7 @@ class Scheduler:
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
         self._changed += 1
 
-    def leave(self, device: str) -> list[Waiting]:
+    def leave(self, device: Hashable) -> list[Waiting]:
         """A device less; the cases that it was given and has not finished, which are not added."""
         gone = self._devices.pop(device)
         self._kinds[gone.kind] -= 1
@@ -138,11 +138,11 @@ class Scheduler:
         self._changed += 1
         return list(gone.given.values())
 
-    def finished(self, device: str, case: int) -> None:
+    def finished(self, device: Hashable, case: int) -> None:
         """A device has done with a case that it was given."""
         self._devices[device].given.pop(case, None)
 
-    def next(self, device: str) -> Waiting | None:
+    def next(self, device: Hashable) -> Waiting | None:
         """The case that a device is to run now; None if none that waits can run there."""
         asks = self._devices[device]
         for place, one in enumerate(self._again):
@@ -191,7 +191,7 @@ class Scheduler:
             del asks.has[next(iter(asks.has))]
         return one
 
-    def work_for(self, device: str, kind: Hashable) -> float:
+    def work_for(self, device: Hashable, kind: Hashable) -> float:
         """How many seconds of what waits a device of a kind can do; it need not have joined."""
         fitting = (g.work_s for needs, g in self._groups.items() if self._can(needs, kind))
         again = (

@@ -66,7 +66,7 @@ def test_a_device_that_was_given_up_is_tried_again_after_a_while() -> None:
     assert made.go_on(at_a[1].case)
     assert not made.go_on(at_a[1].case)
     assert made.next_for(one) is None
-    made.finished(*at_b[:1], at_b[1].case)
+    made.finished(at_b[0], at_b[1].case)
     moved = made.next_for(other)
     assert moved is not None
     assert (moved[0].name, moved[1].case) == (at_b[0].name, at_a[1].case)

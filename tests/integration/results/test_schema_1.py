@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.artefacts.open import open_artefact
+from harness.errors import ConfigError
 from harness.history.brief import read_briefs
 from harness.nightly.chain import nights
 from harness.results.journal import read_journal
@@ -241,3 +242,23 @@ def test_a_run_that_was_cut_short_is_completed(kept: Path, lab: DeviceRuns) -> N
     assert [one["schema"] for one in cases] == [1, 1, 2]
     assert len({one["case"] for one in cases}) == 3
     assert cases[2]["test"] == "test_kept.py::test_mine"
+
+
+NEWER = "is of schema 7; this version reads schema 1: a newer qnn-harness wrote it"
+
+
+def test_what_a_newer_harness_wrote_is_refused_by_name(
+    kept: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest, log = kept / "manifest.json", kept / "reports" / BISECT / "log.jsonl"
+    manifest.write_text('{"schema": 7, "pieces": []}')
+    with pytest.raises(ConfigError, match=f"manifest.json: at byte 0: {NEWER}"):
+        open_artefact(manifest)
+    log.write_text(log.read_text().replace('"schema":1', '"schema":7', 1))
+    done = qnn_harness("bisect", "--resume", log.parent)
+    assert done.returncode == 2
+    assert f"log.jsonl:1: schema: {NEWER}" in done.stderr
+    for state in (kept / "night").glob("*/nightly.json"):
+        state.write_text(state.read_text().replace('"schema_version": 1', '"schema_version": 7'))
+    assert list(nights(kept / "night")) == []
+    assert caplog.text.count(NEWER) == 2

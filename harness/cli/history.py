@@ -25,7 +25,8 @@ from harness.history.importing import (
     stored_attempts,
 )
 from harness.history.timeline import Filter
-from harness.history.timeline_text import HistoryReport, lines, page
+from harness.history.timeline_json import HistoryReport
+from harness.history.timeline_text import lines, page
 from harness.history.told import History
 from harness.results.run_folder import JOURNAL
 

@@ -27,7 +27,7 @@ from harness.failure.explanation import Explanation
 from harness.files.whole_file import write_whole
 from harness.fit.fit_text import Fit
 from harness.history.comparison_json import ComparisonReport
-from harness.history.timeline_text import HistoryReport
+from harness.history.timeline_json import HistoryReport
 from harness.lab import health, inventory, labgrid, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result

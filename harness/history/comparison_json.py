@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from harness.failure.error import Outcome, Part
 from harness.history.brief import Brief
-from harness.history.comparison import TITLES, Category, Pair
+from harness.history.comparison import Category, Pair
 from harness.history.comparison_text import ToldComparison
 from harness.history.performance import Change, SpeedVerdict
 from harness.history.speed import Speed
 from harness.results.coverage import Coverage
 from harness.results.json_value import as_json
+
+Bound = Annotated[float | None, BeforeValidator(as_json)]
+"""Null where there is none."""
+
+
+def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
+    """What these have by the names of a shape's fields; the last one counts."""
+    return {
+        name: getattr(source, name)
+        for source in sources
+        for name in shape.model_fields
+        if hasattr(source, name)
+    }
 
 
 class CaseSide(Part):
@@ -35,15 +46,8 @@ class CaseSide(Part):
         """None of none."""
         if brief is None:
             return None
-        return cls(
-            case=brief.case,
-            outcome=brief.outcome,
-            signature=brief.signature if brief.is_bad else None,
-            diagnosis=brief.diagnosis,
-            known_issue=brief.known_issue,
-            attempts=brief.attempt,
-            engine=brief.engine,
-        )
+        signature = brief.signature if brief.is_bad else None
+        return cls(**alike(cls, brief) | {"signature": signature, "attempts": brief.attempt})
 
 
 class Bisectable(Part):
@@ -83,8 +87,8 @@ class SpeedRow(Part):
     figure: str
     verdict: SpeedVerdict
     ratio: float
-    low: float | None
-    high: float | None
+    low: Bound
+    high: Bound
     p: float
     base_runs: int
     new_runs: int
@@ -96,12 +100,8 @@ class SpeedRow(Part):
     @classmethod
     def of(cls, change: Change, speed: Speed) -> SpeedRow:
         """The same as JSON has it."""
-        values = {
-            name: getattr(change, name) for name in cls.model_fields if name in Change.__slots__
-        }
-        values |= {side: as_json(values[side]) for side in ("low", "high")}
-        values["surroundings"] = tuple(speed.around.get(change.name, ()))
-        return cls(**asdict(change.name), **values)
+        surroundings = tuple(speed.around.get(change.name, ()))
+        return cls(**alike(cls, change.name, change), surroundings=surroundings)
 
 
 class SpeedGroup(Part):
@@ -111,8 +111,8 @@ class SpeedGroup(Part):
     figure: str
     cases: int
     mean: float
-    low: float | None
-    high: float | None
+    low: Bound
+    high: Bound
 
 
 class SpeedReport(Part):
@@ -139,24 +139,14 @@ class SpeedReport(Part):
         """The same as JSON has it."""
         listed = {"slower": speed.told("slower"), "faster": speed.told("faster")}
         listed |= {"suspects": speed.suspects, "hidden": speed.hidden}
-        groups = tuple(
-            SpeedGroup(
-                device=one.name.device,
-                figure=one.name.figure,
-                cases=one.cases,
-                mean=one.mean,
-                low=one.low,
-                high=one.high if math.isfinite(one.high) else None,
-            )
-            for one in speed.judged.groups
-        )
+        groups = speed.judged.groups
         return cls(
             effect=speed.effect,
             base_runs=speed.base_runs,
             new_runs=speed.new_runs,
             same=speed.count("same"),
             unsure=speed.count("unsure"),
-            groups=groups,
+            groups=tuple(SpeedGroup(**alike(SpeedGroup, one.name, one)) for one in groups),
             **{k: tuple(SpeedRow.of(one, speed) for one in found) for k, found in listed.items()},
         )
 
@@ -193,14 +183,6 @@ class ComparisonReport(Part):
     passing: int
     untested: int
     bisections: tuple[JsonValue, ...] | None = None
-
-
-def comparison_report(
-    told: ToldComparison, bisectable: Callable[[Category, Pair], Bisectable]
-) -> ComparisonReport:
-    """The report, without bisections that were run."""
-    listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
-    return ComparisonReport.model_validate(report_head(told) | listed)
 
 
 def rows(

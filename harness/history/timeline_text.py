@@ -1,19 +1,15 @@
-"""What history answers: for programs, a terminal, and as a page (pure but for the template)."""
+"""What history answers: on a terminal, and as a page (pure but for the template)."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Final, Literal, Protocol
-
-from pydantic import Field
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from harness.errors.outgoing_text import counted
-from harness.failure.error import Part
-from harness.history.comparison import Pair
-from harness.history.comparison_json import Bisectable, CaseSide
 from harness.history.not_run import LackingRun
-from harness.history.timeline import CaseLine, FailureKind, Trend
+from harness.history.timeline_json import CaseRow, KindRow
+from harness.history.told import History
 from harness.report import pages
 from harness.report.document import (
     Block,
@@ -25,7 +21,7 @@ from harness.report.document import (
     code,
     shortened,
 )
-from harness.results.coverage import LOST_TO, Fault
+from harness.results.coverage import LOST_TO
 
 _SHOWN: Final = 40
 _PAGE_SHOWN: Final = 500
@@ -38,94 +34,7 @@ _MARKS_SAID: Final = (
 )
 
 
-class KindRow(Part):
-    """A kind of failure: when it was seen, how often, where, with which versions."""
-
-    kind: str
-    first: str
-    last: str
-    failures: int
-    runs: int
-    cases: int
-    devices: tuple[str, ...]
-    versions: tuple[str, ...]
-
-
-class CaseRow(Bisectable):
-    """A case through all runs.
-
-    `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
-    expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
-    when it began to end as it does, `lost` why it has no verdict in its last run; `last_good` and
-    `first_bad` are the last pass and the first failure after it.
-    """
-
-    case: str
-    fails: bool
-    lost: Fault | None
-    since: str
-    runs: int
-    passed: int
-    failed: int
-    expected: int
-    no_verdict: int
-    flaky_runs: int
-    pass_rate: float | None
-    flake_rate: float | None
-    trend: Trend
-    recent: str
-    kinds: tuple[str, ...]
-    last_good: CaseSide | None
-    last_good_at: str | None
-    first_bad: CaseSide | None
-    first_bad_at: str | None
-
-
-class HistoryReport(Part):
-    """What the runs that are held say of what was asked for; `lost` is how many cases have no
-    verdict in the last run that has them, though it was to give one. `lacking` are runs in which
-    cases left no record, whatever their names.
-    """
-
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
-    kind: Literal["history"] = "history"
-    runs: int
-    first: str
-    last: str
-    lost: int
-    lacking: tuple[LackingRun, ...]
-    kinds: tuple[KindRow, ...]
-    cases: tuple[CaseRow, ...]
-
-
-class ToldTimeline(Protocol):
-    """The same, however many cases there are: rows are read one at a time.
-
-    Of `rows`, so many are troubled (failed or flaky at some time), unjudged, and lost in their last
-    run; of the lost, so many are neither troubled nor unjudged. `lacks_now` says whether the newest
-    run is `lacking`.
-    """
-
-    runs: int
-    first: str
-    last: str
-    rows: int
-    troubled: int
-    unjudged: int
-    lost: int
-    lost_alone: int
-    kind_rows: int
-    lacking: Sequence[LackingRun]
-    lacks_now: bool
-
-    def kinds(self, most: int | None = None) -> Iterator[KindRow]:
-        """The first of them, the most frequent before others."""
-
-    def cases(self, most: int | None = None, *, troubled: bool = False) -> Iterator[CaseRow]:
-        """The first of them, those that fail before others."""
-
-
-def lines(report: ToldTimeline) -> Iterator[str]:
+def lines(report: History) -> Iterator[str]:
     """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
     if not report.rows:
         yield f"nothing is held of that{_lacks(report)}"
@@ -157,7 +66,7 @@ def lines(report: ToldTimeline) -> Iterator[str]:
     yield ", ".join(said) or "each case failed at some time"
 
 
-def headline(report: ToldTimeline) -> str:
+def headline(report: History) -> str:
     """What it is about, how many cases have no verdict now, and how many left no record."""
     if not report.rows:
         return f"Nothing is held of that{_lacks(report)}"
@@ -166,7 +75,7 @@ def headline(report: ToldTimeline) -> str:
     return f"{told}{_lacks(report)}"
 
 
-def _lacks(report: ToldTimeline) -> str:
+def _lacks(report: History) -> str:
     """In which runs cases left no record, so that nobody knows their names; empty if in none."""
     known = [one for one in report.lacking if one.not_run]
     unknown = [one for one in report.lacking if one.not_run is None]
@@ -195,12 +104,12 @@ def ends(case: CaseRow) -> str:
     return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
 
 
-def page(report: ToldTimeline) -> str:
+def page(report: History) -> str:
     """One page without network or assets."""
     return pages.page(f"History of {report.runs} runs", _blocks(report))
 
 
-def _blocks(report: ToldTimeline) -> Iterator[Block]:
+def _blocks(report: History) -> Iterator[Block]:
     look = "verdict bad" if report.lost or report.lacks_now else "verdict"
     yield Heading("qnn-harness", level=1)
     yield Paragraph(headline(report), look)
@@ -238,40 +147,7 @@ def rates(case: CaseRow) -> str:
     return ", ".join(told)
 
 
-def kind_row(kind: FailureKind) -> KindRow:
-    """A kind as it is told."""
-
-    return KindRow(
-        kind=kind.name,
-        first=kind.first,
-        last=kind.last,
-        failures=kind.failures,
-        runs=len(kind.runs),
-        cases=kind.cases,
-        devices=tuple(sorted(kind.devices)),
-        versions=tuple(sorted(kind.versions)),
-    )
-
-
-def case_row(line: CaseLine, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
-    """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
-
-    edge = line.edge
-    good, bad = (edge.before, edge.after) if edge is not None else (None, None)
-    return CaseRow(
-        case=line.last.case,
-        recent="".join(line.marks),
-        kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
-        last_good=CaseSide.of(good),
-        last_good_at=good.started if good else None,
-        first_bad=CaseSide.of(bad),
-        first_bad_at=bad.started if bad else None,
-        **{name: getattr(line, name) for name in CaseRow.model_fields if hasattr(line, name)},
-        **dict(bisectable(edge) if edge is not None else Bisectable()),
-    )
-
-
-def _days(seen: KindRow | ToldTimeline) -> str:
+def _days(seen: KindRow | History) -> str:
     first, last = seen.first[:10], seen.last[:10]
     return first if first == last else f"{first} to {last}"
 

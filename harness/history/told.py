@@ -14,7 +14,7 @@ from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.not_run import LackingRun
 from harness.history.timeline import Failure, FailureKind, lines_of
-from harness.history.timeline_text import CaseRow, KindRow, case_row, kind_row
+from harness.history.timeline_json import CaseRow, KindRow, case_row, kind_row
 
 _TABLES: Final = (
     "PRAGMA journal_mode = OFF",
@@ -26,7 +26,12 @@ _TABLES: Final = (
 
 
 class History:
-    """What the runs that are held say of what was asked for."""
+    """What the runs that are held say of what was asked for: rows are read one at a time.
+
+    Of `rows`, so many are troubled (failed or flaky at some time), unjudged, and lost in their last
+    run; of the lost, so many are neither troubled nor unjudged. `lacks_now` says whether the newest
+    run is `lacking`.
+    """
 
     def __init__(self) -> None:
         self.lacking: Sequence[LackingRun] = ()

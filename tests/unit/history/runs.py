@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.failure.error import Diagnosis, ErrorRecord
 from harness.history.brief import Brief
-from harness.history.comparison import Comparison
+from harness.history.comparison import TITLES, Category, Comparison, Pair
+from harness.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
+from harness.history.comparison_text import ToldComparison
 from harness.history.database import Database
 from harness.history.importing import runs_in_order, stored_attempts
 from harness.history.speed import judge_speed
@@ -110,3 +112,11 @@ def with_speed(
     """The comparison with what became of speed and memory, as `compare` judges it."""
     sides = [[getattr(one, side) for one in found["passing"]] for side in ("before", "after")]
     return replace(found, speed=judge_speed(*sides, earlier, between, **asked))
+
+
+def comparison_report(
+    told: ToldComparison, bisectable: Callable[[Category, Pair], Bisectable]
+) -> ComparisonReport:
+    """What `compare --json` prints, held as a whole."""
+    listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
+    return ComparisonReport.model_validate(report_head(told) | listed)

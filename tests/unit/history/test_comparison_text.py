@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 from harness.cli.schema import schemas
 from harness.history.brief import Brief
 from harness.history.comparison import compare
-from harness.history.comparison_json import Bisectable, comparison_report
+from harness.history.comparison_json import Bisectable
 from harness.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
-from tests.unit.history.runs import attempt, with_speed
+from tests.unit.history.runs import attempt, comparison_report, with_speed
 
 HOSTILE = (
     f"{CANARY} <script>alert(1)</script> `x` ``` <!-- @everyone | [a](javascript:b) "

@@ -16,14 +16,14 @@ from harness.cli.main import commands
 from harness.cli.schema import schemas
 from harness.history.brief import Brief
 from harness.history.comparison import Comparison, FailOn, compare
-from harness.history.comparison_json import Bisectable, comparison_report
+from harness.history.comparison_json import Bisectable
 from harness.history.comparison_text import lines, markdown, page, told
 from harness.history.previous import runs_around
 from harness.history.speed import Speed, sample
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 from tests.integration.hostile_words import CANARY, steering
-from tests.unit.history.runs import attempt, run_folder, with_speed
+from tests.unit.history.runs import attempt, comparison_report, run_folder, with_speed
 
 USUAL = [1000, 1004, 997, 1001, 999, 1003]
 

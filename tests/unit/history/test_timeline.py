@@ -20,7 +20,8 @@ from harness.history.comparison_json import Bisectable
 from harness.history.database import kin_of
 from harness.history.not_run import LackingRun
 from harness.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
-from harness.history.timeline_text import HistoryReport, lines, page
+from harness.history.timeline_json import HistoryReport
+from harness.history.timeline_text import lines, page
 from harness.history.told import History
 from tests.integration.hostile_words import CANARY, steering
 from tests.unit.history.runs import attempt

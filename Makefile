@@ -50,13 +50,13 @@ lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	@# what only Linux has is reached in harness/host and by simulated devices
+	@# what only Linux has is reached in harness/ground/host and by simulated devices
 	! $(VENV)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin harness | \
-	grep ': error: ' | grep -v '^harness/simulator/'
-	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/adb/*.sh
-	$(SHELLCHECK) --shell=dash harness/store/host/*.sh harness/transport/*.sh
+	grep ': error: ' | grep -v '^harness/device/simulator/'
+	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/device/adb/*.sh
+	$(SHELLCHECK) --shell=dash harness/device/store/host/*.sh harness/device/transport/*.sh
 	@# scripts that stand behind a prelude are checked as a device gets them
-	for room in store evidence; do cd $(CURDIR)/harness/$$room/device; for script in *.sh; do \
+	for room in store evidence; do cd $(CURDIR)/harness/device/$$room/device; for script in *.sh; do \
 	[ $$script = prelude.sh ] || \
 	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done; done
 

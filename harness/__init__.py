@@ -10,15 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness import experiments
-    from harness.bench import Bench, Observation, TargetFailure
-    from harness.contexts.context_file import ContextFile
-    from harness.contexts.models import Model
-    from harness.contexts.source import Context, ContextSource
-    from harness.errors import ConfigError
+    from harness.contexts.compiler.models import Model
+    from harness.contexts.context.source import Context, ContextSource
+    from harness.contexts.sources.context_file import ContextFile
+    from harness.ground.errors import ConfigError
     from harness.probe import steps
     from harness.probe.plan import Plan, Settings
-    from harness.results.checks import Check, held, undecided
+    from harness.run import experiments
+    from harness.run.bench import Bench, Observation, TargetFailure
+    from harness.verdict.results.checks import Check, held, undecided
 
 __version__ = "0.1.0"
 
@@ -41,21 +41,21 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Bench": "harness.bench",
-    "Check": "harness.results.checks",
-    "ConfigError": "harness.errors",
-    "Context": "harness.contexts.source",
-    "ContextFile": "harness.contexts.context_file",
-    "ContextSource": "harness.contexts.source",
-    "Model": "harness.contexts.models",
-    "Observation": "harness.bench",
+    "Bench": "harness.run.bench",
+    "Check": "harness.verdict.results.checks",
+    "ConfigError": "harness.ground.errors",
+    "Context": "harness.contexts.context.source",
+    "ContextFile": "harness.contexts.sources.context_file",
+    "ContextSource": "harness.contexts.context.source",
+    "Model": "harness.contexts.compiler.models",
+    "Observation": "harness.run.bench",
     "Plan": "harness.probe.plan",
     "Settings": "harness.probe.plan",
-    "TargetFailure": "harness.bench",
-    "experiments": "harness.experiments",
-    "held": "harness.results.checks",
+    "TargetFailure": "harness.run.bench",
+    "experiments": "harness.run.experiments",
+    "held": "harness.verdict.results.checks",
     "steps": "harness.probe.steps",
-    "undecided": "harness.results.checks",
+    "undecided": "harness.verdict.results.checks",
 }
 
 

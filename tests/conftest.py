@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from harness.files.notices import Notices, shown_by
+from harness.ground.files.notices import Notices, shown_by
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
 from tests.needed import ALWAYS_THERE, LEFT_OUT, installed_by_ci, need

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.farm.scheduling import Scheduler, Waiting
+from harness.run.scheduling.scheduling import Scheduler, Waiting
 
 Needs = frozenset[str]
 NONE: Needs = frozenset()

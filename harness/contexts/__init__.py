@@ -1,1 +1,8 @@
-"""Context binaries: models and the real compiler that makes them of these, or files of users."""
+"""Context binaries: where they come from, what they need, whether they fit.
+
+Its face is `__init__.pyi`: each name is loaded when it is used.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

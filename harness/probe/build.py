@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.errors import ConfigError
-from harness.files.verified_folder import made_file
+from harness.device.simulator.emulation import ZIG_TARGET, first_program, run_program
+from harness.ground import ConfigError
+from harness.ground.files.verified_folder import made_file
 from harness.probe.ndk import find_ndk
 from harness.probe.prebuilt import FOLDER_VARIABLE, check_probe, checked_prebuilt, find_prebuilt
 from harness.probe.verbs import SOURCE_FOLDER
-from harness.simulator.emulation import ZIG_TARGET, first_program, run_program
 
 PROBE_NAME: Final = "qnn-probe"
 BUILD_TIMEOUT_S: Final = 120.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from harness.device.transport.ending import Found
 from harness.probe.plan import Plan
 from harness.probe.transcript import Transcript
-from harness.transport.ending import Found
 
 LOOK_S: Final = 8.0
 """How long whoever is told of a hang may look at the process, beyond all deadlines."""

@@ -6,14 +6,13 @@ import logging
 import posixpath
 from typing import Final
 
-from harness.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
-from harness.lab.attach import AttachedDevice
+from harness.device import AttachedDevice, Deployer, Transport
+from harness.ground import ConfigError, DeviceError, DeviceLost, DeviceRefused
+from harness.ground.errors import DeviceTimeout
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan
 from harness.probe.wholeness import misfit
-from harness.store.deploy import Deployer
-from harness.transport.device import Transport
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from harness.ground.facts.memory_types import TensorMemory
 from harness.probe.plan import Step, given, numbered
-from harness.qnn.memory_types import TensorMemory
 
 BACK_MS = 2000
 

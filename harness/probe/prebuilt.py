@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.errors import ConfigError
-from harness.files.whole_file import read_bounded
-from harness.qnn.platforms import PLATFORMS
-from harness.runtimes.elf import ElfError, ElfFacts, read_elf
+from harness.ground import PLATFORMS, ConfigError, read_bounded
+from harness.libraries.runtimes.elf import ElfError, ElfFacts, read_elf
 
 FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"
 PROTOCOL: Final = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.errors import ConfigError
+from harness.ground import ConfigError
 
 FieldType = Literal["text", "number", "real", "word"]
 

@@ -39,28 +39,28 @@ _SAME_SHELL: Final = (
 _ARM64_ALONE: Final = "its programs are for arm64, as a phone's; its shell is the x86-64 one"
 _WHY_NOT_ON_ANDROID: Final = {
     "tests/unit": "functions of this computer's side; nothing of them runs on a device",
-    "tests/unit/store": _SAME_SHELL,
+    "tests/unit/device/store": _SAME_SHELL,
     "tests/benchmarks": "times and sizes on this computer, side by side",
     "tests/faults": _ARM64_ALONE,
     "tests/nightly": "long runs of what is tried once elsewhere",
     "tests/integration": "this computer's side, or the simulated device itself",
-    "tests/integration/adb": _SAME_SHELL,
-    "tests/integration/cli": _ARM64_ALONE,
-    "tests/integration/bisect": f"{_NO_LIBRARIES}; over stand-ins in integration/pytest_plugin",
-    "tests/integration/contexts": _NO_LIBRARIES,
+    "tests/integration/device/adb": _SAME_SHELL,
+    "tests/integration/tools/cli": _ARM64_ALONE,
+    "tests/integration/search/bisect": f"{_NO_LIBRARIES}; over stand-ins in pytest_plugin",
+    "tests/integration/contexts/sources": _NO_LIBRARIES,
     "tests/integration/damaged": _NO_LIBRARIES,
-    "tests/integration/experiments": _NO_LIBRARIES,
-    "tests/integration/fit": _NO_LIBRARIES,
-    "tests/integration/lab": _ARM64_ALONE,
-    "tests/integration/minimize": _NO_LIBRARIES,
-    "tests/integration/pytest_plugin": _ARM64_ALONE,
-    "tests/integration/store": _SAME_SHELL,
+    "tests/integration/run/experiments": _NO_LIBRARIES,
+    "tests/integration/contexts/capacity": _NO_LIBRARIES,
+    "tests/integration/device/lab": _ARM64_ALONE,
+    "tests/integration/search/minimize": _NO_LIBRARIES,
+    "tests/integration/run/pytest_plugin": _ARM64_ALONE,
+    "tests/integration/device/store": _SAME_SHELL,
 }
 _ON_ANDROID: Final = (
-    "tests/integration/adb",
-    "tests/integration/cli",
-    "tests/integration/store",
-    "tests/unit/store",
+    "tests/integration/device/adb",
+    "tests/integration/tools/cli",
+    "tests/integration/device/store",
+    "tests/unit/device/store",
 )
 _PHONE: Final = ("test_android_phone", "test_first_day", "test_phone")
 _BOARDS: Final = ("test_board", "test_boards", "test_board_runs", "test_emulation")
@@ -80,7 +80,7 @@ def place_of(package: str, name: str) -> str:
 
 
 def folder_of(package: str) -> str:
-    """The folder of a test's module, `tests.unit.adb.test_x`, at most three deep."""
+    """The folder of a test's module, `tests.unit.device.adb.test_x`, at most three deep."""
     return "/".join(package.split(".")[:-1][:3])
 
 

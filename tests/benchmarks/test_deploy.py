@@ -18,21 +18,21 @@ from typing import Any
 import adbutils
 import pytest
 
-from harness.adb.connection import connect_to
-from harness.adb.device import AdbDevice
-from harness.adb.private_server import PrivateAdbServer, harness_key
-from harness.adb.server import adb_binary
-from harness.adb.sync import SyncStream
-from harness.files.cache import cache_root
-from harness.host.deadline import Deadline
-from harness.runtimes.catalog import Catalog
-from harness.runtimes.deployed import runtime_set
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.properties import device_properties
-from harness.store.deploy import Deployer
-from harness.store.layout import FileSet
-from harness.transport.shell import Completed
-from tests.integration.adb.real_adbd import RealDevice
+from harness.device.adb.connection import connect_to
+from harness.device.adb.device import AdbDevice
+from harness.device.adb.private_server import PrivateAdbServer, harness_key
+from harness.device.adb.server import adb_binary
+from harness.device.adb.sync import SyncStream
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.properties import device_properties
+from harness.device.store.deploy import Deployer
+from harness.device.store.layout import FileSet
+from harness.device.transport.shell import Completed
+from harness.ground.files.cache import cache_root
+from harness.ground.host.deadline import Deadline
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.deployed import runtime_set
+from tests.integration.device.adb.real_adbd import RealDevice
 
 CONTEXTS = 66
 CONTEXT_BYTES = 6 << 20

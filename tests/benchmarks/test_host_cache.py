@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import far as far
-from tests.integration.lab.ssh_host import SSHD
-from tests.integration.store.test_host_cache import Far
-from tests.integration.store.test_host_cache import uplink as uplink
+from tests.integration.device.lab.ssh_host import SSHD
+from tests.integration.device.store.test_host_cache import Far, uplink as uplink
 
 DEVICES = 4
 FILES, FILE_BYTES = 4, 2_000_000

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.inventory import DeviceConfig, load_lab
-from harness.lab.matching import kinds
-from harness.labgrid.place import Place, Service
-from harness.labgrid.session import FoundPlaces
+from harness.device.lab.inventory import DeviceConfig, load_lab
+from harness.device.lab.matching import kinds
+from harness.device.labgrid.place import Place, Service
+from harness.device.labgrid.session import FoundPlaces
 
 pytestmark = pytest.mark.benchmark
 
@@ -51,8 +51,8 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
     """What a connection makes of what it was told; there is none here."""
     from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
 
-    from harness.labgrid.resources import Resources
-    from harness.labgrid.wire import Coordinator
+    from harness.device.labgrid.resources import Resources
+    from harness.device.labgrid.wire import Coordinator
 
     made = object.__new__(Coordinator)
     made._lock, made._resources, made._places = threading.Lock(), Resources(), {}

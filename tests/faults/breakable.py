@@ -14,25 +14,25 @@ from typing import Any, Self
 
 import yaml
 
-from harness.adb.address import TcpAddress
-from harness.adb.private_server import harness_key
-from harness.adb.server import AdbServer, adb_binary
-from harness.contexts.compile import ContextStore
-from harness.contexts.models import Model
-from harness.files.cache import cache_root
-from harness.host.deadline import Deadline
-from harness.host.guard import GuardedProcess, spawn_guarded
+from harness.contexts.compiler.compile import ContextStore
+from harness.contexts.compiler.models import Model
+from harness.device.adb.address import TcpAddress
+from harness.device.adb.private_server import harness_key
+from harness.device.adb.server import AdbServer, adb_binary
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.properties import device_properties
+from harness.ground.files.cache import cache_root
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
+from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
-from harness.runtimes.catalog import Catalog
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.properties import device_properties
 from tests.android.bionic import ndk
 from tests.android.runtimes import NO_BUDGET, add_stand_in
 from tests.android.system import android
 from tests.faults.control import VARIABLE, controlled
 from tests.faults.table import ANDROID, SIMULATED
-from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.real_adbd import Android, RealDevice
+from tests.integration.device.adb.faulty_link import FaultyLink
+from tests.integration.device.adb.real_adbd import Android, RealDevice
 from tests.integration.device_runs import DeviceRuns, Finished
 from tests.needed import FORMATS, need
 

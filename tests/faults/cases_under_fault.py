@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.device import AdbDevice
-from harness.bench import Bench
-from harness.contexts.models import Model
-from harness.contexts.schedule import schedule
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.schedule import schedule
+from harness.device.adb.device import AdbDevice
+from harness.device.transport.files import PushItem
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.plan_runner import run_plan
-from harness.transport.files import PushItem
+from harness.run.bench import Bench
 from tests.faults.control import ask
 from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.results.journal import read_journal
+from harness.verdict.results.journal import read_journal
 from tests.faults.conftest import Background, daemon_parameters
 from tests.faults.table import (
     ALL,

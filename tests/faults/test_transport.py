@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from harness.adb.device import AdbDevice
-from harness.errors import InfraError
-from harness.transport.device import Transport
-from harness.transport.ending import END_GRACE_S
-from harness.transport.files import PushItem
+from harness.device.adb.device import AdbDevice
+from harness.device.transport.device import Transport
+from harness.device.transport.ending import END_GRACE_S
+from harness.device.transport.files import PushItem
+from harness.ground.errors import InfraError
 from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters
 from tests.faults.table import ALL, ANDROID, SIMULATED, TRANSPORT, Fault
-from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.remote import wait_ready
+from tests.integration.device.adb.faulty_link import FaultyLink
+from tests.integration.device.adb.remote import wait_ready
 
 BIG = 4 << 20
 AFTER = 1 << 20

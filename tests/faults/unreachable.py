@@ -9,10 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from harness.adb.private_server import harness_key
-from harness.host.deadline import Deadline
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.properties import device_properties
+from harness.device.adb.private_server import harness_key
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.properties import device_properties
+from harness.ground.host.deadline import Deadline
 from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.faults.mocks import MockAdbServer, MockHangingUpDaemon, MockMuteDaemon
 from tests.integration.device_runs import DeviceRuns, Finished

@@ -14,7 +14,7 @@ from importlib import import_module
 
 import pytest
 
-_LEFT_OUT = ("harness.labgrid.", "harness.cli.main")
+_LEFT_OUT = ("harness.device.labgrid.", "harness.tools.cli.main")
 
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
     pytest.main(["-VV", "-p", "no:hypothesispytest", "-p", "no:labgrid"])
@@ -22,5 +22,5 @@ for module in pkgutil.walk_packages(import_module("harness").__path__, "harness.
     if not module.name.startswith(_LEFT_OUT):
         import_module(module.name)
 import_module("onnx.helper")
-import_module("harness.report.pages").template("report.html.j2")
+import_module("harness.answers.report.pages").template("report.html.j2")
 gc.freeze()  # what all forks share is neither looked through nor copied by each

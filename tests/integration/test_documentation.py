@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.lab.inventory import load_lab
+from harness.device.lab.inventory import load_lab
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 
@@ -73,9 +73,11 @@ def test_commands_run(
         assert re.search(r"\d cases?; ", planned.output)
         return
     if arguments[0] == "simulator":
-        return  # tests/integration/cli starts and ends it
+        return  # tests/integration/tools/cli starts and ends it
     folder = ROOT
-    if arguments[0] == "init":  # tests/integration/cli/test_init.py has devices attached to it
+    if (
+        arguments[0] == "init"
+    ):  # tests/integration/tools/cli/test_init.py has devices attached to it
         folder, arguments = tmp_path / "new", [*arguments, "--simulated"]
         folder.mkdir()
     if "--acceptance" in arguments:
@@ -94,7 +96,7 @@ def test_commands_run(
             shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
         shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", *arguments],
+        [sys.executable, "-m", "harness.tools.cli.main", *arguments],
         cwd=folder,
         env=lab.environment,
         capture_output=True,
@@ -117,7 +119,7 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
     for step in steps:
         command, _, told = step.partition("\n")
         done = subprocess.run(
-            [sys.executable, "-m", "harness.cli.main", *shlex.split(command)[1:]],
+            [sys.executable, "-m", "harness.tools.cli.main", *shlex.split(command)[1:]],
             cwd=folder,
             env=lab.environment,
             stdout=subprocess.PIPE,

@@ -16,41 +16,41 @@ import onnx
 import pytest
 from pydantic import ValidationError
 
-from harness.artefacts.artefact import Artefact
-from harness.artefacts.extract import extract
-from harness.artefacts.open import open_artefacts
-from harness.bench.session import open_session
-from harness.contexts.artefact_sources import contexts_of
-from harness.contexts.context_file import ContextFile, ContextFiles
-from harness.contexts.metadata import Tensor
-from harness.contexts.onnx_model import OnnxModel
-from harness.contexts.tensor_files import TensorFiles
-from harness.errors import HarnessError
-from harness.evidence.case_evidence import CaseEvidence
-from harness.evidence.text import EvidenceFile
-from harness.farm.merging import _copied
-from harness.files.archive import names_of, unpacked_once
-from harness.files.names_inside import create_inside, listed_inside, open_inside
-from harness.files.verified_folder import FolderChangedError, damage_of, open_verified
-from harness.history.importing import _digest
-from harness.report.html import _tail
-from harness.report.trace import write_trace
-from harness.results.coverage import coverage_of
-from harness.results.journal import read_journal
-from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
-from harness.runtimes.local_sources import FolderSource, SdkSource
-from harness.runtimes.maven_repository import (
+from harness.answers.history.importing import _digest
+from harness.answers.merging.merging import _copied
+from harness.answers.report.html import _tail
+from harness.answers.report.trace import write_trace
+from harness.contexts.context.metadata import Tensor
+from harness.contexts.sources.artefact_sources import contexts_of
+from harness.contexts.sources.context_file import ContextFile, ContextFiles
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.contexts.sources.tensor_files import TensorFiles
+from harness.device.evidence.case_evidence import CaseEvidence
+from harness.device.evidence.text import EvidenceFile
+from harness.device.simulator.storage import Storage
+from harness.device.store.instances import keep_store
+from harness.ground.errors import HarnessError
+from harness.ground.files.archive import names_of, unpacked_once
+from harness.ground.files.names_inside import create_inside, listed_inside, open_inside
+from harness.ground.files.verified_folder import FolderChangedError, damage_of, open_verified
+from harness.libraries.containers.artefact import Artefact
+from harness.libraries.containers.extract import extract
+from harness.libraries.containers.open import open_artefacts
+from harness.libraries.runtimes.local_sources import FolderSource, SdkSource
+from harness.libraries.runtimes.maven_repository import (
     Coordinates,
     FolderRepository,
     metadata_versions,
     pom_dependencies,
 )
-from harness.simulator.storage import Storage
-from harness.store.instances import keep_store
+from harness.run.bench.session import open_session
+from harness.verdict.results.coverage import coverage_of
+from harness.verdict.results.journal import read_journal
+from harness.verdict.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
 from tests.integration.hostile_names import Example, Watched, example, stays_below
-from tests.unit.artefacts.made import CONTEXT, epcontext
-from tests.unit.results.records import record
-from tests.unit.runtimes.elf_files import elf_file
+from tests.unit.libraries.containers.made import CONTEXT, epcontext
+from tests.unit.libraries.runtimes.elf_files import elf_file
+from tests.unit.verdict.results.records import record
 
 BY_DAY, BY_NIGHT = 200, 10_000
 SIZE = len(CONTEXT)

@@ -8,14 +8,14 @@ from typing import get_args
 
 import pytest
 
-from harness.adb.device import AdbDevice
-from harness.contexts.models import Model
-from harness.files.cache import cache_root, simulated_root
-from harness.lab.attach import AttachedDevice
-from harness.lab.inventory import load_lab
-from harness.store.scripts import ScriptName, script
-from harness.transport.shell import Completed
-from harness.workbench import Need, Placement, Workbench
+from harness.contexts.compiler.models import Model
+from harness.device.adb.device import AdbDevice
+from harness.device.lab.attach import AttachedDevice
+from harness.device.lab.inventory import load_lab
+from harness.device.store.scripts import ScriptName, script
+from harness.device.transport.shell import Completed
+from harness.ground.files.cache import cache_root, simulated_root
+from harness.run.workbench import Need, Placement, Workbench
 from tests.logged import Logged
 
 MODELS = (Model("tiny"),)

@@ -57,9 +57,14 @@ MEMORY = 8 << 30
 # --- which tests come to a line
 
 
+def room_of(file: str) -> str:
+    """The floor and room of a file of the harness: `device/lab`."""
+    return Path(file).parent.relative_to("harness").as_posix()
+
+
 def tests_of(files: Sequence[str]) -> list[str]:
     """The unit tests of the rooms of these files."""
-    rooms = [ROOT / "tests/unit" / room for room in sorted({Path(f).parts[1] for f in files})]
+    rooms = [ROOT / "tests/unit" / room for room in sorted({room_of(f) for f in files})]
     own = [str(room.relative_to(ROOT)) for room in rooms if room.is_dir()]
     return (
         own if len(own) == len(rooms) else [*own, *map(str, Path("tests/unit").glob("test_*.py"))]
@@ -130,7 +135,7 @@ class Reached:
         at_import = mutant.function is None or "" in names
         if at_import:
             names = set().union(*inside.values())
-        room = f"tests/unit/{Path(mutant.file).parts[1]}/"
+        room = f"tests/unit/{room_of(mutant.file)}/"
         names = {one for one in names if 0 <= self.took_s.get(one, -1) <= MOST_S}
         order = sorted(names, key=lambda one: (room not in one, self.took_s.get(one, 0)))
         return order, at_import
@@ -405,7 +410,7 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
     survivors = []
     for out in side_by_side("judged", asked, folder, max(60.0, left_s)):
         for became, file, line, before, after in map(json.loads, out.read_text().splitlines()):
-            for tally in (tallies[Path(file).parts[1]], tallies["all"]):
+            for tally in (tallies[room_of(file)], tallies["all"]):
                 tally.killed += became == "killed"
                 tally.equivalent += became == "equivalent"
                 tally.survived += became in ("survived", "unreached")
@@ -414,8 +419,8 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
     print("\n".join(sorted(survivors)))
     total = tallies.pop("all")
     for room, tally in sorted(tallies.items()):
-        print(f"{room:14} {tally}")
-    print(f"{'all':14} {total}")
+        print(f"{room:22} {tally}")
+    print(f"{'all':22} {total}")
     if total.rate < AIM:
         sys.exit(f"fewer than {AIM:.0%} of the mutants were killed")
 

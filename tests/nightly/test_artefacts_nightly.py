@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.artefacts.damage import SMALL, damaged, require_error_or_truth, seeds
+from tests.unit.libraries.containers.damage import SMALL, damaged, require_error_or_truth, seeds
 
 SECONDS = float(os.environ.get("QNN_FUZZ_SECONDS", "600"))
 KEPT = Path(__file__).parents[2] / "reports/tests/damaged"
@@ -45,4 +45,4 @@ def test_no_damage_is_more_than_an_error(tmp_path: Path, show_figures: Callable[
             found[problem] = kept
     show_figures("damaged artefacts", seed=seed, opened=opened, readable=readable)
     assert 0 < readable < opened
-    assert not found, f"put into tests/unit/artefacts/corpus: {found}"
+    assert not found, f"put into tests/unit/libraries/containers/corpus: {found}"

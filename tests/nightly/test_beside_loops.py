@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.qnn.versions import QNN_WHEELS
-from harness.runtimes.ort import ORT_VERSIONS
-from tests.integration.bisect.bisections import RESIDENT, SESSION
-from tests.integration.bisect.loops import beside_a_loop
+from harness.ground.facts.versions import QNN_WHEELS
+from harness.libraries.runtimes.ort import ORT_VERSIONS
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.search.bisect.bisections import RESIDENT, SESSION
+from tests.integration.search.bisect.loops import beside_a_loop
 
 QNN = tuple(QNN_WHEELS)
 ORT = tuple(version for version in ORT_VERSIONS if version < "1.32")

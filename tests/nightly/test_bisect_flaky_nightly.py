@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bisect.answers import Tally
-from harness.bisect.axis_search import AxisSearch
-from harness.bisect.flaky import chances_bad, errors_at_worst
-from harness.bisect.search import halvings
-from tests.unit.bisect.histories import World, axis, changing, drive, names
-from tests.unit.bisect.test_flaky import Show, flaky, seeds
+from harness.search.bisect.answers import Tally
+from harness.search.bisect.axis_search import AxisSearch
+from harness.search.bisect.flaky import chances_bad, errors_at_worst
+from harness.search.bisect.search import halvings
+from tests.unit.search.bisect.histories import World, axis, changing, drive, names
+from tests.unit.search.bisect.test_flaky import Show, flaky, seeds
 
 pytestmark = pytest.mark.nightly
 RATES = (0.0, 0.10, 0.25, 0.35)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.bisect.grid_search import GridSearch
-from harness.bisect.search import GridSpec
-from tests.unit.bisect.histories import drive_grid, grid
-from tests.unit.bisect.test_grid_search import (
+from harness.search.bisect.grid_search import GridSearch
+from harness.search.bisect.search import GridSpec
+from tests.unit.search.bisect.histories import drive_grid, grid
+from tests.unit.search.bisect.test_grid_search import (
     OLDER,
     Truth,
     require_right_within_the_bound,

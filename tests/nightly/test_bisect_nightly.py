@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.qnn.versions import QNN_WHEELS
-from harness.runtimes.ort import ORT_VERSIONS
-from tests.integration.bisect.bisections import (
+from harness.ground.facts.versions import QNN_WHEELS
+from harness.libraries.runtimes.ort import ORT_VERSIONS
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.search.bisect.bisections import (
     PLAIN,
     SESSION,
     bisect,
@@ -20,7 +21,6 @@ from tests.integration.bisect.bisections import (
     killed_after,
     require_nothing_made_twice,
 )
-from tests.integration.device_runs import DeviceRuns
 
 QNN = list(QNN_WHEELS)
 ORT = [version for version in ORT_VERSIONS if version < "1.32"]

@@ -36,8 +36,8 @@ SLOWER = (
 )
 # what comes to each part of pytest_internals.py
 SELECTION = (
-    *(f"tests/unit/pytest_plugin/test_{name}.py" for name in UNIT),
-    *(f"tests/integration/pytest_plugin/{name}" for name in SLOWER),
+    *(f"tests/unit/run/pytest_plugin/test_{name}.py" for name in UNIT),
+    *(f"tests/integration/run/pytest_plugin/{name}" for name in SLOWER),
 )
 TIMEOUT_S = 600
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.simulator.other_clients import Target
-from tests.integration.simulator.test_other_clients import BY_NIGHT, Row, check, daemon, target
+from tests.integration.device.simulator.other_clients import Target
+from tests.integration.device.simulator.test_other_clients import (
+    BY_NIGHT,
+    Row,
+    check,
+    daemon,
+    target,
+)
 
 __all__ = ["daemon", "target"]
 pytestmark = [pytest.mark.nightly, pytest.mark.needs("QNN_HARNESS_ADB29")]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.qnn.versions import QnnVersion
+from harness.ground.facts.versions import QnnVersion
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.bisect.answers import Answer, Question
-from harness.bisect.axis_search import AxisSearch
-from harness.bisect.findings import AxisFinding
-from harness.bisect.search import AxisSpec
-from harness.files.cache import cache_root
+from harness.ground.files.cache import cache_root
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan_locally
+from harness.search.bisect.answers import Answer, Question
+from harness.search.bisect.axis_search import AxisSearch
+from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.search import AxisSpec
 from tests.stand_in.build import build_backend
-from tests.unit.bisect.histories import fewest_runs
+from tests.unit.search.bisect.histories import fewest_runs
 
 VERSIONS = tuple(f"2.{number}.0" for number in range(44, 52))
 _FAILS = 6004

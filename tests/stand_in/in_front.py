@@ -15,8 +15,8 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from harness.bench import Bench
-    from harness.contexts.session_plan import Libraries
+    from harness.contexts.context.session_plan import Libraries
+    from harness.run.bench import Bench
 
     del config
     folder = Path(os.environ["STAND_IN_FOLDER"])

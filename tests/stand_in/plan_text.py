@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 from zlib import crc32
 
-from harness.errors import ConfigError
+from harness.ground.errors import ConfigError
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.verbs import LIMITS, check_fields
 

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.private_server import harness_key
-from harness.adb.server import adb_binary
-from harness.bisect.folder import BisectFolder
-from harness.doctor.host_facts import index_problem
-from harness.errors import ConfigError, HarnessError, InfraError
-from harness.files.archive import names_of
-from harness.history.database import open_database
-from harness.host.guard import spawn_guarded
-from harness.lab.lease import Leases
-from harness.lab.new_devices import with_addresses
-from harness.nightly.chain import held
+from harness.answers.history.database import open_database
+from harness.device.adb.private_server import harness_key
+from harness.device.adb.server import adb_binary
+from harness.device.lab.lease import Leases
+from harness.device.lab.new_devices import with_addresses
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.files.archive import names_of
+from harness.ground.host.guard import spawn_guarded
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.download import Bounds, download
+from harness.libraries.runtimes.pypi import require_compiling_host
 from harness.probe.build import ProbeBuilder, read_sources
-from harness.runtimes.catalog import Catalog
-from harness.runtimes.download import Bounds, download
-from harness.runtimes.pypi import require_compiling_host
+from harness.search.bisect.folder import BisectFolder
+from harness.search.nightly.chain import held
+from harness.tools.doctor.host_facts import index_problem
 
 BOUNDS = Bounds(1000, 5)
 

@@ -16,7 +16,7 @@ from tests.nightly.mutation_run import Tally
 def test_every_pure_file_has_mutants_each_of_which_changes_one_statement() -> None:
     files = pure_files()
     assert len(files) > 60
-    for file in ("harness/farm/shards.py",):
+    for file in ("harness/answers/merging/shards.py",):
         assert file in files
         whole = ast.unparse(ast.parse((ROOT / file).read_text())).splitlines()
         made = 0
@@ -31,7 +31,7 @@ def test_every_pure_file_has_mutants_each_of_which_changes_one_statement() -> No
 
 @pytest.mark.nightly
 def test_a_short_run_tells_what_became_of_each() -> None:
-    options = ["--seconds", "1", "--seed", "1", "--file", "harness/farm/shards.py"]
+    options = ["--seconds", "1", "--seed", "1", "--file", "harness/answers/merging/shards.py"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.nightly.mutation_run", *options],
         capture_output=True,
@@ -43,7 +43,7 @@ def test_a_short_run_tells_what_became_of_each() -> None:
     assert found, done.stdout + done.stderr
     killed, judged = map(int, found.groups())
     survived = re.findall(
-        r"^(?:survived|unreached): harness/farm/shards.py:\d+$", done.stdout, re.M
+        r"^(?:survived|unreached): harness/answers/merging/shards.py:\d+$", done.stdout, re.M
     )
     assert judged > 20
     assert 0.5 * judged < killed == judged - len(survived)

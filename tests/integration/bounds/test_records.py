@@ -8,16 +8,16 @@ from zlib import crc32
 
 import pytest
 
-from harness.errors.outgoing_text import LINE_WAS_CUT, MOST_LINE_BYTES
-from harness.farm.shards import shard_of
+from harness.answers.merging.shards import shard_of
+from harness.ground.errors.outgoing_text import LINE_WAS_CUT, MOST_LINE_BYTES
 from harness.probe.events import MARK, SEAL
-from harness.results.run_folder import RunFolder
+from harness.verdict.results.run_folder import RunFolder
 from tests.integration.bounds.test_streams import MOST_KB, peak_kb
-from tests.unit.results.records import DEVICE, record
+from tests.unit.verdict.results.records import DEVICE, record
 
 COMMAND = """
 import sys
-from harness.cli.main import commands
+from harness.tools.cli.main import commands
 commands(sys.argv[1:], standalone_mode=False)
 print()
 """
@@ -117,7 +117,7 @@ def test_shards_of_many_records(tmp_path: Path) -> None:
 
 COPY = """
 import sys
-from harness.farm.merging import copy_without_secrets
+from harness.answers.merging.merging import copy_without_secrets
 with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as target:
     copy_without_secrets(source, target, sealed=sys.argv[1].endswith(".jsonl"))
 print()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.failure.any_log import MAX_LINES
+from harness.verdict.failure.any_log import MAX_LINES
 
 MOST_KB = 200_000
 _PEAK = """
@@ -37,8 +37,8 @@ def peak_kb(program: str, *words: object) -> tuple[int, str]:
 
 COORDINATOR = """
 import sys
-from harness.errors import InfraError
-from harness.labgrid.wire import Away, Coordinator
+from harness.ground.errors import InfraError
+from harness.device.labgrid.wire import Away, Coordinator
 try:
     Coordinator(sys.argv[1], "host/user")
 except InfraError as error:
@@ -48,8 +48,10 @@ except InfraError as error:
 
 def test_a_coordinator_that_sends_without_end() -> None:
     import grpc
-    from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
-    from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as rpc
+    from labgrid.remote.generated import (
+        labgrid_coordinator_pb2 as pb,
+        labgrid_coordinator_pb2_grpc as rpc,
+    )
 
     class Endless(rpc.CoordinatorServicer):  # type: ignore[misc]
         def ClientStream(self, request_iterator: object, context: Any) -> Iterator[object]:  # noqa: N802
@@ -90,7 +92,7 @@ for n in range(2, 100_000_000):
 RUN = """
 import sys
 from pathlib import Path
-from harness.failure.verdict import judge
+from harness.verdict.failure.verdict import judge
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
@@ -122,7 +124,7 @@ def test_a_case_that_logs_without_end(tmp_path: Path, text: str) -> None:
 
 EXPLAIN = """
 import sys
-from harness.cli.explain import explain
+from harness.tools.cli.explain import explain
 explain.main([sys.argv[1], "--json"], standalone_mode=False)
 """
 LETTERS: dict[int, int] = str.maketrans("0123456789", "ghijklmnop")

@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from harness.bench import Bench
-from harness.contexts.models import Model
-from harness.contexts.schedule import Move, Schedule
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.schedule import Move, Schedule
+from harness.device.transport.files import PushItem
 from harness.probe.plan import Settings
-from harness.transport.files import PushItem
+from harness.run.bench import Bench
 
 TINY = Model.parse("tiny")
 CASES = 400

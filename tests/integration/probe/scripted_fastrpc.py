@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.session_plan import Libraries, within_session
-from harness.files.cache import cache_root
+from harness.contexts.context.session_plan import Libraries, within_session
+from harness.device.simulator.board import soc_files
+from harness.device.simulator.emulation import find_tools
+from harness.ground.facts.codes import dsp_error, dsp_errors
+from harness.ground.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings
 from harness.probe.plan_runner import ProbeRun
-from harness.qnn.codes import dsp_error, dsp_errors
-from harness.simulator.board import soc_files
-from harness.simulator.emulation import find_tools
 from tests.stand_in.events import parse_transcript
 
 CHAINS: Final = Path(__file__).parents[2] / "field" / "fastrpc-chains.tsv"

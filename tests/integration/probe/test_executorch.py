@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.errors import ConfigError
-from harness.failure.verdict import judge
-from harness.files.cache import cache_root
+from harness.ground.errors import ConfigError
+from harness.ground.files.cache import cache_root
+from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
-from harness.results.measurements import measure
-from harness.runtimes.catalog import Catalog
-from harness.workbench.supplies import Supplies
+from harness.run.workbench.supplies import Supplies
+from harness.verdict.failure.verdict import judge
+from harness.verdict.results.measurements import measure
 from tests.integration.conftest import RuntimeFor
 from tests.needed import need
 

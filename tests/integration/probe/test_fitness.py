@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.attach import AttachedDevice, OpenLab
-from harness.lab.inventory import load_lab
+from harness.device.lab.attach import AttachedDevice, OpenLab
+from harness.device.lab.inventory import load_lab
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.fitness import ProbeFitness
 from harness.probe.prebuilt import FOLDER_VARIABLE

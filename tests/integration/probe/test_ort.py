@@ -10,12 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.bench.ort import OrtOnDevice, ort_on_device
-from harness.contexts.models import Model, OnnxFiles
-from harness.contexts.session_plan import DeployedModel
-from harness.contexts.source import Context
-from harness.failure.error import ErrorRecord
-from harness.failure.verdict import judge
+from harness.contexts.compiler.models import Model, OnnxFiles
+from harness.contexts.context.session_plan import DeployedModel
+from harness.contexts.context.source import Context
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.deployed import DeployedRuntime
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,
@@ -29,9 +28,10 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.results.measurements import ort_figures
-from harness.runtimes.catalog import Catalog
-from harness.runtimes.deployed import DeployedRuntime
+from harness.run.bench.ort import OrtOnDevice, ort_on_device
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import judge
+from harness.verdict.results.measurements import ort_figures
 from tests.integration.conftest import HTP_ARCH
 from tests.integration.probe.conftest import PLAIN_ONLY, Runner
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.failure.verdict import judge
 from harness.probe.ort_plan import (
     Provider,
     ort_end,
@@ -27,6 +26,7 @@ from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.probe.verbs import SOURCE_FOLDER
+from harness.verdict.failure.verdict import judge
 from tests.android.bionic import ProbeBuild
 from tests.integration.probe.conftest import ALL_BUILDS, Runner
 

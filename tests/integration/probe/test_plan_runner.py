@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.device import AdbDevice
-from harness.adb.private_server import PrivateAdbServer, harness_key
-from harness.errors import ConfigError, DeviceError, DeviceLost
-from harness.files.notices import followed_by
-from harness.host.deadline import Deadline
+from harness.device.adb.device import AdbDevice
+from harness.device.adb.private_server import PrivateAdbServer, harness_key
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.transport.files import PushItem
+from harness.device.transport.shell_protocol import exit_status
+from harness.ground.errors import ConfigError, DeviceError, DeviceLost
+from harness.ground.files.notices import followed_by
+from harness.ground.host.deadline import Deadline
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun, run_plan
-from harness.simulator.device import SimulatedDevice
-from harness.transport.files import PushItem
-from harness.transport.shell_protocol import exit_status
 
 FOLDER = "data/local/tmp/probe it's"
 
@@ -177,7 +177,9 @@ CRASH = Step("crash", {"signal": "11"})
 def test_an_exit_status_that_changed_on_its_way_is_no_verdict(
     connected: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
 ) -> None:
-    monkeypatch.setattr("harness.transport.shell.exit_status", lambda _status: exit_status(code))
+    monkeypatch.setattr(
+        "harness.device.transport.shell.exit_status", lambda _status: exit_status(code)
+    )
     with pytest.raises(DeviceError, match="exit status is not what the shell"):
         run(connected, folder, step)
 

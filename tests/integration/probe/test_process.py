@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pytest
 
-from harness.errors import ConfigError, InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.probe import plan
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import (

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.failure.diagnosis import diagnosed
-from harness.failure.verdict import judge
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.transcript import StepResult
 from harness.probe.verbs import LIMITS
+from harness.verdict.failure.diagnosis import diagnosed
+from harness.verdict.failure.verdict import judge
 from tests.android.bionic import ProbeBuild
 from tests.integration.probe.conftest import ALL_BUILDS, Runner, StandIn
 

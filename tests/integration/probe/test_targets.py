@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ConfigError
+from harness.ground.errors import ConfigError
+from harness.libraries.runtimes.elf import read_elf
 from harness.probe import build
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.prebuilt import FOLDER_VARIABLE, PROTOCOL, ProbeIdentity, identity_of
-from harness.runtimes.elf import read_elf
 from tests.android import bionic
 from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
 from tests.needed import ANDROID, need

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import ConfigError
+from harness.ground.errors import ConfigError
 from harness.probe.call_steps import (
     APP_READ,
     APP_WRITE,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from harness.device.transport.ending import Found
 from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.transcript import Accepted, Done, Start, Transcript
-from harness.transport.ending import Found
 
 NOTHING = Plan((Step("noop"),))
 

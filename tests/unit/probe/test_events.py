@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser
 from harness.probe.transcript import MAX_KEPT, Accepted, Done, StepResult, Transcript

@@ -7,10 +7,9 @@ from unittest import mock
 from zlib import crc32
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from harness.errors.outgoing_text import log_without_secrets
+from harness.ground.errors.outgoing_text import log_without_secrets
 from harness.probe import events
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
 

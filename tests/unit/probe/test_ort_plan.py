@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from harness.errors import ConfigError
+from harness.ground.errors import ConfigError
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,

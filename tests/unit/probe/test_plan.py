@@ -6,14 +6,13 @@ import string
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from harness.errors import ConfigError
+from harness.ground.errors import ConfigError
+from harness.ground.facts.memory_types import TENSOR_MEMORIES
 from harness.probe import memory_steps, plan
 from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, loads, sealed
 from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
-from harness.qnn.memory_types import TENSOR_MEMORIES
 from tests.properties import damaged, reached, reaches
 from tests.stand_in.plan_text import parse
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from harness.errors import ConfigError
+from harness.ground.errors import ConfigError
+from harness.libraries.runtimes.elf import ElfFacts
 from harness.probe.ndk import Ndk, find_ndk, fitting_level, read_ndk
 from harness.probe.prebuilt import (
     FOLDER_VARIABLE,
@@ -19,7 +19,6 @@ from harness.probe.prebuilt import (
     identity_of,
     mismatches,
 )
-from harness.runtimes.elf import ElfFacts
 
 SOURCE = "ab" * 32
 OTHER = "cd" * 32

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness.ground.facts.codes import describe, symbol_table
 from harness.probe.plan import Plan
-from harness.qnn.codes import describe, symbol_table
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,266 @@
+"""Two runs case by case: what became of each, and which of it is to fail a job (pure).
+
+Whatever stands in both runs alike is no difference: a run compared with itself has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder, same_failure
+from harness.answers.history.brief import Brief
+from harness.ground import ConfigError
+from harness.verdict import Coverage, Output, coverage_of, steps_of
+from harness.verdict.results.drift import Read, changes
+
+if TYPE_CHECKING:
+    from harness.answers.history.speed import Speed
+
+Category = Literal[
+    "new",
+    "changed",
+    "flaky",
+    "vanished",
+    "lab",
+    "added",
+    "known",
+    "fixed",
+    "failing",
+    "passing",
+    "untested",
+]
+"""What became of a case. Each has one:
+
+- new: it fails, and did not, or was expected to by a known issue
+- changed: it failed before, and fails otherwise: another outcome, signature or diagnosis
+- flaky: its attempts in one run do not agree, and in the other they did
+- vanished: it had a verdict, and now was not run, was skipped, or is unsupported
+- lab: the lab failed in it, or its input was wrong, and in the other run it did not
+- added: it has a verdict, and had none
+- known: it fails as a known issue expects, and did not fail so
+- fixed: it failed, and passes
+- failing: it fails as it did, or its attempts disagree as they did
+- passing: it passes as it did; its speed and memory are judged, too
+- untested: it has no verdict, and had none
+"""
+
+CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+
+TITLES: Final[Mapping[Category, str]] = {
+    "new": "new",
+    "changed": "fails otherwise",
+    "flaky": "flaky",
+    "vanished": "tested no more",
+    "lab": "no verdict this time",
+    "added": "no verdict before",
+    "known": "fails as known",
+    "fixed": "fixed",
+    "failing": "still failing",
+}
+"""What is told one by one, in this order; of the rest, how many they are."""
+
+BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
+"""Where a bisection can tell which version it was."""
+_SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
+_CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%")
+# at least 1 %: by less any two runs differ
+_PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case in both runs, the last attempt of each; None where a run has not got it."""
+
+    before: Brief | None
+    after: Brief | None
+
+    @property
+    def shown(self) -> Brief:
+        """The newer of the two that there are."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """A case whose outputs differ from those of the earlier run, and these outputs."""
+
+    pair: Pair
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cases of two runs by what became of them, in the order of the new run.
+
+    `coverage` is how many cases of the new run have a verdict, `base_coverage` of the earlier one.
+    """
+
+    pairs: Mapping[Category, Sequence[Pair]]
+    coverage: Coverage
+    base_coverage: Coverage
+    drifted: Sequence[Drifted] = ()
+    speed: Speed | None = None
+    """None where it was not judged."""
+    unjudged: str | None = None
+    """Why it could not be, if it was to be."""
+
+    def __getitem__(self, category: Category) -> Sequence[Pair]:
+        return self.pairs[category]
+
+    def cases(self, category: Category) -> list[str]:
+        """The names of the cases of which that became."""
+        return [pair.shown.case for pair in self.pairs[category]]
+
+
+@dataclass(frozen=True)
+class FailOn:
+    """What is to end a comparison with 1."""
+
+    categories: tuple[Category, ...]
+    drift_steps: int | None = None
+    slower: float | None = None
+    """By how much: 0.1 is 10 %."""
+
+    @classmethod
+    def parse(cls, text: str) -> FailOn:
+        """Reads `new,vanished,drift:1,perf:10%`. Raises ConfigError for anything else."""
+        categories: list[Category] = []
+        steps = slower = None
+        for word in (part.strip() for part in text.split(",")):
+            found = next((one for one in CATEGORIES if one == word and one in _SWITCHES), None)
+            if found is not None:
+                categories.append(found)
+            elif (steps_given := steps_of(word)) is not None:
+                steps = steps_given
+            elif (percent := _PERF.fullmatch(word)) is not None and float(percent[1]) >= 1:
+                slower = float(percent[1]) / 100
+            else:
+                problem = f"{word!r} is nothing to fail on"
+                raise ConfigError(problem, field="--fail-on", choices=_CHOICES)
+        return cls(tuple(dict.fromkeys(categories)), steps, slower)
+
+    def reasons(self, found: Comparison) -> list[str]:
+        """Which of it there is, as it was asked for; empty if the comparison ends well.
+
+        Of what was added only what fails counts, and no known issue expects. Where cases of the new
+        run were not run, those that it has no record of have not vanished.
+        """
+        lacks = found.coverage.not_run or found.coverage.selected is None
+        told: list[str] = []
+        for category in self.categories:
+            pairs = found[category]
+            if category == "added":
+                pairs = [pair for pair in pairs if pair.shown.is_bad and not pair.shown.known_issue]
+            if category == "vanished" and lacks:
+                pairs = [pair for pair in pairs if pair.after is not None]
+            if pairs:
+                told.append(category)
+        steps = self.drift_steps
+        if steps is not None and any(
+            output.beyond(steps) for one in found.drifted for output in one.outputs
+        ):
+            told.append(f"drift:{steps}")
+        if self.slower is not None and found.speed is not None and found.speed.told("slower"):
+            told.append(f"perf:{100 * self.slower:g}%")
+        return told
+
+
+def compare(
+    before: Iterable[Brief],
+    after: Iterable[Brief],
+    read: Read | None = None,
+    *,
+    infos: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None),
+) -> Comparison:
+    """Compares two runs, whatever their order and whatever versions they ran with.
+
+    Cases of the same name belong together; else those that differ in their versions only, if that
+    leaves one. With another engine it is another case. `read` gives the bytes of an output that
+    either run has kept; without it, outputs are not compared. `infos` is run.json of each; without
+    it there are no cases but these.
+    """
+    old, new = attempts_by_name(before), attempts_by_name(after)
+    base, covered = (
+        coverage_of((one.last for one in run.values()), info)
+        for run, info in zip((old, new), infos, strict=True)
+    )
+    find = finder(old)
+    met: set[str] = set()
+    pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
+    drifted = []
+    for now in new.values():
+        then = find(now.last)
+        if then is not None:
+            met.add(then.last.case)
+        pair = Pair(then.last if then is not None else None, now.last)
+        pairs[_became(then, now)].append(pair)
+        outputs = _drift_of(pair.before, now.last, read) if read is not None else ()
+        if outputs:
+            drifted.append(Drifted(pair, outputs))
+    for name, then in old.items():
+        if name not in met:
+            pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
+    return Comparison(pairs, covered, base, drifted)
+
+
+def _became(then: EarlierAttempts | None, now: EarlierAttempts) -> Category:
+    if not now.last.has_verdict:
+        return _without_verdict(then.last if then is not None else None, now.last)
+    if then is None or not then.last.has_verdict:
+        return "added"
+    was = then.last
+    if then.is_flaky or now.is_flaky:
+        return _of_flaky(then, now)
+    if not now.last.is_bad:
+        return "fixed" if was.is_bad else "passing"
+    if not was.is_bad:
+        return "known" if now.last.known_issue else "new"
+    return _still_bad(was, now.last)
+
+
+def _without_verdict(was: Brief | None, now: Brief) -> Category:
+    if now.fault is not None:
+        return "untested" if was is not None and was.fault is not None else "lab"
+    return "vanished" if was is not None and was.has_verdict else "untested"
+
+
+def _of_flaky(then: EarlierAttempts, now: EarlierAttempts) -> Category:
+    """A way to fail that was not seen before is told, however flaky the case was."""
+    unseen = bool(now.failures - then.failures)
+    if then.is_flaky and unseen:
+        return "known" if now.last.known_issue else "changed"
+    return "failing" if then.is_flaky and now.is_flaky else "flaky"
+
+
+def _still_bad(was: Brief, now: Brief) -> Category:
+    if not same_failure(was, now):
+        return "known" if now.known_issue else "changed"
+    if was.known_issue and not now.known_issue:
+        return "new"
+    # what no rule knew is not said to be anything else
+    named = was.diagnosis is not None and now.diagnosis is not None
+    if named and was.diagnosis != now.diagnosis and not now.known_issue:
+        return "changed"
+    return "failing"
+
+
+def _drift_of(before: Brief | None, after: Brief, read: Read) -> tuple[Output, ...]:
+    found = changes(after, before, read) if before is not None else None
+    return tuple(one for one in found or () if one.drifts)
+
+
+def groups(
+    pairs: Iterable[Pair], apart: Callable[[Pair], object] = lambda _: None
+) -> list[list[Pair]]:
+    """Those that ended alike together, the most frequent first; `apart` divides them further."""
+    found: dict[tuple[object, ...], list[Pair]] = {}
+    for pair in pairs:
+        one = pair.shown
+        key = one.outcome, one.signature, one.diagnosis, one.known_issue, apart(pair)
+        found.setdefault(key, []).append(pair)
+    return sorted(found.values(), key=len, reverse=True)

@@ -1,0 +1,220 @@
+"""What `compare --json` prints (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import Category, Pair
+from harness.answers.history.comparison_text import ToldComparison
+from harness.answers.history.performance import Change, SpeedVerdict
+from harness.answers.history.speed import Speed
+from harness.verdict import Coverage, Outcome, Part
+from harness.verdict.results.json_value import as_json
+
+Bound = Annotated[float | None, BeforeValidator(as_json)]
+"""Null where there is none."""
+
+
+def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
+    """What these have by the names of a shape's fields; the last one counts."""
+    return {
+        name: getattr(source, name)
+        for source in sources
+        for name in shape.model_fields
+        if hasattr(source, name)
+    }
+
+
+class CaseSide(Part):
+    """A case in one of the runs: its name there, how it ended, and what its failure is known by."""
+
+    case: str
+    outcome: Outcome
+    signature: str | None
+    diagnosis: str | None
+    known_issue: str | None
+    attempts: int
+    engine: str | None = None
+
+    @classmethod
+    def of(cls, brief: Brief | None) -> CaseSide | None:
+        """None of none."""
+        if brief is None:
+            return None
+        signature = brief.signature if brief.is_bad else None
+        return cls(**alike(cls, brief) | {"signature": signature, "attempts": brief.attempt})
+
+
+class Bisectable(Part):
+    """Which versions changed, the bisection that tells which it was, or why there is none."""
+
+    changed: tuple[str, ...] = ()
+    bisect: tuple[str, ...] | None = None
+    hindrance: str | None = None
+
+
+class Row(Bisectable):
+    """A case: what it was and is; null where a run has not got it."""
+
+    case: str
+    before: CaseSide | None
+    after: CaseSide | None
+
+
+class DriftRow(Part):
+    """An output of a case that is not what it was."""
+
+    case: str
+    output: JsonValue
+
+
+class SpeedRow(Part):
+    """A figure of a case, or of all cases of a device (`case` is null), that changed or may have.
+
+    `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
+    and `more_base` are how many more runs should settle it; null where that is not known.
+    `tells` is the smallest ratio that five runs of either side tell from its noise.
+    `surroundings` are those that differ, in words.
+    """
+
+    device: str
+    case: str | None
+    figure: str
+    verdict: SpeedVerdict
+    ratio: float
+    low: Bound
+    high: Bound
+    p: float
+    base_runs: int
+    new_runs: int
+    more_new: int | None
+    more_base: int | None
+    tells: float | None = None
+    surroundings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, change: Change, speed: Speed) -> SpeedRow:
+        """The same as JSON has it."""
+        surroundings = tuple(speed.around.get(change.name, ()))
+        return cls(**alike(cls, change.name, change), surroundings=surroundings)
+
+
+class SpeedGroup(Part):
+    """The geometric mean of a figure over all cases of a device: new by base."""
+
+    device: str
+    figure: str
+    cases: int
+    mean: float
+    low: Bound
+    high: Bound
+
+
+class SpeedReport(Part):
+    """Speed and memory of what passes in both runs; listed is what changed by `effect` or more.
+
+    `base_runs` and `new_runs` are how many runs were looked at. `same` and `unsure` are numbers of
+    figures; of the unsure, `suspects` may well be changes, and of `hidden` noise hides whether they
+    are.
+    """
+
+    effect: float
+    base_runs: int
+    new_runs: int
+    slower: tuple[SpeedRow, ...]
+    faster: tuple[SpeedRow, ...]
+    suspects: tuple[SpeedRow, ...]
+    hidden: tuple[SpeedRow, ...] = ()
+    same: int
+    unsure: int
+    groups: tuple[SpeedGroup, ...]
+
+    @classmethod
+    def of(cls, speed: Speed) -> SpeedReport:
+        """The same as JSON has it."""
+        listed = {"slower": speed.told("slower"), "faster": speed.told("faster")}
+        listed |= {"suspects": speed.suspects, "hidden": speed.hidden}
+        groups = speed.judged.groups
+        return cls(
+            effect=speed.effect,
+            base_runs=speed.base_runs,
+            new_runs=speed.new_runs,
+            same=speed.count("same"),
+            unsure=speed.count("unsure"),
+            groups=tuple(SpeedGroup(**alike(SpeedGroup, one.name, one)) for one in groups),
+            **{k: tuple(SpeedRow.of(one, speed) for one in found) for k, found in listed.items()},
+        )
+
+
+class ComparisonReport(Part):
+    """Two runs side by side: a list for each thing that can become of a case.
+
+    `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
+    `passing` and `untested` are numbers, `speed` is null where it was not judged. `failed_on` has
+    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty, and else
+    with 2 or 3 where verdicts are missing in the new run.
+    """
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["comparison"] = "comparison"
+    base: str
+    run: str
+    verdict: str
+    coverage: Coverage
+    base_coverage: Coverage
+    failed_on: tuple[str, ...]
+    exit_code: int
+    new: tuple[Row, ...]
+    changed: tuple[Row, ...]
+    flaky: tuple[Row, ...]
+    vanished: tuple[Row, ...]
+    lab: tuple[Row, ...]
+    added: tuple[Row, ...]
+    known: tuple[Row, ...]
+    fixed: tuple[Row, ...]
+    failing: tuple[Row, ...]
+    drifted: tuple[DriftRow, ...]
+    speed: SpeedReport | None
+    passing: int
+    untested: int
+    bisections: tuple[JsonValue, ...] | None = None
+
+
+def rows(
+    told: ToldComparison, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
+) -> Iterator[Row]:
+    """The cases of which that became, one at a time: there may be very many."""
+    for pair in told.comparison[category]:
+        yield Row(
+            case=pair.shown.case,
+            before=CaseSide.of(pair.before),
+            after=CaseSide.of(pair.after),
+            **dict(bisectable(category, pair)),
+        )
+
+
+def report_head(told: ToldComparison) -> dict[str, Any]:
+    """All of the report but those lists."""
+    found = told.comparison
+    drifted = tuple(
+        DriftRow(case=one.pair.shown.case, output=as_json(output.as_json()))
+        for one in found.drifted
+        for output in one.outputs
+    )
+    return {
+        "base": told.base,
+        "run": told.run,
+        "verdict": told.verdict,
+        "coverage": found.coverage,
+        "base_coverage": found.base_coverage,
+        "failed_on": told.reasons,
+        "exit_code": told.exit_code,
+        "drifted": drifted,
+        "speed": found.speed and SpeedReport.of(found.speed),
+        "passing": len(found["passing"]),
+        "untested": len(found["untested"]),
+    }

@@ -1,0 +1,258 @@
+"""A comparison for people: lines, a comment of a pull request, a page (pure but for templates)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from harness.answers.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
+from harness.answers.history.speed_text import noise_said, speed_counts, speed_lines
+from harness.answers.report import document, pages
+from harness.answers.report.document import (
+    Block,
+    Heading,
+    Item,
+    Items,
+    Line,
+    Paragraph,
+    Span,
+    code,
+    shortened,
+)
+from harness.ground import counted, outgoing
+from harness.verdict import LOST_TO
+from harness.verdict.results.drift import drift_lines
+
+# GitHub takes comments of 65,536 characters
+_COMMENT_CHARS: Final = 60_000
+_WIDTH: Final = 200
+_PAGE_CASES: Final = 500
+_COMMENT_CASES: Final = 20
+_DRIFTS: Final = 20
+_PAGE_CHARS: Final = 1000
+_ADVICE_CHARS: Final = 1000
+_NEGATIVE: Final = 1
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Cases that ended alike, and what is to be done about them."""
+
+    pairs: Sequence[Pair]
+    advice: str | None
+
+    @property
+    def said(self) -> str:
+        """How they ended, in one line."""
+        one = self.pairs[0].after
+        if one is None:
+            return "not run"
+        known = f"{one.known_issue}: " if one.known_issue else ""
+        named = f" ({one.diagnosis})" if one.diagnosis else ""
+        told = f"{known}{one.outcome}{named}: {one.signature}" if one.is_bad else one.outcome
+        return " ".join(told.split())
+
+    @property
+    def until_now(self) -> str:
+        """The known issues that earlier expected these failures, and expect them no more."""
+        earlier = [one.before for one in self.pairs if one.after and one.after.is_unexplained]
+        issues = sorted({one.known_issue for one in earlier if one and one.known_issue})
+        return f"expected until now by {', '.join(issues)}" if issues else ""
+
+    @property
+    def was(self) -> str:
+        """How all of them ended before; empty if they passed, or ended as they do now."""
+        return was_of(self.pairs[0])
+
+
+def was_of(pair: Pair) -> str:
+    """How a case ended before; empty if it passed, or ended as it does now."""
+    one, now = pair.before, pair.after
+    if one is None:
+        return "not run"
+    if one.fault is not None:
+        return LOST_TO[one.fault]
+    if one.outcome == "passed" or (
+        now and (one.outcome, one.signature) == (now.outcome, now.signature)
+    ):
+        return ""
+    return " ".join((one.signature if one.is_bad else one.outcome).split())
+
+
+@dataclass(frozen=True)
+class ToldComparison:
+    """A comparison as it is told: groups by what became of their cases. `base` is None where there
+    was no run to compare with."""
+
+    base: str | None
+    run: str
+    comparison: Comparison
+    groups: Mapping[Category, Sequence[Alike]]
+    reasons: Sequence[str]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where there are reasons; else what verdicts end with that the new run lacks."""
+        return _NEGATIVE if self.reasons else self.comparison.coverage.lost_code
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing speaks against the new run, and no verdict is missing."""
+        run = self.comparison.coverage
+        return not self.reasons and run.is_whole and bool(run.judged)
+
+    @property
+    def mark(self) -> str:
+        """What it comes to, in a word or two: what CI shows as its headline."""
+        run = self.comparison.coverage
+        said = ["failed"] if self.reasons else []
+        said += [] if run.is_whole else ["verdicts are missing"]
+        said += [] if run.judged or said else ["nothing was tested"]
+        return ", ".join(said) or ("passed" if run.is_green else "nothing new fails")
+
+    @property
+    def verdict(self) -> str:
+        """All in one sentence: first how many cases have a verdict."""
+        run, base = self.comparison.coverage, self.comparison.base_coverage
+        told = [run.headline]
+        if self.base is not None and not base.is_whole:
+            told.append(f"in the base, {base.headline}")
+        return "; ".join([*told, self._differences if self.base else self._found_first])
+
+    @property
+    def _found_first(self) -> str:
+        """What a run says that is compared with no other."""
+        run = self.comparison.coverage
+        said = [f"{counted(run.failed, 'failure')}, all new"] if run.failed else []
+        said += [f"{counted(run.known, 'failure')} as known"] if run.known else []
+        said += ["nothing fails"] if run.is_green and not said and not self.reasons else []
+        return ", ".join(["the first run of these cases", *said])
+
+    @property
+    def _differences(self) -> str:
+        pairs = [one for found in self.comparison.pairs.values() for one in found]
+        counts = [] if any(one.before for one in pairs) else ["the base has no cases"]
+        counts += [
+            f"{len(self.comparison[name])} {title}"
+            for name, title in TITLES.items()
+            if self.comparison[name] and name != "failing"
+        ]
+        if self.comparison.drifted:
+            counts.append(f"{counted(len(self.comparison.drifted), 'case')} with other outputs")
+        if self.comparison.speed is not None:
+            counts += [f"{n} {word}" for word, n in speed_counts(self.comparison.speed)]
+            noise = noise_said(self.comparison.speed)
+            counts = [noise, *counts] if noise is not None else counts
+        failing, passing = self.comparison["failing"], self.comparison["passing"]
+        known = sum(bool(one.after and one.after.known_issue) for one in failing)
+        as_known = f" ({known} as known)" if known else ""
+        rest = f"{len(failing)} still failing{as_known}, {len(passing)} still passing"
+        none = "no difference" if self.comparison.coverage.is_whole else "no other difference"
+        return f"{', '.join(counts) or none}; {rest}"
+
+
+def told(
+    comparison: Comparison,
+    reasons: Sequence[str],
+    *,
+    base: str | None,
+    run: str,
+    advice: Callable[[Category, Pair], str | None],
+    apart: Callable[[Pair], object],
+) -> ToldComparison:
+    """Groups what a comparison found; `advice` is given on the first of each group.
+
+    Those of a group were alike before, too. What can be bisected is kept `apart` where a bisection
+    of one would not tell of another.
+    """
+
+    def alike(name: Category) -> list[list[Pair]]:
+        bisected = name in BISECTED
+        return groups(comparison[name], lambda one: (was_of(one), apart(one) if bisected else None))
+
+    found = {
+        name: [Alike(pairs, advice(name, pairs[0])) for pairs in alike(name)] for name in TITLES
+    }
+    return ToldComparison(base, run, comparison, found, reasons)
+
+
+def lines(found: ToldComparison) -> Iterator[str]:
+    """For a terminal: a line for each group, and one for what to do about it."""
+    for name, title in TITLES.items():
+        for group in found.groups[name]:
+            said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
+            if name in ("added", "fixed") and group.was:
+                said += f", was {shortened(group.was, _WIDTH)}"
+            said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
+            yield f"{len(group.pairs):4} x {title}{said}  [first: {group.pairs[0].shown.case}]"
+            if group.advice:
+                yield f"       {group.advice}"
+    for one in found.comparison.drifted[:_DRIFTS]:
+        yield f"other outputs: {one.pair.shown.case}"
+        yield from (f"  {line}" for line in drift_lines(one.outputs))
+    if len(found.comparison.drifted) > _DRIFTS:
+        yield f"... and {len(found.comparison.drifted) - _DRIFTS} more cases with other outputs"
+    if found.comparison.speed is not None:
+        yield from speed_lines(found.comparison.speed)
+    yield found.verdict
+    if found.reasons:
+        yield f"ends with 1: {', '.join(found.reasons)}"
+    elif found.exit_code:
+        yield f"ends with {found.exit_code}: verdicts are missing"
+
+
+def markdown(found: ToldComparison) -> str:
+    """For a comment of a pull request: never longer than one may be."""
+    blocks = _blocks(found, _COMMENT_CASES, len(found.comparison.drifted), code)
+    return document.markdown(blocks, deeper=2, most=_COMMENT_CHARS)
+
+
+def page(found: ToldComparison) -> str:
+    """One page without network or assets."""
+    title = f"{found.mark.capitalize()}: {found.run} beside {found.base}"
+    return pages.page(title, _blocks(found, _PAGE_CASES, _DRIFTS, partial(code, most=_PAGE_CHARS)))
+
+
+def _blocks(
+    found: ToldComparison, cases: int, drifts: int, said: Callable[[str], Span]
+) -> Iterator[Block]:
+    """So many cases of each group, and with other outputs; `said` makes what others said short."""
+    yield Heading(f"Devices: {found.mark}", level=1)
+    yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
+    yield Paragraph(["Run ", said(found.run), " beside ", said(found.base or "no other"), "."])
+    if found.reasons:
+        yield Paragraph(f"Fails because of: {', '.join(found.reasons)}.")
+    for name, title in TITLES.items():
+        if listed := found.groups[name]:
+            yield Heading(title.capitalize())
+            wanted = name in ("new", "changed", "vanished")
+            yield Items(
+                [
+                    _item(one, cases, said, folded=not wanted or number > 0)
+                    for number, one in enumerate(listed)
+                ]
+            )
+    if drifted := found.comparison.drifted[:drifts]:
+        yield Heading("Other outputs")
+        items = ((one.pair.shown.case, drift_lines(one.outputs)) for one in drifted)
+        yield Items([Item(said(case), [*map(said, differs)]) for case, differs in items])
+    speed = found.comparison.speed
+    if speed is not None and (told_lines := list(speed_lines(speed))):
+        yield Heading("Speed and memory")
+        yield Items([Item(said(line)) for line in told_lines])
+    elif found.comparison.unjudged:
+        yield Paragraph(["Not compared: ", said(found.comparison.unjudged), "."])
+
+
+def _item(group: Alike, cases: int, said: Callable[[str], Span], *, folded: bool) -> Item:
+    line: list[str | Span] = [Span(counted(len(group.pairs), "case"), style="strong"), ": "]
+    line.append(said(group.said))
+    line += [", was ", said(group.was)] if group.was else []
+    line += [", ", said(group.until_now)] if group.until_now else []
+    below: list[Line] = [code(group.advice, _ADVICE_CHARS)] if group.advice else []
+    below += [said(pair.shown.case) for pair in group.pairs[:cases]]
+    if len(group.pairs) > cases:
+        below.append(f"and {len(group.pairs) - cases} more")
+    return Item(line, below, folded)

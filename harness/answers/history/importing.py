@@ -1,0 +1,414 @@
+"""Journals into the database and out of it; and old records diagnosed anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from harness.answers.history.brief import Brief, DeviceName, Fate, moment_text
+from harness.answers.history.database import MERGED, Connection, Database, kin_of
+from harness.answers.history.not_run import LackingRun, Names, said_of_selection
+from harness.answers.history.timeline import Filter
+from harness.ground import ConfigError
+from harness.ground.files.names_inside import open_below
+from harness.verdict import (
+    JOURNAL,
+    ErrorRecord,
+    LeftOut,
+    PlacementRecord,
+    RunFolder,
+    cases_in,
+    diagnosed,
+)
+from harness.verdict.failure.rule import CONFIDENCES
+from harness.verdict.failure.rules import RULES
+from harness.verdict.results.run_folder import run_folders
+from harness.verdict.results.run_order import RunPlace, in_order, place_of
+
+# What an index of PostgreSQL holds at most is 2,700 bytes.
+_NAME_CHARS: Final = 500
+_RUN: Final = (
+    "INSERT INTO runs (run, started, digest, folder, damaged) "
+    "VALUES (:run, '', :digest, '', 0) ON CONFLICT DO NOTHING"
+)
+_ROW: Final = (
+    "INSERT INTO attempts (run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
+    "diagnosis, signature, error, started, attempt, kin, test, placement) "
+    "VALUES (:run, :line, :name, :device, :qnn, :ort, :axes, :outcome, :cause, :known_issue, "
+    ":diagnosis, :signature, :error, :started, :attempt, :kin, :test, :placement)"
+)
+_PEEKED: Final = 100
+_SAME: Final = ("name", "started", "attempt")
+"""What no two attempts have alike."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of a run's journal: `attempts` are those now held, `damaged` lines left out.
+
+    `left_out` tells of these where the journal was read. `beside` is the folder of another run of
+    the same id, which is held already: then `run` is not its id alone.
+    """
+
+    run: str
+    attempts: int
+    damaged: int
+    changed: bool
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+    beside: str | None = None
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The run's folder that a path is, or those in it, the oldest first.
+
+    Raises ConfigError if there is none.
+    """
+    if (path / JOURNAL).is_file():
+        return [path]
+    if not (found := run_folders(path)):
+        raise ConfigError(f"holds no run: there is no {JOURNAL} in it or in its folders", file=path)
+    return found
+
+
+def import_run(database: Database, path: Path) -> Imported:
+    """Makes the database say what a run's journal says, and how many cases it lacks by its
+    run.json; nothing is done if it does already.
+
+    Two at once wait for each other; one that dies has done nothing. Raises ConfigError for what
+    is no run, InfraError if the database fails.
+    """
+    folder = RunFolder.open(path)
+    journal = folder.path / JOURNAL
+    info = folder.info()
+    named = info.get("run")
+    run = _bounded(named if isinstance(named, str) and named else folder.run_id)
+    seen = _Seen(str(info.get("started") or "") or _first(journal)[0])
+    with database.transaction() as connection:
+        digest, told = _digest(journal), _bounded(said_of_selection(info))
+        held, beside = _held(connection, run), None
+        if held.digest != digest and _is_other(connection, run, held, folder.path, seen.started):
+            beside = held.folder
+            run = (
+                f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
+            )
+            held = _held(connection, run)
+        if held.digest == digest and held.told in (told, MERGED):
+            count = "SELECT count(*) FROM attempts WHERE run = :run"
+            ((attempts,),) = connection.execute(count, run=run)
+            return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
+        connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
+        _without_shards(connection, info.get("shards"))
+        merged = bool(info.get("shards"))
+        others = _of_others(connection, run, journal) if merged else set()
+        rows = _rows(run, journal, seen)
+        new = (row for row in rows if tuple(row[name] for name in _SAME) not in others)
+        connection.execute_many(_ROW, new)
+        connection.execute(
+            "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
+            "damaged = :damaged, series = :series, number = :number, after_run = :after_run, "
+            "not_run = :not_run, told = :told WHERE run = :run",
+            **_place(folder.path),
+            started=_moment(seen.started),
+            digest=digest,
+            folder=_without_nul(str(folder.path)),
+            damaged=seen.left_out.count,
+            not_run=seen.names.not_run(info),
+            told=told,
+            run=run,
+        )
+        return Imported(
+            run,
+            seen.attempts,
+            seen.left_out.count,
+            changed=True,
+            left_out=seen.left_out,
+            beside=beside,
+        )
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What is held of a run; all of it empty if nothing is."""
+
+    digest: str
+    damaged: int
+    started: str
+    folder: str
+    told: str
+
+
+def _held(connection: Connection, run: str) -> _Held:
+    """What is held of a run, of which there is a row then; others wait until we are done."""
+    connection.execute(_RUN, run=run, digest="")
+    (row,) = connection.execute(
+        "SELECT digest, damaged, started, folder, told FROM runs WHERE run = :run "
+        f"{connection.lock_row}",
+        run=run,
+    )
+    return _Held(*row)
+
+
+def _is_other(connection: Connection, run: str, held: _Held, folder: Path, started: str) -> bool:
+    """Whether a journal is of another run than what is held by its id, and did not just grow.
+
+    A run is one by when it was begun, and by its records, but for a journal that was replaced
+    where it was.
+    """
+    if not held.folder:
+        return False  # nothing is held, or a shard of a merged run
+    if held.started != _moment(started):
+        return True
+    if held.folder == _without_nul(str(folder)):
+        return False
+    columns = ", ".join(("line", *_SAME))
+    rows = connection.execute(
+        f"SELECT {columns} FROM attempts WHERE run = :run ORDER BY line LIMIT {_PEEKED}", run=run
+    )
+    known = {int(line): tuple(rest) for line, *rest in rows}
+    for number, record in cases_in(folder / JOURNAL, LeftOut()):
+        if number > max(known, default=0):
+            return False
+        same = _bounded(record.case), moment_text(record.started), record.attempt
+        if number in known and known[number] != same:
+            return True
+    return False
+
+
+def _first(journal: Path) -> tuple[str, str]:
+    """When the first record began, and its case; empty if there is none. Raises ConfigError."""
+    first = next(cases_in(journal, LeftOut()), None)
+    return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
+
+
+def _place(folder: Path) -> dict[str, object]:
+    place = place_of(folder)
+    if place is None:
+        return {"series": None, "number": None, "after_run": None}
+    return {"series": place.series, "number": place.number, "after_run": place.after}
+
+
+def _without_shards(connection: Connection, shards: object) -> None:
+    """Has the shards of a merged run, before or after it, add nothing: its cases are theirs.
+
+    A journal is known by what is in it, so that no run.json can drop another run's cases.
+    """
+    for one in shards if isinstance(shards, list) else ():
+        if isinstance(one, dict) and one.get("run") and one.get("journal"):
+            which = {"run": _bounded(str(one["run"])), "digest": _bounded(str(one["journal"]))}
+            connection.execute(_RUN, **which)
+            connection.execute(
+                "DELETE FROM attempts WHERE run IN "
+                "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
+                **which,
+            )
+            connection.execute(
+                "UPDATE runs SET told = :merged, not_run = 0 WHERE run = :run AND digest = :digest",
+                merged=MERGED,
+                **which,
+            )
+
+
+def _of_others(connection: Connection, run: str, journal: Path) -> set[tuple[object, ...]]:
+    """The attempts that other runs hold: two merged runs may have a shard in common."""
+    begun = (moment_text(record.started) for _, record in cases_in(journal, LeftOut()))
+    rows = connection.execute(
+        f"SELECT {', '.join(_SAME)} FROM attempts WHERE run <> :run AND started >= :since",
+        run=run,
+        since=min(begun, default=""),
+    )
+    return set(map(tuple, rows))
+
+
+def refuse_unknown(database: Database, asked: Filter) -> None:
+    """Raises ConfigError for a device or an axis that nothing has of what is held, if anything is.
+
+    InfraError if the database fails.
+    """
+    devices, axes, any_held = set[str](), {"device", "ort", "engine"}, False
+    with database.transaction(writes=False) as connection:
+        for text, device in connection.execute("SELECT axes, device FROM attempts"):
+            any_held = True
+            axes.update(json.loads(text))
+            devices.update([device] if device else [])
+    for name, _ in asked.axes if any_held else ():
+        if name not in axes:
+            raise ConfigError(f"no case has an axis {name!r}", field="--axis", choices=sorted(axes))
+    if any_held and asked.device and asked.device not in devices:
+        problem = f"no run was on a device {asked.device!r}"
+        raise ConfigError(problem, field="--device", choices=sorted(devices))
+
+
+def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
+    """Puts today's rules to all failures that are held: how many went from which id to which.
+
+    What logs of the device said then is not held: an old diagnosis that is surer than today's
+    stays, as long as there is a rule of its name. Raises InfraError if the database fails.
+    """
+    known = {rule.id for rule in RULES}
+    changes: Counter[tuple[str | None, str | None]] = Counter()
+    with database.transaction() as connection:
+        rows = connection.execute(
+            "SELECT run, line, outcome, error FROM attempts WHERE error IS NOT NULL"
+        )
+        anew = []
+        for run, line, outcome, text in rows:
+            try:
+                error = ErrorRecord.model_validate_json(text)
+            except ValidationError:
+                continue  # of a harness with other fields: it stays as it was
+            new = _surer(outcome, error, known)
+            if new == error:
+                continue
+            ids = [one.diagnosis.id if one.diagnosis else None for one in (error, new)]
+            changes[ids[0], ids[1]] += ids[0] != ids[1]
+            anew.append({"run": run, "line": line, "id": ids[1], "error": new.model_dump_json()})
+        connection.execute_many(
+            "UPDATE attempts SET diagnosis = :id, error = :error WHERE run = :run AND line = :line",
+            anew,
+        )
+    return +changes
+
+
+def _surer(outcome: str, error: ErrorRecord, known: set[str]) -> ErrorRecord:
+    old = error.diagnosis
+    new = diagnosed(outcome, error.model_copy(update={"diagnosis": None}))
+    if old is None or old.id not in known:
+        return new
+    order = (*CONFIDENCES, None)
+    if new.diagnosis is None:
+        return error
+    surer = order.index(new.diagnosis.confidence) <= order.index(old.confidence)
+    return new if surer else error
+
+
+class _Seen:
+    """What was met while rows went by."""
+
+    def __init__(self, started: str) -> None:
+        self.started, self.attempts, self.left_out = started, 0, LeftOut()
+        self.names = Names()
+
+
+def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
+    for number, record in cases_in(journal, seen.left_out):
+        brief = Brief.of(record)
+        seen.attempts += 1
+        seen.names.add(brief.case, fits=brief.device is not None)
+        yield {
+            "run": run,
+            "line": number,
+            "name": _bounded(brief.case),
+            "device": brief.device and _bounded(brief.device.name),
+            **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
+            "axes": json.dumps(brief.axes),
+            "outcome": brief.outcome,
+            "cause": brief.cause,
+            "known_issue": brief.known_issue and _bounded(brief.known_issue),
+            "diagnosis": brief.diagnosis and _bounded(brief.diagnosis),
+            "signature": brief.failure and _bounded(brief.failure),
+            "error": None if record.error is None else record.error.model_dump_json(),
+            "started": brief.started,
+            "attempt": brief.attempt,
+            "kin": kin_of(brief),
+            "test": _bounded(brief.test),
+            "placement": brief.placement and brief.placement.model_dump_json(),
+        }
+
+
+@lru_cache(1000)
+def _placement(said: str | None) -> PlacementRecord | None:
+    return None if said is None else PlacementRecord.model_validate_json(said)
+
+
+def _version(said: object) -> str | None:
+    return None if said is None else _bounded(str(said))
+
+
+def _moment(text: str) -> str:
+    """A time as all times here are written, so that they sort; of what is none, the text."""
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        return _bounded(text)
+
+
+def _bounded(text: str) -> str:
+    """A text that any index holds, and is still another one than others."""
+    text = _without_nul(text)
+    if len(text) <= _NAME_CHARS:
+        return text
+    return f"{text[: _NAME_CHARS - 20]}...{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _without_nul(text: str) -> str:
+    """PostgreSQL holds every character but this one."""
+    return text.replace("\0", "\ufffd")
+
+
+def _digest(journal: Path) -> str:
+    try:
+        with open_below(journal.parent, journal.name) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=journal) from error
+
+
+def runs_in_order(database: Database) -> list[LackingRun]:
+    """The runs that are held, as they were begun, and what each lacks. Raises InfraError."""
+    columns = "run, started, not_run, series, number, after_run"
+    with database.transaction(writes=False) as connection:
+        rows = list(connection.execute(f"SELECT {columns} FROM runs"))
+
+    def place(row: Sequence[Any]) -> RunPlace | None:
+        run, _, _, series, number, after = row
+        try:
+            return RunPlace(name=run, series=series, number=number, after=after) if series else None
+        except ValidationError:
+            return None
+
+    found = in_order(rows, place, lambda row: row[0], lambda row: row[1])
+    return [LackingRun(run=run, started=at, not_run=lacks) for run, at, lacks, *_ in found]
+
+
+def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, str, Brief]]:
+    """The attempts asked for: kin, run, attempt. Those of one kin and run come together.
+
+    Raises InfraError.
+    """
+    where, values = ["1 = 1"], {}
+    for clause, value in (
+        ("device = :device", asked.device),
+        ("runs.started >= :since", asked.since),
+        ("runs.started < :until", asked.until),
+    ):
+        if value:
+            where.append(clause)
+            values[clause.rpartition(":")[2]] = value
+    with database.transaction(writes=False) as connection:
+        if asked.case:
+            where.append(connection.contains)
+            values["part"] = asked.case
+        rows = connection.execute(
+            "SELECT kin, runs.run, name, test, placement, axes, outcome, attempts.started, cause, "
+            "device, ort, known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
+            f"ON runs.run = attempts.run WHERE {' AND '.join(where)} "
+            "ORDER BY kin, runs.run, line",
+            **values,
+        )
+        for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
+            *known, attempt = more
+            fate = Fate(outcome, cause, device and DeviceName(device), *known)
+            placement = _placement(placed)
+            brief = Brief(name, test, placement, json.loads(axes), fate, started, attempt)
+            if asked.takes(brief):
+                yield kin, run, brief

@@ -1,0 +1,138 @@
+"""The last run of the same selection: the base of `compare --previous`, and of a report's page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from harness.answers.history.attempts import attempts_by_name, finder
+from harness.answers.history.brief import Brief, read_briefs
+from harness.answers.history.comparison import TITLES, compare
+from harness.answers.report.run_data import Since
+from harness.ground import ConfigError, HarnessError
+from harness.verdict import JOURNAL, LeftOut, RunFolder, cases_in, ordered, uncollected
+from harness.verdict.results.run_folder import run_folders
+
+_MOST_RUNS: Final = 300
+_EARLIER: Final = 12
+_BETWEEN: Final = 4
+_MOST_BACK: Final = 30
+_MOST_BYTES: Final = 1 << 30
+
+
+def previous_of(folder: RunFolder) -> RunFolder:
+    """The last finished run before this one, beside it, that was asked for the same cases.
+
+    Raises ConfigError if there is none.
+    """
+    wanted = folder.info().get("selection")
+    found = next(_asked_for(wanted, _before(folder)), None)
+    if found is not None:
+        return found
+    raise ConfigError(
+        f"has no finished run before {folder.run_id} that was asked for the same cases "
+        f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
+        file=folder.path.parent,
+        field="--previous",
+        choices=["BASE NEW"],
+    )
+
+
+def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[RunFolder]]:
+    """The last finished runs before BASE, and between it and NEW, beside each of them.
+
+    Both ask for the same cases, the oldest first: only so many as tell of noise, and as can be
+    read in bounded time.
+    """
+    beside = ordered({*run_folders(base.path.parent), *run_folders(new.path.parent)})
+    later = set(beside[beside.index(base.path) + 1 :] if base.path in beside else [])
+    asked, then = (one.info().get("selection") for one in (base, new))
+    earlier = islice(_asked_for(asked, _before(base)), _EARLIER)
+    between = islice(_asked_for(then, (one for one in _before(new) if one in later)), _BETWEEN)
+    room, kept = _MOST_BYTES, list[list[RunFolder]]()
+    for runs in (between, earlier):
+        kept.append([])
+        for one in runs:
+            room -= (one.path / JOURNAL).stat().st_size
+            if room < 0:
+                break
+            kept[-1].insert(0, one)
+    return kept[1], kept[0]
+
+
+def _before(folder: RunFolder) -> list[Path]:
+    """The runs beside a run that were begun before it, the newest first."""
+    beside = run_folders(folder.path.parent)
+    if folder.path not in beside:
+        return []
+    return beside[: beside.index(folder.path)][::-1]
+
+
+def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
+    """Of these, the finished ones that were asked for these cases."""
+    for path in islice(runs, _MOST_RUNS):
+        info = RunFolder(path).info()
+        # one that was interrupted has an end, too, but not all cases
+        whole = info.get("finished") and info.get("problem") is None
+        if wanted and info.get("selection") == wanted and whole:
+            yield RunFolder.open(path)
+
+
+@uncollected()
+def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | None:
+    """What became of each case since BASE; None if there is none.
+
+    BASE is the last run of the same selection where none is named.
+    """
+    try:
+        base = base or previous_of(folder)
+        before, _ = read_briefs(base.path / JOURNAL)
+        after, _ = read_briefs(folder.path / JOURNAL, before)
+    except HarnessError:
+        return None
+    found = compare(before, after)
+    became = {one.shown.case: word for word, pairs in found.pairs.items() for one in pairs}
+    gone = tuple(pair.shown.case for pair in found["vanished"] if pair.after is None)
+    return Since(base.run_id, became, gone, dict[str, str](TITLES.items()))
+
+
+@uncollected()
+def last_verdicts(base: RunFolder, lost: Sequence[Brief]) -> dict[str, Brief]:
+    """The last verdict before BASE of each of these cases, which had none in it, by their names.
+
+    Only of so many runs of the same selection as can be read in bounded time.
+    """
+    found: dict[str, Brief] = {}
+    room = _MOST_BYTES
+    runs = _asked_for(base.info().get("selection"), _before(base))
+    for run in islice(runs, _MOST_BACK):
+        left = [one for one in lost if one.case not in found]
+        room -= (run.path / JOURNAL).stat().st_size
+        if not left or room < 0:
+            break
+        with contextlib.suppress(HarnessError):
+            find = finder(attempts_by_name(read_briefs(run.path / JOURNAL)[0]))
+            for one in left:
+                then = find(one)
+                if then is not None and then.last.has_verdict:
+                    found[one.case] = then.last
+    return found
+
+
+def last_durations(folder: RunFolder) -> dict[str, float]:
+    """How long each case took in the last run of the same selection; empty if there is none."""
+    with contextlib.suppress(HarnessError):
+        return durations(previous_of(folder))
+    return {}
+
+
+def durations(folder: RunFolder) -> dict[str, float]:
+    """How long each case took in a run. Raises ConfigError if its journal cannot be read."""
+    last: dict[str, tuple[int, float]] = {}
+    for _, record in cases_in(folder.path / JOURNAL, LeftOut()):
+        if record.attempt >= last.get(record.case, (0, 0.0))[0]:
+            last[record.case] = record.attempt, record.duration_s
+    return {case: seconds for case, (_, seconds) in last.items()}

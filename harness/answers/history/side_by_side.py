@@ -1,0 +1,73 @@
+"""Two runs' folders compared: what became of their cases, and whether they are slower."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.answers.history.brief import Brief, read_briefs
+from harness.answers.history.comparison import Comparison, FailOn, compare
+from harness.answers.history.performance import EFFECT
+from harness.answers.history.previous import runs_around
+from harness.answers.history.speed import judge_speed
+from harness.answers.report.summary import cut_short
+from harness.ground import ConfigError, HarnessError
+from harness.verdict import JOURNAL, RunFolder
+
+_log = logging.getLogger(__name__)
+
+
+def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: bool) -> Comparison:
+    """What became of each case since BASE, if there is one.
+
+    Speed and memory are judged, too; where that cannot be and was not asked for, `unjudged` of the
+    result says why. Raises ConfigError for what cannot be read.
+    """
+    if base is None:
+        return compare([], _read(new), infos=(None, new.info()))
+    before = _read(base)
+    found = compare(
+        before,
+        _read(new, before),
+        lambda name: base.kept_output(name) or new.kept_output(name),
+        infos=(base.info(), new.info()),
+    )
+    if base.path.samefile(new.path):
+        return found
+    if base.run_id == new.run_id:
+        _log.warning("%s and %s are two runs of one id", base.path, new.path)
+    earlier, between = runs_around(base, new)
+    try:
+        speed = judge_speed(
+            [one.before for one in found["passing"] if one.before],
+            [one.after for one in found["passing"] if one.after],
+            _readable(earlier),
+            _readable(between),
+            effect=asked.slower or EFFECT,
+            late=late,
+        )
+    except ConfigError as error:
+        if asked.slower is not None:
+            raise
+        return dataclasses.replace(found, unjudged=str(error))
+    return dataclasses.replace(found, speed=speed)
+
+
+def _read(folder: RunFolder, like: Iterable[Brief] = ()) -> list[Brief]:
+    file = folder.path / JOURNAL
+    if why := cut_short(folder.info()):
+        _log.warning("%s was cut short: %s", folder.run_id, why)
+    found, left_out = read_briefs(file, like)
+    for text in left_out.told(file):
+        _log.warning("%s", text)
+    return found
+
+
+def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Brief]]:
+    """Those that can be read: of the others it is said."""
+    for run in runs:
+        try:
+            yield _read(run)
+        except HarnessError as error:
+            _log.warning("%s tells nothing of noise: %s", run.run_id, error)

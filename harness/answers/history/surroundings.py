@@ -1,0 +1,49 @@
+"""How what is around a measurement differs between two runs (pure)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from harness.verdict import is_figure
+
+_Around = Sequence[Mapping[str, Any]]
+# what differs by less is not worth a word; what was seen longer ago tells nothing
+_DEGREES: Final = 5.0
+_CLOCK: Final = 0.05
+_PLACES: Final = 10
+_FRESH_S: Final = 600.0
+_MOST_CHARS: Final = 40
+
+
+def differences(base: _Around, new: _Around) -> Iterator[str]:
+    """What may tell in figures, in words, of the `surroundings` of a case, or of many."""
+    fresh = [
+        [one for one in side if is_figure(seen := one.get("seen_s")) and seen <= _FRESH_S]
+        for side in (base, new)
+    ]
+    was, now = (_middle(side, "hottest_c") for side in fresh)
+    if abs(now - was) >= _DEGREES:
+        yield f"{abs(now - was):.0f} C {'hotter' if now > was else 'cooler'}"
+    was, now = (_middle(side, "clock_limit_khz") for side in fresh)
+    if abs(now - was) > _CLOCK * abs(was):
+        yield f"clocks up to {now / 1000:.0f} MHz (was {was / 1000:.0f})"
+    for name, words in (("governor", "governor"), ("log_level", "log level")):
+        of_base, of_new = (_usual(side, name) for side in (base, new))
+        if of_base and of_new and of_base != of_new:
+            yield f"{words} {of_new} (was {of_base})"
+    was, now = (_middle(side, "cases_before") + 1 for side in (base, new))
+    if len(new) == 1 and abs(now - was) >= _PLACES and max(now, was) >= 2 * min(now, was):
+        yield f"number {now:.0f} on its device (was {was:.0f})"
+
+
+def _middle(side: _Around, name: str) -> float:
+    """The median; nan, from which nothing differs, where nobody told."""
+    values = [value for one in side if is_figure(value := one.get(name))]
+    return statistics.median(values) if values else float("nan")
+
+
+def _usual(side: _Around, name: str) -> str:
+    values = [value for one in side if isinstance(value := one.get(name), str)]
+    return statistics.mode(values or [""])[:_MOST_CHARS]

@@ -1,0 +1,211 @@
+"""What many runs say of cases and of failures: since when, where, how often (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import Pair
+from harness.ground import QNN
+from harness.ground.facts.axes import VERSIONS
+from harness.verdict import Fault
+
+MARKS: Final = 30
+"""So many of a case's last runs are shown, one character each."""
+
+Trend = Literal["better", "worse", "steady", "unknown"]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which of what is held is asked for; an empty one asks for all."""
+
+    case: str = ""
+    diagnosis: str = ""
+    device: str = ""
+    axes: tuple[tuple[str, str], ...] = ()
+    since: str = ""
+    until: str = ""
+
+    def spans(self, started: str) -> bool:
+        """Whether a run that was begun then is asked for."""
+        return started >= self.since and (not self.until or started < self.until)
+
+    def takes(self, brief: Brief) -> bool:
+        """Whether an attempt has the axes asked for; the rest is looked for by the database."""
+        return all(str(brief.axis(name)) == value for name, value in self.axes)
+
+
+@dataclass
+class CaseLine:
+    """A case through all runs, from version to version."""
+
+    last: Brief
+    runs: int = 0
+    passed: int = 0
+    failed: int = 0
+    expected: int = 0
+    no_verdict: int = 0
+    flaky_runs: int = 0
+    repeats: int = 0
+    turned: int = 0
+    since: str = ""
+    good: Brief | None = None
+    bad: Brief | None = None
+    marks: deque[str] = field(default_factory=lambda: deque(maxlen=MARKS))
+    diagnoses: Counter[str] = field(default_factory=Counter)
+    _judged: Brief | None = None
+
+    def add(self, attempts: EarlierAttempts) -> None:
+        """What the next run says of it."""
+        now = self.last = attempts.last
+        self.runs += 1
+        self.flaky_runs += attempts.is_flaky
+        self.marks.append("~" if attempts.is_flaky else _mark(now))
+        if not now.has_verdict:
+            self.no_verdict += 1
+            return
+        before, self._judged = self._judged, now
+        if before is not None and _versions(before) == _versions(now):
+            self.repeats += 1
+            self.turned += before.is_bad != now.is_bad
+        if before is None or before.is_bad != now.is_bad:
+            self.since = now.started
+        if now.is_bad:
+            self.failed += 1
+            self.expected += now.known_issue is not None
+            self.diagnoses[kind_of(now)] += 1
+            if self.bad is None:
+                self.bad = now
+        else:
+            self.passed += 1
+            self.good, self.bad = now, None
+
+    @property
+    def fails(self) -> bool:
+        """Whether its last verdict is a bad one."""
+        return self._judged is not None and self._judged.is_bad
+
+    @property
+    def lost(self) -> Fault | None:
+        """Why the last run that has it gave no verdict, if it was to give one."""
+        return self.last.fault
+
+    @property
+    def verdicts(self) -> int:
+        """In how many runs it passed or failed."""
+        return self.passed + self.failed
+
+    @property
+    def pass_rate(self) -> float | None:
+        """How many of its verdicts were passes; None without any."""
+        return self.passed / self.verdicts if self.verdicts else None
+
+    @property
+    def flake_rate(self) -> float | None:
+        """How many runs with the versions of the one before ended otherwise than that."""
+        return self.turned / self.repeats if self.repeats else None
+
+    @property
+    def trend(self) -> Trend:
+        """Whether the newer half of the last verdicts has more passes than the older."""
+        told = [mark == "." for mark in self.marks if mark in ".Fx~"]
+        half = len(told) // 2
+        if not half:
+            return "unknown"
+        old, new = sum(told[:half]), sum(told[-half:])
+        return "better" if new > old else "steady" if new == old else "worse"
+
+    @property
+    def edge(self) -> Pair | None:
+        """The last pass and the first failure after it; None if it does not fail, or always did."""
+        return Pair(self.good, self.bad) if self.good and self.bad else None
+
+
+@dataclass
+class FailureKind:
+    """A kind of failure: all that have one diagnosis, or one signature where no rule knows them."""
+
+    name: str
+    first: str
+    last: str = ""
+    failures: int = 0
+    cases: int = 0
+    devices: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)
+    runs: set[str] = field(default_factory=set)
+    _kin: str | None = None
+
+    def add(self, failure: Failure) -> None:
+        """One more of it; those of one kin come together, whatever their versions."""
+        self.failures += 1
+        self.first = min(self.first, failure.started)
+        self.last = max(self.last, failure.started)
+        self.cases += failure.kin != self._kin
+        self._kin = failure.kin
+        self.devices.add(failure.device)
+        self.versions.add(failure.versions)
+        self.runs.add(failure.run)
+
+
+class Failure(NamedTuple):
+    """A verdict that is bad, as kinds of failures are made of."""
+
+    kind: str
+    kin: str
+    run: str
+    started: str
+    device: str
+    versions: str
+
+    @classmethod
+    def of(cls, kin: str, run: str, brief: Brief) -> Failure:
+        """The same of an attempt."""
+        device = brief.device.name if brief.device else "?"
+        versions = ", ".join(f"{name} {said}" for name, said in _versions(brief) if said)
+        return cls(kind_of(brief), kin, run, brief.started, device, versions)
+
+
+def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
+    """The lines of cases that are one but for their versions, of runs with the oldest first.
+
+    A case goes on under another name where only its versions changed, if that leaves one.
+    """
+    lines: dict[str, CaseLine] = {}
+    found: list[CaseLine] = []
+    for cases in runs:
+        taken = set()
+        for name, attempts in cases.items():
+            line = found[0] if len(found) == 1 and len(cases) == 1 else lines.get(name)
+            again = line is not None and id(line) not in taken and line.last.may_be(attempts.last)
+            if line is None or not again:  # two versions in one run are two lines
+                line = CaseLine(attempts.last)
+                found.append(line)
+            taken.add(id(line))
+            lines[name] = line
+            line.add(attempts)
+    return found
+
+
+def kind_of(brief: Brief) -> str:
+    """What failures are counted by: the diagnosis, or else the signature."""
+    return brief.diagnosis or brief.signature
+
+
+def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
+    said = ((name, brief.axis(name)) for name in VERSIONS)
+    told = ((name, None if value is None else str(value)) for name, value in said)
+    unusual = brief.engine not in (None, QNN.name)
+    return (*told, *([("engine", brief.engine)] if unusual else []))
+
+
+def _mark(brief: Brief) -> str:
+    if not brief.has_verdict:
+        return "?" if brief.fault is not None else "-"
+    if not brief.is_bad:
+        return "."
+    return "x" if brief.known_issue else "F"

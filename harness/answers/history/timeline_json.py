@@ -1,0 +1,98 @@
+"""What `history --json` prints (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.answers.history.comparison import Pair
+from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
+from harness.answers.history.not_run import LackingRun
+from harness.answers.history.timeline import CaseLine, FailureKind, Trend
+from harness.verdict import Fault, Part
+
+
+class KindRow(Part):
+    """A kind of failure: when it was seen, how often, where, with which versions."""
+
+    kind: str
+    first: str
+    last: str
+    failures: int
+    runs: int
+    cases: int
+    devices: tuple[str, ...]
+    versions: tuple[str, ...]
+
+
+class CaseRow(Bisectable):
+    """A case through all runs.
+
+    `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
+    expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
+    when it began to end as it does, `lost` why it has no verdict in its last run; `last_good` and
+    `first_bad` are the last pass and the first failure after it.
+    """
+
+    case: str
+    fails: bool
+    lost: Fault | None
+    since: str
+    runs: int
+    passed: int
+    failed: int
+    expected: int
+    no_verdict: int
+    flaky_runs: int
+    pass_rate: float | None
+    flake_rate: float | None
+    trend: Trend
+    recent: str
+    kinds: tuple[str, ...]
+    last_good: CaseSide | None
+    last_good_at: str | None
+    first_bad: CaseSide | None
+    first_bad_at: str | None
+
+
+class HistoryReport(Part):
+    """What the runs that are held say of what was asked for; `lost` is how many cases have no
+    verdict in the last run that has them, though it was to give one. `lacking` are runs in which
+    cases left no record, whatever their names.
+    """
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["history"] = "history"
+    runs: int
+    first: str
+    last: str
+    lost: int
+    lacking: tuple[LackingRun, ...]
+    kinds: tuple[KindRow, ...]
+    cases: tuple[CaseRow, ...]
+
+
+def kind_row(kind: FailureKind) -> KindRow:
+    """A kind as it is told."""
+    listed = {"devices": sorted(kind.devices), "versions": sorted(kind.versions)}
+    named = {"kind": kind.name, "runs": len(kind.runs), **listed}
+    return KindRow(**alike(KindRow, kind) | named)
+
+
+def case_row(line: CaseLine, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
+    """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
+    edge = line.edge
+    good, bad = (edge.before, edge.after) if edge is not None else (None, None)
+    return CaseRow(
+        case=line.last.case,
+        recent="".join(line.marks),
+        kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
+        last_good=CaseSide.of(good),
+        last_good_at=good.started if good else None,
+        first_bad=CaseSide.of(bad),
+        first_bad_at=bad.started if bad else None,
+        **alike(CaseRow, line),
+        **dict(bisectable(edge) if edge is not None else Bisectable()),
+    )

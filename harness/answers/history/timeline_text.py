@@ -1,0 +1,157 @@
+"""What history answers: on a terminal, and as a page (pure but for the template)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from harness.answers.history.not_run import LackingRun
+from harness.answers.history.timeline_json import CaseRow, KindRow
+from harness.answers.history.told import History
+from harness.answers.report import pages
+from harness.answers.report.document import (
+    Block,
+    Heading,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    code,
+    shortened,
+)
+from harness.ground import counted
+from harness.verdict import LOST_TO
+
+_SHOWN: Final = 40
+_PAGE_SHOWN: Final = 500
+_WIDTH: Final = 200
+_KIND_COLUMNS: Final = ("Kind", "First", "Last", "Failures", "Cases", "Devices", "Versions")
+_CASE_COLUMNS: Final = ("Case", "Last runs", "Since", "How often", "What to do")
+_MARKS_SAID: Final = (
+    "Last runs: . passed, F failed, x failed as expected, ~ flaky, ? lost to the lab, the harness "
+    "or wrong input, - not tested"
+)
+
+
+def lines(report: History) -> Iterator[str]:
+    """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
+    if not report.rows:
+        yield f"nothing is held of that{_lacks(report)}"
+        return
+    yield headline(report)
+    for kind in report.kinds(_SHOWN):
+        yield (
+            f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_days(kind)}, "
+            f"{counted(kind.cases, 'case')}"
+        )
+        yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
+    if report.kind_rows > _SHOWN:
+        yield f"... and {report.kind_rows - _SHOWN} more kinds"
+    for case in report.cases(_SHOWN, troubled=True):
+        yield f"{case.recent}  {case.case}"
+        yield f"        {ends(case)}; {rates(case)}"
+        if case.first_bad_at and case.last_good_at:
+            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
+            yield f"        last good {good}, first bad {bad}"
+            command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
+            yield f"        {command}"
+    if report.troubled > _SHOWN:
+        yield f"... and {report.troubled - _SHOWN} more cases"
+    lost = report.lost_alone
+    rest = report.rows - report.troubled - report.unjudged - lost
+    said = [f"{counted(rest, 'case')} never failed"] if rest else []
+    said += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
+    said += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
+    yield ", ".join(said) or "each case failed at some time"
+
+
+def headline(report: History) -> str:
+    """What it is about, how many cases have no verdict now, and how many left no record."""
+    if not report.rows:
+        return f"Nothing is held of that{_lacks(report)}"
+    lost = f"; {counted(report.lost, 'case')} without a verdict in the last run"
+    told = f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
+    return f"{told}{_lacks(report)}"
+
+
+def _lacks(report: History) -> str:
+    """In which runs cases left no record, so that nobody knows their names; empty if in none."""
+    known = [one for one in report.lacking if one.not_run]
+    unknown = [one for one in report.lacking if one.not_run is None]
+    told = ""
+    if known:
+        count = counted(sum(one.not_run or 0 for one in known), "case")
+        told += f"; {count} not run in {_runs(known)}"
+    if unknown:
+        told += f"; whether all was run is unknown of {_runs(unknown)}"
+    return told
+
+
+def _runs(found: Sequence[LackingRun]) -> str:
+    newest = found[-1].run
+    return newest if len(found) == 1 else f"{len(found)} runs, the last of them {newest}"
+
+
+def ends(case: CaseRow) -> str:
+    """How a case ends, and since when; one that was never judged neither passes nor fails, and of
+    one that has no verdict now, how it ended before."""
+    if not case.since:
+        return "no verdict"
+    if case.lost is not None:
+        verb = "failed" if case.fails else "passed"
+        return f"no verdict now, {LOST_TO[case.lost]}; {verb} before, since {case.since[:10]}"
+    return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
+
+
+def page(report: History) -> str:
+    """One page without network or assets."""
+    return pages.page(f"History of {report.runs} runs", _blocks(report))
+
+
+def _blocks(report: History) -> Iterator[Block]:
+    look = "verdict bad" if report.lost or report.lacks_now else "verdict"
+    yield Heading("qnn-harness", level=1)
+    yield Paragraph(headline(report), look)
+    yield Heading("Kinds of failures")
+    yield Table("", _KIND_COLUMNS, [*map(_kind_cells, report.kinds(_PAGE_SHOWN))], "stacked")
+    yield Heading("Cases")
+    yield Paragraph(_MARKS_SAID, "dim")
+    yield Table("", _CASE_COLUMNS, [*map(_case_cells, report.cases(_PAGE_SHOWN))], "stacked")
+    if report.rows > _PAGE_SHOWN:
+        yield Paragraph(f"and {report.rows - _PAGE_SHOWN} more cases")
+
+
+def _kind_cells(kind: KindRow) -> list[Line]:
+    told = [kind.first[:10], kind.last[:10], str(kind.failures), str(kind.cases)]
+    return [code(kind.kind, 1000), *told, _some(kind.devices), _some(kind.versions)]
+
+
+def _case_cells(case: CaseRow) -> list[Line]:
+    since = Span(ends(case), style="bad" if case.fails or case.lost else "dim")
+    to_do = shlex.join(case.bisect) if case.bisect else case.hindrance or ""
+    return [code(case.case, 1000), code(case.recent), since, rates(case), code(to_do, 2000)]
+
+
+def rates(case: CaseRow) -> str:
+    """How often it passes, in words."""
+    if not case.passed + case.failed:
+        return f"{counted(case.no_verdict, 'run')}, none with a verdict"
+    told = [f"{case.passed} of {case.passed + case.failed} passed", f"trend {case.trend}"]
+    if case.flake_rate:
+        told.insert(1, f"{100 * case.flake_rate:.0f} % of repeats ended otherwise")
+    if case.flaky_runs:
+        told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
+    if case.no_verdict:
+        told.append(f"{case.no_verdict} without a verdict")
+    return ", ".join(told)
+
+
+def _days(seen: KindRow | History) -> str:
+    first, last = seen.first[:10], seen.last[:10]
+    return first if first == last else f"{first} to {last}"
+
+
+def _some(names: tuple[str, ...], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(shortened(name, _WIDTH) for name in names[:most]) + more

@@ -1,0 +1,259 @@
+"""A report as values, and what is made of them: Markdown, HTML, lines of a terminal (pure).
+
+A plain `str` is the harness's own words. What others said (names, messages, versions) is a `Span`:
+in no form can it become a tag, a link or a mention.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from markupsafe import Markup, escape
+
+from harness.ground import outgoing
+
+Style = Literal["plain", "code", "strong", "dim", "bad"]
+_TAGS: Final = {
+    "plain": Markup("{}"),
+    "code": Markup("<code>{}</code>"),
+    "strong": Markup("<b>{}</b>"),
+    "dim": Markup('<span class="dim">{}</span>'),
+    "bad": Markup('<span class="bad">{}</span>'),
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Words within a line. `mark` is the outcome whose sign stands before them, None for none.
+
+    `title` is seen where the mouse rests, `link` is where a page leads to from there.
+    """
+
+    text: str
+    mark: str | None = None
+    title: str = ""
+    link: str = ""
+    style: Style = "plain"
+
+
+Line = str | Span | Sequence[str | Span]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; the one of the whole document has level 1."""
+
+    text: Line
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A line of prose; `style` is its class in a page."""
+
+    line: Line
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A line of a list, and what belongs to it; a page can fold that away, and does if `folded`."""
+
+    line: Line
+    below: Sequence[Line] = ()
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    items: Sequence[Item]
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """Lines that stand as they are."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, which can be folded away under its `title` if it has one, and is if `folded`.
+
+    `style` is its class in a page; in a `grid` the marks of cells are classes of theirs, and of
+    one that is `stacked` the cells of a row stand below each other on a phone.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Line]]
+    style: str = ""
+    folded: bool = False
+
+
+Block = Heading | Paragraph | Items | CodeBlock | Table
+
+
+def code(text: str, most: int = 200) -> Span:
+    """What somebody else called something, on one line and shortened."""
+    return Span(shortened(" ".join(text.split()), most), style="code")
+
+
+def joined(spans: Iterable[Span]) -> list[str | Span]:
+    """Spans with commas between them."""
+    return [one for span in spans for one in (", ", span)][1:]
+
+
+def markdown(blocks: Iterable[Block], *, deeper: int = 0, most: int | None = None) -> str:
+    """Blocks as GitHub reads them, with headings so many levels `deeper`.
+
+    What goes beyond `most` characters is left out, and it is told how many items that is.
+    """
+    pieces = [piece for block in blocks for piece in _pieces(block, deeper)]
+    text = ""
+    for at, piece in enumerate(pieces):
+        if most is not None and len(text) + len(piece) > most:
+            left = sum(one.startswith("- ") for one in pieces[at:])
+            return f"{text}\n... and {left} more\n"
+        text += piece
+    return text
+
+
+def html(blocks: Iterable[Block]) -> Markup:
+    """Blocks as what stands in a page's body."""
+    return Markup("\n").join(map(_html, blocks))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table as lines, their columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def as_code(text: str, most: int = 200) -> str:
+    """Text in which nothing is a tag, a link, a mention or an end: one line, as code."""
+    plain = " ".join(outgoing(text).split()).replace("`", "'")
+    return f"`{shortened(plain, most) or ' '}`"
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters; of both ends, since names end in what tells them apart."""
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+def _spans(line: Line) -> Sequence[str | Span]:
+    return [line] if isinstance(line, str | Span) else line
+
+
+def _pieces(block: Block, deeper: int) -> Iterator[str]:
+    match block:
+        case Heading(text, level):
+            yield f"{'#' * (level + deeper)} {_plain(text)}\n\n"
+        case Paragraph(line):
+            yield f"{_plain(line)}\n\n"
+        case Items(items):
+            for item in items:
+                below = (f"  - {_plain(line)}\n" for line in item.below)
+                yield f"- {_plain(item.line)}\n{''.join(below)}"
+            yield "\n"
+        case CodeBlock(lines):
+            said = "\n".join(lines).replace("```", "'''")
+            yield f"```\n{said}\n```\n\n"
+        case Table(title, columns, rows):
+            head = f"{title}\n\n" if title else ""
+            told = [columns, ["---"] * len(columns), *([*map(_cell, row)] for row in rows)]
+            yield head + "".join(f"| {' | '.join(row)} |\n" for row in told) + "\n"
+
+
+def _plain(line: Line) -> str:
+    """A line in Markdown."""
+    return "".join(one if isinstance(one, str) else _said(one) for one in _spans(line))
+
+
+def _said(span: Span) -> str:
+    if span.style == "code":
+        return as_code(span.text, sys.maxsize)
+    text = " ".join(outgoing(span.text).split()).replace("<", "&lt;")
+    return f"**{text}**" if span.style == "strong" else text
+
+
+def _cell(line: Line) -> str:
+    """A line within a row, where a bar would end the cell."""
+    return _plain(line).replace("|", "\\|") or " "
+
+
+def _html(block: Block) -> Markup:
+    match block:
+        case Heading(text, level):
+            return Markup("<h{0}>{1}</h{0}>").format(level, _inline(text))
+        case Paragraph(line, style):
+            return Markup('<p class="{}">{}</p>').format(style, _inline(line))
+        case Items(items):
+            return Markup("<ul>\n{}\n</ul>").format(Markup("\n").join(map(_item, items)))
+        case CodeBlock(lines):
+            return Markup("<pre>{}</pre>").format("\n".join(lines))
+        case Table():
+            return _table(block)
+
+
+def _item(item: Item) -> Markup:
+    line = _inline(item.line)
+    if not item.below:
+        return Markup("<li>{}</li>").format(line)
+    below = Markup("").join(Markup("<li>{}</li>").format(_inline(one)) for one in item.below)
+    told = Markup("<li><details{}><summary>{}</summary><ul>{}</ul></details></li>")
+    return told.format("" if item.folded else " open", line, below)
+
+
+def _table(table: Table) -> Markup:
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in table.columns)
+    rows = Markup("\n").join(
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(
+                _td(line, name, table.style) for line, name in zip(row, table.columns, strict=True)
+            )
+        )
+        for row in table.rows
+    )
+    made = Markup(
+        '<div class="scroll"><table class="{}"><thead><tr>{}</tr></thead><tbody>\n{}\n'
+        "</tbody></table></div>"
+    ).format(table.style, head, rows)
+    if not table.title:
+        return made
+    return Markup("<details{}><summary>{}</summary>{}</details>").format(
+        "" if table.folded else " open", table.title, made
+    )
+
+
+def _td(line: Line, column: str, style: str) -> Markup:
+    if style == "grid" and isinstance(line, Span):
+        return Markup('<td class="{}">{}</td>').format(line.mark or "", line.text)
+    titles = [one.title for one in _spans(line) if isinstance(one, Span) and one.title]
+    title = Markup(' title="{}"').format(titles[0]) if titles else ""
+    label = Markup(' data-label="{}"').format(column) if style == "stacked" else ""
+    return Markup("<td{}{}>{}</td>").format(label, title, _inline(line))
+
+
+def _inline(line: Line) -> Markup:
+    return Markup("").join(map(_shown, _spans(line)))
+
+
+def _shown(one: str | Span) -> Markup:
+    if isinstance(one, str):
+        return escape(one)
+    text = _TAGS[one.style].format(one.text)
+    if one.mark:
+        text = Markup('<span class="o o-{}">{}</span>').format(one.mark, text)
+    return Markup('<a href="{}">{}</a>').format(one.link, text) if one.link else text

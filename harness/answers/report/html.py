@@ -1,0 +1,247 @@
+"""report.html: one page without network or assets, made from the journal's records.
+
+What must be seen at once is in the page as it is; table, charts and the view of a case are drawn
+by its script from data that lies packed in it (page_data.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from harness.answers.report.document import html
+from harness.answers.report.grid import asked_grids
+from harness.answers.report.page_data import blocks, packed, rows
+from harness.answers.report.pages import asset, clip, outcome_bar, template
+from harness.answers.report.run_data import RunData, Since
+from harness.answers.report.sections import ABOVE_CASES, BELOW_CASES, sections_of, shown
+from harness.answers.report.summary import (
+    SECTIONS,
+    FailureGroup,
+    cut_short,
+    failure_groups,
+    outputs_lines,
+    section,
+    totals,
+)
+from harness.ground import counted
+from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
+from harness.ground.files.names_inside import open_inside
+from harness.verdict import CaseRecord, Coverage
+
+_SHORT_CHARS: Final = 160
+_EVIDENCE_BYTES: Final = 16 << 10
+_MOST_EVIDENCE_BYTES: Final = 1 << 20
+_NEW: Final = ("new", "changed", "added")
+_TEXTS: Final = (".txt", ".log", ".jsonl")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Failures of one kind: a diagnosis, or where there is none, a signature.
+
+    `groups` are the places of its groups among all of them, `new` how many cases did not fail so
+    before.
+    """
+
+    groups: tuple[int, ...]
+    cases: tuple[CaseRecord, ...]
+    new: int = 0
+
+    @property
+    def first(self) -> CaseRecord:
+        """The first of them."""
+        return self.cases[0]
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices that it touches."""
+        return list(dict.fromkeys(one.device.name for one in self.cases if one.device))
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions that it touches, of the axes that name versions."""
+        named = (
+            f"{axis} {one.axes[axis]}"
+            for axis in VERSIONS
+            for one in self.cases
+            if one.axes.get(axis) is not None
+        )
+        return list(dict.fromkeys(named))
+
+
+def html_text(run: RunData) -> str:
+    """The whole page (pure but for loading the template).
+
+    What stands on its first screen is in the template, the rest are sections (`sections.py`).
+    """
+    cases, info, since = run.cases, run.info, run.since
+    groups, cut, coverage = failure_groups(cases), cut_short(info), run.coverage
+    reasons = _reasons(groups, since)
+    issues = _issue_links(info)
+    more = {
+        "evidence": dict(run.evidence),
+        "issues": issues,
+        "lab": _lab_option(info),
+        "grids": asked_grids(cases),
+        "versions": VERSIONS,
+        "chosen_by": {name: AXES[name].option for name in IN_AXES},
+    }
+    return template("report.html.j2").render(
+        run=run.run,
+        info=info,
+        verdict=verdict(cases, coverage, reasons, since, cut=cut is not None),
+        cut=cut,
+        since=since,
+        coverage=coverage,
+        became=_became(since),
+        totals=totals(cases),
+        bar=outcome_bar(totals(cases)),
+        behind=outputs_lines(cases),
+        duration=_seconds(sum(record.duration_s for record in cases)),
+        sections=_sections(reasons),
+        cases=cases,
+        above_cases=html(sections_of(run, ABOVE_CASES)),
+        below_cases=html(sections_of(run, BELOW_CASES)),
+        shown=shown,
+        short=partial(clip, most=_SHORT_CHARS),
+        issues=issues,
+        damage=run.contents.damage,
+        rows=Markup(packed(chain(rows(cases, run.contents.events, groups, since), more.items()))),
+        blocks=Markup(" ".join(blocks(cases))),
+        scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
+    )
+
+
+def verdict(
+    cases: Sequence[CaseRecord],
+    coverage: Coverage,
+    reasons: Sequence[Reason],
+    since: Since | None = None,
+    *,
+    cut: bool = False,
+) -> str:
+    """What a run comes to, in a sentence or two; `cut`: it was cut short."""
+    said = ["Cut short."] if cut else []
+    said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
+    failing = [one for one in cases if one.standing == "failed"]
+    known = coverage.known
+    if failing:
+        kinds = sum(section(one.first) == "failing" for one in reasons)
+        verb = "fails" if len(failing) == 1 else "fail"
+        why = f"for {counted(kinds, 'reason')}{_of_these_new(failing, since)}"
+        said.append(f"{len(failing)} {verb}, {why}.")
+    elif coverage.is_green and coverage.passed:
+        # without an earlier run nothing can be called new, nor not new
+        what = "Nothing new fails" if since else "Nothing fails"
+        what += " unexpectedly" if known and not since else ""
+        said.append(f"{what}: {coverage.passed} passed.")
+    if coverage.strict:
+        said.append(f"{coverage.strict} passed where a known issue says that it fails.")
+    if known:
+        said.append(f"{known} {'fails' if known == 1 else 'fail'} as a known issue says.")
+    return " ".join(said)
+
+
+def _of_these_new(failing: Sequence[CaseRecord], since: Since | None) -> str:
+    if since is None:
+        return ""
+    new = sum(since.became.get(one.case) in _NEW for one in failing)
+    return f"; {new} of them new" if new else ", none of them new"
+
+
+def _became(since: Since | None) -> dict[str, int]:
+    """How many cases became what, as far as it is worth a word."""
+    if since is None:
+        return {}
+    counts = Counter(since.became.values())
+    return {word: counts[word] for word in since.titles if counts[word]}
+
+
+def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason]:
+    """Groups of one diagnosis together, in the order of the first of each."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for number, group in enumerate(groups):
+        first = group[0]
+        known = first.error.diagnosis if first.error else None
+        key = (known.id,) if known else (number, "no diagnosis")
+        found.setdefault((section(first), first.known_issue, *key), []).append(number)
+    made = []
+    for numbers in found.values():
+        cases = tuple(case for number in numbers for case in groups[number])
+        new = sum(since.became.get(one.case) in _NEW for one in cases) if since else 0
+        made.append(Reason(tuple(numbers), cases, new))
+    return made
+
+
+def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
+    """Name, heading and reasons of each part that has any."""
+    parts = groupby(reasons, lambda reason: section(reason.first))
+    return [(name, SECTIONS[name], list(found)) for name, found in parts]
+
+
+def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
+    """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
+
+    A log that is no file of this folder, or cannot be read, is left out.
+    """
+    found: dict[str, str] = {}
+    left = _MOST_EVIDENCE_BYTES
+    for record in sorted(
+        (one for one in cases if one.is_bad), key=lambda one: not one.is_unexpected
+    ):
+        for name in record.logs:
+            if left <= 0 or name in found or not name.endswith(_TEXTS):
+                continue
+            data = _tail(folder, name)
+            if data:
+                found[name] = data.decode("utf-8", "replace")
+                left -= len(data)
+    return found
+
+
+def _tail(folder: Path, name: str) -> bytes:
+    """The end of a log; nothing of what is no plain file of this folder, or cannot be read."""
+    try:
+        with open_inside(folder, name) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _EVIDENCE_BYTES))
+            return file.read(_EVIDENCE_BYTES)
+    except OSError:
+        return b""
+
+
+def _lab_option(info: Mapping[str, Any]) -> str:
+    """The option of the lab that the run was made with, for the commands that run a case again."""
+    command = info.get("command")
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    for at, word in enumerate(words):
+        if word.startswith("--lab="):
+            return shlex.quote(word)
+        if word == "--lab" and at + 1 < len(words):
+            return shlex.join(words[at : at + 2])
+    return ""
+
+
+def _seconds(duration: float) -> str:
+    if duration < 60:
+        return f"{duration:.2f} s"
+    minutes, seconds = divmod(round(duration), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
+    """Where each known issue is explained; run.json could hold anything."""
+    links = info.get("known_issues")
+    pairs = links.items() if isinstance(links, Mapping) else ()
+    return {str(name): str(link) for name, link in pairs if str(link).startswith("https://")}

@@ -1,0 +1,264 @@
+"""The data of report.html: a row for each case, and the rest in blocks that a page opens (pure).
+
+The page must open at once with thousands of cases. So what its table and charts need of all cases
+is one document of columns, and what only the view of one case needs lies in compressed blocks.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, Final, cast
+
+from harness.answers.report.grid import code_of
+from harness.answers.report.pages import clip, thinned
+from harness.answers.report.run_data import Since
+from harness.answers.report.summary import FailureGroup, part_of
+from harness.verdict import CaseRecord, DeviceEvent, is_figure
+from harness.verdict.results.record import are_figures
+
+BLOCK: Final = 128
+"""So many cases are in a block of details."""
+_MOST_AXES: Final = 24
+_MOST_POINTS: Final = 400
+_MOST_LADDERS: Final = 500
+_MAX_CHARS: Final = 300
+_AT_ONCE: Final = 1000
+_MAX_CASE_BYTES: Final = 256 << 10
+_TOLD_APART: Final = frozenset({str, int, type(None)})
+"""Of these none is the same as one of another: 1 is 1.0, and true."""
+
+
+def packed(columns: Iterable[tuple[str, Any]]) -> str:
+    """Named values as gzip of one JSON object, in base64; none is held longer than it is written.
+
+    An iterator is a list that is not held at once.
+    """
+    made = io.BytesIO()
+    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=6, mtime=0) as stream:
+        before = "{"
+        for name, column in columns:
+            stream.write(f"{before}{_json(name)}:".encode())
+            before = ","
+            for text in _pieces(column):
+                stream.write(text.encode("utf-8", "replace"))
+        stream.write(b"}" if before == "," else b"{}")
+    return base64.b64encode(made.getbuffer()).decode()
+
+
+def _pieces(column: Any) -> Iterator[str]:
+    if not isinstance(column, list | Iterator):
+        yield _json(column)
+        return
+    items, before = iter(column), "["
+    while piece := list(islice(items, _AT_ONCE)):
+        yield before + _json(piece)[1:-1]
+        before = ","
+    yield "]" if before == "," else "[]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def rows(
+    cases: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent] = (),
+    groups: Sequence[FailureGroup] = (),
+    since: Since | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """What table and charts show: `pool` has each value once, and columns name it by its place.
+    Each column is made when it is asked for: `pool` is the last.
+
+    `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
+    before it. `group` is the place among
+    `groups`, -1 for a case in none. `figures` has for each case its lists of times in microseconds
+    as (number, least, quartile, median, quartile, most), `ladders` what a case with many contexts
+    had loaded when, and in how much memory.
+    """
+    pool = _Pool()
+    moments = [*(one.started for one in cases), *(one.started for one in events)]
+    began = min(moments, default=None)
+    group_of = {id(one): number for number, group in enumerate(groups) for one in group}
+    axes = _axes(cases)
+    figures = _Pool()
+    yield "began", began.isoformat() if began else None
+    yield "axes", list(axes)
+    yield "case", [one.case for one in cases]
+    yield "state", pool.places([one.state for one in cases])
+    yield "suite", pool.places([one.suite for one in cases])
+    yield "device", pool.places([one.device.name if one.device else None for one in cases])
+    yield "values", [pool.places(values) for values in axes.values()]
+    yield "start", [_ms(one.started, began) for one in cases]
+    yield "seconds", [round(one.duration_s, 3) for one in cases]
+    yield "why", pool.places([_why(one) for one in cases])
+    yield "code", pool.places([code_of(one) if one.is_bad else None for one in cases])
+    yield "since", pool.places([since.became.get(one.case) for one in cases]) if since else None
+    yield "group", [group_of.get(id(one), -1) for one in cases]
+    yield (
+        "figures",
+        ([[figures.place(name), *spread] for name, spread in _spreads(one)] for one in cases),
+    )
+    yield "figure_names", figures.values
+    yield "ladders", _ladders(cases)
+    yield (
+        "events",
+        [
+            {
+                "device": event.device,
+                "event": event.event,
+                "state": event.state,
+                "detail": clip(event.detail, _MAX_CHARS),
+                "start": _ms(event.started, began),
+                "seconds": round(event.duration_s, 3),
+                "celsius": _number((event.vitals or {}).get("hottest_c")),
+            }
+            for event in events
+        ],
+    )
+    yield (
+        "degrees",
+        [
+            [number, celsius]
+            for number, one in enumerate(cases)
+            if (celsius := _number(part_of(one, "gate").get("hottest_c"))) is not None
+        ],
+    )
+    yield "pool", pool.values
+
+
+def blocks(cases: Sequence[CaseRecord]) -> list[str]:
+    """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128."""
+    each = [cases[at : at + BLOCK] for at in range(0, len(cases), BLOCK)]
+    return [_packed(f"[{','.join(map(_details, block))}]") for block in each]
+
+
+class _Pool:
+    """Values, each once, and where each stands."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._places: dict[str | tuple[str], int] = {}
+
+    def places(self, values: list[Any]) -> list[int]:
+        """Where each of a column is; most columns have few values, and those many times."""
+        if not _TOLD_APART.issuperset(map(type, values)):
+            return [self.place(value) for value in values]
+        known = {value: self.place(value) for value in dict.fromkeys(values)}
+        return [known[value] for value in values]
+
+    def place(self, value: Any) -> int:
+        key = value if isinstance(value, str) else (json.dumps(value, ensure_ascii=False),)
+        if key not in self._places:
+            self._places[key] = len(self.values)
+            self.values.append(value if value is None else clip(value, _MAX_CHARS))
+        return self._places[key]
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+
+
+def _details(record: CaseRecord) -> str:
+    """One record as JSON; what would be too much for a page is left to results.jsonl."""
+    less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
+    record = record.whole()
+    for kept in (record, record.model_copy(update=less)):
+        text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
+        if len(text) <= _MAX_CASE_BYTES:
+            return text
+    return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
+
+
+def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
+    """The axes that tell the cases apart, as they first appear, and the value of each case."""
+    found: dict[str, list[Any]] = {}
+    axes = [one.axes | ({"engine": one.engine} if one.engine else {}) for one in cases]
+    for name in dict.fromkeys(chain.from_iterable(axes)):
+        if name == "device":
+            continue  # which has a column anyway
+        values = [one.get(name) for one in axes]
+        # 1 is not true
+        varies = values.count(values[0]) < len(values) or len(set(map(type, values))) > 1
+        if varies and len(found) < _MOST_AXES:
+            found[name] = values
+    return found
+
+
+def _spreads(record: CaseRecord) -> Iterable[tuple[str, list[float]]]:
+    """The lists of times among the measurements, summed up."""
+    if not any(name.endswith("_us") for name in record.measured_names()):
+        return
+    for name, value in record.measurements.items():
+        if name.endswith("_us") and isinstance(value, list) and value and are_figures(value):
+            yield name, _spread(cast("list[float]", value))
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    low, high = min(values), max(values)
+    if len(values) == 1:
+        return [1, *[low] * 5]
+    inside = [min(max(round(one), low), high) for one in statistics.quantiles(values)]
+    return [len(values), low, *inside, high]
+
+
+def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
+    """Load times and memory by the number of contexts that were loaded, what failed first."""
+    found: list[tuple[bool, int, int, list[float]]] = []
+    for number, record in enumerate(cases):
+        loads = _numbers(record.measured("load_us"))
+        if len(loads) > 1:
+            found.append((not _refused(record, loads), -len(loads), number, loads))
+    found.sort()
+    return [_ladder(number, cases[number], loads) for _, _, number, loads in found[:_MOST_LADDERS]]
+
+
+def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
+    memory = _numbers(record.measured("load_rss_bytes"))
+    told = part_of(record, "forecast")
+    domains = told.get("used_bytes")
+    budget = _number(told.get("budget_bytes"))
+    return {
+        "case": number,
+        "loads": len(loads),
+        "load_us": thinned(loads, _MOST_POINTS),
+        "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
+        "failed_at": len(loads) + 1 if _refused(record, loads) else None,
+        "budget_bytes": budget and budget * (len(domains) if isinstance(domains, list) else 1),
+        "forecast": _number(told.get("loaded")),
+        "reserved_bytes": thinned(_numbers(told.get("after_each_bytes")), _MOST_POINTS),
+    }
+
+
+def _refused(record: CaseRecord, loads: Sequence[float]) -> bool:
+    """Whether a load failed, and not what came behind all of them."""
+    failed = record.error.context if record.error else None
+    return failed is not None and failed >= len(loads)
+
+
+def _numbers(value: Any) -> list[float]:
+    numbers = value if isinstance(value, list) else []
+    return numbers if are_figures(numbers) else []
+
+
+def _number(value: Any) -> float | None:
+    return value if is_figure(value) else None
+
+
+def _why(record: CaseRecord) -> str | None:
+    """What went wrong, in a line: where it began, else the message."""
+    error = record.error
+    if error is None:
+        return (record.conclusion or "").partition("\n")[0] or None
+    code = f"{error.code} " if error.code else ""
+    return clip(f"{code}{error.began}", _MAX_CHARS)
+
+
+def _ms(moment: datetime, began: datetime | None) -> int:
+    return round((moment - began).total_seconds() * 1000) if began else 0

@@ -1,0 +1,91 @@
+"""What pages are made of: templates, and figures as inline SVG; all texts in them are escaped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from harness.answers.report.document import Block, html
+
+
+@cache
+def template(name: str) -> Template:
+    """A template of this room, loaded once; what is put into it is escaped."""
+    environment = Environment(
+        loader=PackageLoader("harness.answers.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["style"] = asset("report.css")
+    return environment.get_template(name)
+
+
+def page(title: str, blocks: Iterable[Block]) -> str:
+    """A page without network or assets."""
+    return template("page.html.j2").render(title=title, body=html(blocks))
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A file of this room, to be put into a page."""
+    return Markup((files("harness.answers.report") / name).read_text("utf-8"))
+
+
+def link(path: str) -> str:
+    """What a page refers to a file beside it with: relative, and never a scheme."""
+    return "./" + quote(path)
+
+
+def clip(value: object, most: int) -> str:
+    """A text, or anything else as JSON, of at most so many characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:
+    """One bar, divided by outcome; the classes o-<outcome> give the colours."""
+    total = sum(counts.values())
+    parts, left = [], 0.0
+    for name, count in counts.items():
+        share = width * count / total if total else 0.0
+        parts.append(
+            Markup(
+                '<rect class="o-{}" x="{:.2f}" y="0" width="{:.2f}" height="14">'
+                "<title>{} {}</title></rect>"
+            ).format(name, left, share, count, name)
+        )
+        left += share
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {0} 14" role="img" aria-label="cases by outcome" '
+        'preserveAspectRatio="none">{1}</svg>'
+    ).format(width, Markup("").join(parts))
+
+
+def fill_bar(used: int, beyond: int, limit: int, *, width: int = 360) -> Markup:
+    """How much of a limit is used, and what was not to fit into the rest; a line at the limit."""
+    whole = max(limit, used + beyond, 1)
+    first, last, line = (width * part / whole for part in (used, used + beyond, limit))
+    return Markup(
+        '<svg class="fill" viewBox="0 0 {0} 18" width="{0}" height="18" role="img" '
+        'aria-label="{1} of {2} bytes"><rect class="free" y="3" width="{3:.1f}" height="12"/>'
+        '<rect class="o-expected" y="3" width="{4:.1f}" height="12"/>'
+        '<rect class="o-failed" x="{4:.1f}" y="3" width="{5:.1f}" height="12"/>'
+        '<path d="M{6:.1f} 0V18" stroke="currentColor" stroke-width="2"/></svg>'
+    ).format(width, f"{used:,}", f"{limit:,}", line, first, last - first, min(line, width - 1))
+
+
+def thinned(values: Sequence[float], most: int) -> list[float]:
+    """At most `most` values: the largest of each of equally long stretches."""
+    if len(values) <= most:
+        return [float(value) for value in values]
+    edges = [index * len(values) // most for index in range(most + 1)]
+    return [float(max(values[start:end])) for start, end in itertools.pairwise(edges)]

@@ -1,0 +1,98 @@
+"""The files that are made of a run's journal, and can be made again from it at any time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from harness.answers.report.bisections import bisections_in
+from harness.answers.report.ci import path_for_attachments
+from harness.answers.report.grid import grid_json, grids
+from harness.answers.report.html import evidence_of, html_text
+from harness.answers.report.junit import junit_parts
+from harness.answers.report.metrics import METRICS, metrics_text
+from harness.answers.report.run_data import RunData, Since
+from harness.answers.report.trace import TRACE, write_trace
+from harness.ground import disk_errors, write_whole
+from harness.ground.errors.outgoing_text import printable
+from harness.ground.files.whole_file import written_whole
+from harness.verdict import RunFolder, uncollected
+
+
+def _junit(run: RunData, path: Path) -> None:
+    logs = path_for_attachments(path.parent, os.environ)
+    with written_whole(path) as stream:
+        stream.writelines(junit_parts(run.cases, run.coverage, run=run.run, logs=logs))
+
+
+def _metrics(run: RunData, path: Path) -> None:
+    text = metrics_text(run.cases, run.contents.events, run.info)
+    write_whole(path, text.encode("utf-8", "replace"))
+
+
+def _page(run: RunData, path: Path) -> None:
+    bisections = bisections_in(path.parent.parent)
+    evidence = evidence_of(run.cases, path.parent)
+    text = html_text(replace(run, bisections=bisections, evidence=evidence))
+    write_whole(path, printable(text).encode())
+
+
+def _trace(run: RunData, path: Path) -> None:
+    write_trace(run.contents.records, run.contents.events, run.coverage, path.parent)
+
+
+PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
+    "junit.xml": _junit,
+    METRICS: _metrics,
+    TRACE: _trace,
+    "report.html": _page,
+}
+"""What writes each file, by its name in the run's folder. They raise OSError."""
+_ON_DEMAND: Final = frozenset({TRACE})
+
+
+@uncollected()
+def project(folder: RunFolder, since: Since | None = None, *, trace: bool = False) -> RunData:
+    """Writes the projections anew; returns what they were made of.
+
+    `since` is what became of cases since an earlier run, for the page; `trace` writes trace.json,
+    too. Raises InfraError if the disk fails.
+    """
+    run = RunData(
+        folder.run_id, folder.contents(), folder.info(), outputs=folder.drift(), since=since
+    )
+    with disk_errors(f"cannot write reports to {folder.path}"):
+        for name, write in PROJECTIONS.items():
+            if trace or name not in _ON_DEMAND:
+                write(run, folder.path / name)
+    return run
+
+
+def finish(
+    folder: RunFolder,
+    *,
+    exit_code: int,
+    problem: str | None = None,
+    other_failures: bool = False,
+    since: Since | None = None,
+    trace: bool = False,
+    finished: datetime | None = None,
+) -> RunData:
+    """Ends a run, now or at `finished`, and writes what is made of its journal.
+
+    With `other_failures` it fails for what is in no record: a test without a device, or outputs
+    that drift. run.json is completed even if the reports cannot be written. Raises InfraError then.
+    """
+    said: dict[str, object] = {
+        "exit_code": exit_code,
+        "other_failures": other_failures,
+        "grids": [grid_json(grid) for grid in grids(folder.contents().cases)],
+        "drift": [one.as_json() for one in folder.drift() if one.drifts],
+        "problem": problem,
+    }
+    folder.end(said, finished)
+    return project(folder, since, trace=trace)

@@ -1,0 +1,89 @@
+"""The sections of report.html that are lists and tables, each a function of the run (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from harness.answers.report.bisections import listed, of_cases
+from harness.answers.report.document import Block, Heading, Line, Span, Table
+from harness.answers.report.forecast import forecast_of
+from harness.answers.report.pages import clip
+from harness.answers.report.run_data import RunData
+from harness.answers.report.tables import drift_tables, pairings, sharings
+from harness.verdict import is_figure
+
+_MOST_FORECASTS: Final = 200
+_MOST_RETRIES: Final = 500
+_MAX_SHOWN_CHARS: Final = 4000
+_SHORT_CHARS: Final = 160
+
+PageSection = Callable[[RunData], Iterable[Block]]
+"""What stands below a heading; nothing where a run has nothing of it."""
+
+
+def sections_of(run: RunData, sections: Mapping[str, PageSection]) -> Iterator[Block]:
+    """Those that have anything to tell, each below its heading."""
+    for heading, section in sections.items():
+        if blocks := list(section(run)):
+            yield Heading(heading)
+            yield from blocks
+
+
+def _bisections(run: RunData) -> Iterator[Block]:
+    if found := of_cases(run.bisections, (record.case for record in run.cases)):
+        yield listed(found, reports="../")
+
+
+def _forecasts(run: RunData) -> Iterator[Block]:
+    told = [one for one in map(forecast_of, run.cases) if one is not None][:_MOST_FORECASTS]
+    rows: list[list[Line]] = [
+        [
+            Span(one.record.state, mark=one.record.state),
+            [*map(Span, one.bars), one.words],
+            one.came_true,
+            one.record.case,
+        ]
+        for one in told
+    ]
+    if rows:
+        yield Table("", ("Outcome", "Forecast", "Loaded", "Case"), rows)
+
+
+def _retries(run: RunData) -> Iterator[Block]:
+    last = {id(record) for record in run.cases}
+    found = [record for record in run.contents.records if id(record) not in last]
+    rows: list[list[Line]] = [
+        [
+            Span(one.outcome, mark=one.state),
+            one.case,
+            str(one.attempt),
+            clip(one.error.message, _SHORT_CHARS) if one.error else "",
+        ]
+        for one in found[:_MOST_RETRIES]
+    ]
+    if rows:
+        yield Table("", ("Outcome", "Case", "Attempt", "Why"), rows)
+
+
+def _settings(run: RunData) -> Iterator[Block]:
+    rows = [[str(name), shown(value)] for name, value in run.info.items()]
+    if rows:
+        yield Table("Versions, devices and settings", ("Name", "Value"), rows, folded=True)
+
+
+def shown(value: object) -> str:
+    """A value of run.json, which could hold anything."""
+    return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
+
+
+ABOVE_CASES: Final[Mapping[str, PageSection]] = {"Bisections": _bisections}
+BELOW_CASES: Final[Mapping[str, PageSection]] = {
+    "Memory types": lambda run: pairings(run.cases),
+    "Sharing": lambda run: sharings(run.cases),
+    "Drift: outputs that are not the same everywhere": lambda run: drift_tables(run.outputs),
+    "Will it fit: what was forecast, and what came of it": _forecasts,
+    "Earlier attempts": _retries,
+    "Run": _settings,
+}
+"""The headings of the page's sections, in their order, and what makes each."""

@@ -1,0 +1,221 @@
+"""What a run comes to, in few lines: totals and one line per failure signature (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final, get_args
+
+from harness.verdict import (
+    LOST_TO,
+    CaseRecord,
+    Coverage,
+    DeviceEvent,
+    ErrorRecord,
+    Outcome,
+    final_attempts,
+)
+from harness.verdict.failure.error import Diagnosis
+from harness.verdict.results.coverage import VERDICTS
+from harness.verdict.results.outputs import Outputs
+from harness.verdict.results.record import PreflightRecord
+
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+_WIDTH: Final = 300
+_MAX_LINES: Final = 40
+
+
+FailureGroup = Sequence[CaseRecord]
+"""Cases with the same signature, cause and expectation."""
+SECTIONS: Final = {
+    "failing": "What fails",
+    "lab": "No verdict: lab, input or harness",
+    "expected": "Fails as known",
+    "unsupported": "Unsupported",
+}
+"""The parts of a page, the most important first, and their headings."""
+
+
+def section(record: CaseRecord) -> str:
+    """The part of a page where a failure stands, or what was unsupported."""
+    if not record.is_bad:
+        return "unsupported"
+    if record.standing in LOST_TO:
+        return "lab"
+    return "expected" if record.standing == "known" else "failing"
+
+
+def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
+    """Failures (and what was unsupported) by signature: by section, then the most frequent.
+
+    Of each case the last attempt counts.
+    """
+    found: dict[tuple[object, ...], list[CaseRecord]] = {}
+    for record in final_attempts(records):
+        if not record.is_bad and not (record.outcome == "unsupported" and record.error):
+            continue
+        signature = record.error.signature if record.error else None
+        if record.error is not None and record.cause == "config":
+            # a signature names no file, and each is wrong for itself
+            signature = record.error.message
+        key = record.outcome, record.cause, record.known_issue, signature
+        found.setdefault(key, []).append(record)
+    rank = {name: at for at, name in enumerate(SECTIONS)}
+    return sorted(found.values(), key=lambda cases: (rank[section(cases[0])], -len(cases)))
+
+
+def cut_short(info: Mapping[str, Any]) -> str | None:
+    """Why a run may lack cases, as its run.json says; None if nothing says that it does."""
+    if info.get("problem") is not None:
+        return str(info["problem"])
+    return "it was ended before it could say why" if info.get("finished", "") is None else None
+
+
+def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
+    """Cases per outcome, expected failures apart as `expected`; only what occurs."""
+    counts = Counter(record.state for record in final_attempts(records))
+    return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
+
+
+def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
+    """A measurement that is an object; empty if it is none."""
+    part = record.measured(name)
+    return part if isinstance(part, dict) else {}
+
+
+def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
+    """What stands behind `passed`, where that is not a comparison with a reference."""
+    passed = [one for one in final_attempts(records) if one.outcome == "passed"]
+    counts = Counter(one.outputs for one in passed if one.outputs is not None)
+    if not set(counts) - {"reference"}:
+        return []
+    words: dict[Outputs, str] = {
+        "reference": "as expected",
+        "agreement": "the same each time, and compared with nothing else",
+        "unverified": "looked at by nobody",
+    }
+    told = ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
+    return [f"outputs of what passed: {told}"]
+
+
+def first_line(records: Sequence[CaseRecord], coverage: Coverage) -> str:
+    """How many cases have a verdict, what the others lack it for, and which verdicts there are."""
+    counts = totals(one for one in records if one.standing in VERDICTS)
+    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+    strict = f" ({coverage.strict} of them fail by --strict-known)" if coverage.strict else ""
+    return f"{coverage.headline}: {shown}{strict}" if counts else coverage.headline
+
+
+def summary_lines(
+    records: Sequence[CaseRecord],
+    coverage: Coverage,
+    report: PurePath | str,
+    *,
+    width: int = _WIDTH,
+) -> list[str]:
+    """The lines to print at the end of a run, of which the last attempt of each case counts.
+
+    None is longer than `width` (at least 60) characters, but for the report's path.
+    """
+    records = final_attempts(records)
+    groups = failure_groups(records)
+    lines = [first_line(records, coverage)]
+    # that a run says nothing about any target, its exit code of 0 does not tell
+    if coverage.selected and coverage.is_whole and not coverage.judged:
+        lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")
+    lines += outputs_lines(records)
+    for group in groups[:_MAX_LINES]:
+        lines.append(_group_line(group, width))
+        known = group[0].error.diagnosis if group[0].error else None
+        if known is not None and section(group[0]) != "expected":
+            lines.append(_diagnosis_line(known, width))
+    if len(groups) > _MAX_LINES:
+        lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
+    for record in records:
+        if record.conclusion is not None:
+            first, *more = record.conclusion.splitlines() or [""]
+            lines += [f"{record.case.rpartition('/')[2]}: {first}", *(f"    {one}" for one in more)]
+    retried = sum(record.attempt > 1 for record in records)
+    if retried:
+        cases = "1 case was" if retried == 1 else f"{retried} cases were"
+        lines.append(f"{cases} tried more than once")
+    return [*(_fit(line, width) for line in lines), f"report: {report}"]
+
+
+def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
+    """What preflight had found, and what came of it: a line per code that was more than info."""
+    found: dict[tuple[str, str], tuple[PreflightRecord, set[str], Counter[str]]] = {}
+    for record in final_attempts(records):
+        seen = set()
+        for one in record.preflight:
+            if one.severity != "info":
+                key = one.severity, one.code
+                _, said, counts = found.setdefault(key, (one, set(), Counter()))
+                said.add(one.explanation)
+                counts[record.outcome] += key not in seen  # a case counts once
+                seen.add(key)
+    lines = []
+    for one, said, counts in found.values():
+        then = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+        more = f" (and {len(said) - 1} more like it)" if len(said) > 1 else ""
+        tail = f"{more}  [then: {then}]"
+        head = f"preflight {one.severity} {one.code}: {one.explanation}"
+        lines.append(_fit(head, width - len(tail)) + tail)
+    return lines
+
+
+def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:
+    """One line per device that was not well: what was done to it, and how it was at the end."""
+    by_device: dict[str, list[DeviceEvent]] = {}
+    for event in (one for one in events if not one.is_routine):
+        by_device.setdefault(event.device, []).append(event)
+    lines = []
+    for device, seen in by_device.items():
+        done = Counter(event.event for event in seen)
+        steps = ", ".join(f"{name} x {n}" if n > 1 else name for name, n in done.items())
+        lines.append(_fit(f"device {device}: {steps}; at the end {seen[-1].detail}", width))
+    return lines
+
+
+def _group_line(group: FailureGroup, width: int) -> str:
+    record, error = group[0], group[0].error
+    where = "" if record.cause in (None, "target") else f" ({record.cause})"
+    known = record.known_issue if record.standing == "known" else None
+    label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
+    what = [] if error is None else [error.call, _why(error)]
+    text = " ".join(part for part in what if part) or "no explanation"
+    # Of a long node id the end says more: that is where the axes are.
+    tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
+    head = f"{len(group):>4} x {label}{where}: {text}"
+    return _fit(head, width - len(tail)) + tail
+
+
+def _diagnosis_line(known: Diagnosis, width: int) -> str:
+    """What a failure is and what helps; of a long line the thread stays."""
+    tail = f"  [{known.thread}]" if known.thread else ""
+    if len(tail) > width // 2:
+        tail = ""
+    told = known.model_copy(update={"thread": None}).text()
+    return _fit(f"       {told}", width - len(tail)) + tail
+
+
+def _why(error: ErrorRecord) -> str:
+    """The message's first line, behind the first cause where that says more."""
+    line, began = _first_line(error.message), error.first_cause
+    if began is None or began.message in ("", line) or began.source == "call":
+        return line
+    return f"{_first_line(began.message)} -> {line}"
+
+
+def _first_line(message: str) -> str:
+    return message.strip().partition("\n")[0]
+
+
+def _fit(text: str, width: int, *, keep_end: bool = False) -> str:
+    """One printable line of at most `width` characters."""
+    text = "".join(char if char.isprintable() else " " for char in text)
+    if len(text) <= width:
+        return text
+    kept = max(width - 3, 0)
+    return f"...{text[len(text) - kept :]}" if keep_end else f"{text[:kept]}..."

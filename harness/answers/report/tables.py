@@ -1,0 +1,176 @@
+"""What whole suites measured, as tables of the page: memory types, sharing, drift (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import quote
+
+from harness.answers.report.document import Span, Table
+from harness.answers.report.summary import part_of
+from harness.ground.facts.memory_types import DOCUMENTED
+from harness.libraries.runtimes.runtime import version_key
+from harness.verdict import CaseRecord, Output, is_figure
+
+_MOST_TABLES: Final = 40
+_MOST_ROWS: Final = 200
+_OPEN: Final = 2
+_MARKS: Final = {"held": "passed", "broken": "failed"}
+
+
+Named = tuple[str, Span]
+"""A cell, and what its column is called."""
+
+
+def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
+    """The documented table of memory types, with what was measured in it."""
+    documented = {
+        f"{prepare} -> {execute}": told for (prepare, execute), told in DOCUMENTED.items()
+    }
+
+    def name(one: CaseRecord) -> str:
+        return f"{one.axes.get('prepare')} -> {one.axes.get('execute')}"
+
+    def row(one: CaseRecord) -> Iterator[Named]:
+        told, seen = documented[name(one)], one.measurements
+        yield "Prepared -> executed", Span(name(one))
+        yield "Outcome", _outcome(one)
+        at_first = "at the first inference" if told.at_first_inference else "never"
+        yield "I/O allocated, as documented", Span("at load" if told.at_load else at_first)
+        yield "At load", _growth(one, "io_allocated_at_load", "before", "loaded")
+        grown = _growth(one, "io_allocated_at_first_inference", "bound", "first")
+        yield "At the first inference", grown
+        yield "Copied, as documented", Span("yes" if told.copied else "no")
+        copies = seen.get("copies_shown")
+        copied = _checked(one, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
+        yield "Copies seen", copied
+        yield "First inference", Span(_time(seen.get("first_inference_us")))
+        steady = _checked(one, "steady_latency_same", _time(seen.get("steady_median_us")))
+        yield "Then, median", steady
+
+    ours = [one for one in cases if name(one) in documented]
+    return _tables(ours, ("prepare", "execute"), row)
+
+
+def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
+    """What sharing spill-fill buffers was to save, and what it saved."""
+
+    def row(one: CaseRecord) -> Iterator[Named]:
+        seen = one.measurements
+        yield "Strategy", Span(str(one.axes.get("strategy", "")))
+        yield "Outcome", _outcome(one)
+        yield "Spill-fill expected", Span(_bytes(seen.get("expected_spill_fill_bytes")))
+        shared = _grown(seen, "before", "executed")
+        own = _grown(part_of(one, "reference"), "before", "executed")
+        yield "Shared buffers", _growth(one, "memory_given_back", "before", "executed")
+        yield "Without sharing", Span(_bytes(own))
+        yield "To be saved", Span(_bytes(seen.get("expected_saving_bytes")))
+        saved = own - shared if own is not None and shared is not None else None
+        yield "Saved", _told(_checked(one, "memory_saved", _bytes(saved)))
+        yield "Given back", _checked(one, "memory_given_back", "")
+        yield "Outputs", _checked(one, "outputs_equal", "")
+
+    ours = [one for one in cases if "expected_saving_bytes" in one.measured_names()]
+    return _tables(ours, ("strategy",), row)
+
+
+def drift_tables(outputs: Sequence[Output]) -> list[Table]:
+    """Outputs that are not the same everywhere: a row for each, device and backend."""
+    drifting = [one for one in outputs if one.drifts]
+    if not drifting:
+        return []
+    versions = sorted({point[2] for one in drifting for point in one.points}, key=version_key)
+    rows = []
+    for one in drifting:
+        for place in dict.fromkeys(point[:2] for point in one.points):
+            cells = [Span(f"{one.context}, {one.name}"), Span(" ".join(place))]
+            for version in versions:
+                seen = one.points.get((*place, version))
+                if seen is None:
+                    cells.append(Span(""))
+                    continue
+                mark = "error" if len(seen) > 1 else "failed" if seen[0] else "passed"
+                cells.append(Span(one.said((*place, version)), mark))
+            rows.append(cells)
+    rows = rows[:_MOST_ROWS]
+    head = ("Output", "Where", *(f"QNN {version}" for version in versions))
+    return [Table("", head, rows, "measured")]
+
+
+def _tables(
+    ours: Sequence[CaseRecord], axes: Sequence[str], row: Callable[[CaseRecord], Iterator[Named]]
+) -> list[Table]:
+    """A table for all that differ in these axes only, if one of them could be judged."""
+    names = dict.fromkeys(name for one in ours for name in one.axes if name not in axes)
+    apart = [name for name in names if len({_text(one.axes.get(name)) for one in ours}) > 1]
+    groups: dict[str, list[CaseRecord]] = {}
+    for one in ours:
+        named = [f"{name} {_text(one.axes.get(name))}" for name in apart]
+        where = ", ".join([one.device.name if one.device else "?", *named])
+        groups.setdefault(where, []).append(one)
+    most_told = sorted(groups.items(), key=lambda one: -sum(bool(case.checks) for case in one[1]))
+    told = [(where, found) for where, found in most_told if any(one.checks for one in found)]
+    return [
+        Table(
+            where,
+            [name for name, _ in row(found[0])],
+            [_row_of(one, row) for one in found[:_MOST_ROWS]],
+            "measured",
+            folded=number >= _OPEN,
+        )
+        for number, (where, found) in enumerate(told[:_MOST_TABLES])
+    ]
+
+
+def _row_of(one: CaseRecord, row: Callable[[CaseRecord], Iterator[Named]]) -> list[Span]:
+    """The cells of a case, of which the first leads to it."""
+    first, *others = (cell for _, cell in row(one))
+    return [replace(first, link=f"#case={quote(one.case)}"), *others]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _outcome(record: CaseRecord) -> Span:
+    return Span(record.state, record.state, record.error.message if record.error else "")
+
+
+def _checked(record: CaseRecord, name: str, text: str) -> Span:
+    """A figure with what the check of it came to: the worst, where it was made several times."""
+    found = [one for one in record.checks if one.name.partition("[")[0] == name]
+    verdicts = [one.verdict for one in found]
+    worst = next((one for one in ("broken", "unseen", "held") if one in verdicts), None)
+    if worst is None:
+        return Span(text)
+    reason = next(one.reason for one in found if one.verdict == worst)
+    return Span(text or worst, _MARKS.get(worst, "skipped"), reason)
+
+
+def _growth(record: CaseRecord, check: str, start: str, end: str) -> Span:
+    return _told(_checked(record, check, _bytes(_grown(record.measurements, start, end))))
+
+
+def _told(cell: Span) -> Span:
+    """Where no buffer of the backend's can be seen, that none grew tells nothing."""
+    if cell.mark in _MARKS.values():
+        return cell
+    return replace(cell, text="unseen" if cell.mark else "")
+
+
+def _grown(seen: Mapping[str, Any], start: str, end: str) -> int | None:
+    samples = seen.get("shared_buffer_bytes")
+    before, after = ((samples if isinstance(samples, dict) else {}).get(at) for at in (start, end))
+    return after - before if type(after) is int and type(before) is int else None
+
+
+def _bytes(value: object) -> str:
+    return f"{value / 1e6:,.2f} MB" if is_figure(value) else ""
+
+
+def _time(value: object) -> str:
+    if not is_figure(value):
+        return ""
+    return f"{value:,.0f} µs" if value < 1000 else f"{value / 1000:,.2f} ms"

@@ -1,0 +1,170 @@
+"""What a runtime reserves for contexts, and of how much: in the words of the real library.
+
+The HTP library, here the simulator, logs what it reserves for each context that it loads, and what
+is left when it refuses one. Nothing of that is in the binary's metadata: the run list and the
+buffer behind the VTCM are not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from harness.contexts.capacity.packing import Room, Size
+from harness.contexts.compiler.compile import ContextStore
+from harness.contexts.compiler.models import Model
+from harness.ground import InfraError
+from harness.ground.files.whole_file import keep_whole, read_json
+from harness.libraries import Catalog, Runtime, all_versions
+from harness.probe import (
+    Plan,
+    ProbeBuilder,
+    ProbeRun,
+    Settings,
+    Step,
+    StepResult,
+    backend_load,
+    context_free,
+    context_load,
+    damage,
+    device_create,
+    run_plan_locally,
+)
+
+_BACKEND: Final = "libQnnHtp.so"
+_HTP_ARCH: Final = 73
+_MAX_KEPT_BYTES: Final = 4096
+_TIMEOUT_S: Final = 120.0
+_AT_ONCE: Final = 16
+_ADDRESSES: Final = 4 << 30  # of one protection domain, with 32 bits
+# As QNN 2.47 to 2.51 log them.
+_RESERVED: Final = re.compile(r"Setting context \d+ reserved space to (\d{1,15})")
+_SPILL_FILL: Final = re.compile(r"estimated PD size .* spillfill (\d{1,15}) B")
+_LEFT: Final = re.compile(r"pd \d+ not chosen for context .* available space (\d{1,15})")
+_LOG: Final = Settings(log_level="verbose", max_log_bytes=32 << 20, memory="off")
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Why the library said nothing of what a context takes."""
+
+    reason: str
+
+
+def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
+    """What the library reserves for the context of each file, loaded alone.
+
+    Raises InfraError if the library does not work on this computer.
+    """
+    found: list[Size | Silent] = []
+    while len(found) < len(files):
+        found += _reserved(probe, backend_library, files[len(found) :][:_AT_ONCE])
+    return found
+
+
+def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
+    """The same for what one process gets to: up to the first that ends it."""
+    steps: list[Step] = []
+    for at, file in enumerate(files):
+        # behind a cleanup each step is tried, whatever came of those before it
+        steps += [Step("cleanup"), context_load(at, str(file)), context_free(at)]
+    run = _run(probe, backend_library, steps)
+    loads = [step for step in run.transcript.steps if step.verb == "context-load" and step.begun]
+    if not loads:
+        raise InfraError(f"{backend_library.name} loads nothing on this computer")
+    ended = "did not come to an end" if run.timed_out else "crashed"
+    return [_said(step, ended) for step in loads]
+
+
+def _said(step: StepResult, ended: str) -> Size | Silent:
+    text = "\n".join(line.text for line in step.logs)
+    total = _RESERVED.search(text)
+    if total is None:
+        why = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
+        return Silent(f"{step.message or step.error or why}")
+    spill_fill = (int(found[1]) for found in _SPILL_FILL.finditer(text))
+    return Size(int(total[1]), max(spill_fill, default=0))
+
+
+def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
+    """How much the library has to reserve of; None if it refuses nothing.
+
+    Loads the context of a small file until that is refused, or fills all addresses of a domain.
+    Raises InfraError if it fails in another way.
+    """
+    (size,) = reserved(probe, backend_library, [file])
+    if isinstance(size, Silent):
+        raise InfraError(f"{backend_library.name} does not say what it reserves: {size.reason}")
+    loads = (context_load(at, str(file)) for at in range(_ADDRESSES // size.total + 1))
+    run = _run(probe, backend_library, loads)
+    failure = run.transcript.first_failure
+    if failure is None:
+        return None
+    left = [int(found[1]) for line in failure.logs for found in _LEFT.finditer(line.text)]
+    if failure.verb != "context-load" or not left:
+        said = failure.message or failure.error or f"code {failure.code}"
+        raise InfraError(f"{backend_library.name}: {failure.verb} {failure.context}: {said}")
+    loaded = sum(step.ok for step in run.transcript.steps if step.verb == "context-load")
+    # each domain that has no room left says so
+    return Room((loaded * size.total + sum(left)) // len(left), len(left))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How much a runtime has to reserve of: `sessions` times `budget_bytes`; None: no limit."""
+
+    qnn: str
+    budget_bytes: int | None
+    sessions: int
+
+
+def kept_calibration(cache: Path, runtime: Runtime) -> Calibration | None:
+    """What `calibrate` kept of a runtime; None if it was never asked."""
+    try:
+        kept = read_json(_kept_at(cache, runtime), _MAX_KEPT_BYTES)
+        return TypeAdapter(Calibration).validate_python(kept)
+    except (OSError, ValueError):
+        return None
+
+
+def calibrate(cache: Path, catalog: Catalog, probes: ProbeBuilder, runtime: Runtime) -> Calibration:
+    """Measures a runtime, and keeps that by the content of its library.
+
+    Raises as `room`, and as `ContextStore.get` for the context that it takes.
+    """
+    # the oldest: all runtimes take it
+    small = ContextStore(cache, catalog, probes).get(Model("tiny"), all_versions()[0], _HTP_ARCH)
+    found = room(probes.build("linux-x64"), runtime.library(_BACKEND), small.path)
+    budget, sessions = (found.budget, found.sessions) if found else (None, 1)
+    made = Calibration(runtime.qnn_version or runtime.name, budget, sessions)
+    keep_whole(_kept_at(cache, runtime), json.dumps(asdict(made)).encode())
+    return made
+
+
+def _kept_at(cache: Path, runtime: Runtime) -> Path:
+    library = runtime.library(_BACKEND)
+    (sha256,) = [file.sha256 for file in runtime.files if file.path == library]
+    return cache / "calibrations" / f"{sha256}.json"
+
+
+def _run(probe: Path, backend_library: Path, steps: Iterable[Step]) -> ProbeRun:
+    opened = (
+        backend_load(str(backend_library)),
+        Step("log-create"),
+        Step("backend-create"),
+        device_create(),
+    )
+    run = run_plan_locally(probe, Plan((*opened, *steps), _LOG), env={}, timeout_s=_TIMEOUT_S)
+    for step in run.transcript.steps[: len(opened)]:
+        if step.failed:
+            said = step.message or step.error or f"code {step.code}"
+            raise InfraError(f"{backend_library.name} does not work here: {step.verb}: {said}")
+    if problem := damage(run.transcript):
+        raise InfraError(problem)
+    return run

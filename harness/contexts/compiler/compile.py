@@ -1,0 +1,298 @@
+"""Context binaries by model, compiler and HTP architecture: made once, kept, checked at every use.
+
+Two kinds of folders: a model's inputs and reference outputs, and a binary with its metadata, so
+that the binaries of all compilers share one reference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.contexts.compiler.compile_jobs import (
+    ContextKey,
+    compile_job,
+    compile_options,
+    epcontext_max_size,
+    read_metadata,
+    reference_job,
+    tensor_order,
+)
+from harness.contexts.compiler.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.metadata import check_arch, memory_bytes
+from harness.contexts.context.source import Context, Reference
+from harness.ground import HarnessError, InfraError
+from harness.ground.files.verified_folder import (
+    FolderChangedError,
+    VerifiedFolder,
+    locked,
+    open_verified,
+    publish,
+    work_folder,
+    write_manifest,
+)
+from harness.libraries import Catalog
+from harness.libraries.runtimes.pypi import ORT_HOST_VERSION, CompilerHost
+from harness.probe import ProbeBuilder
+
+_log = logging.getLogger(__name__)
+
+_FORMAT: Final = 1
+_BINARY: Final = "context.bin"
+_LOCK_TIMEOUT_S = 1800.0
+
+
+class ContextStore:
+    """Contexts below `<cache_root>/contexts`; made by the real compiler when they are missing."""
+
+    def __init__(
+        self,
+        cache_root: Path,
+        catalog: Catalog,
+        probe_builder: ProbeBuilder,
+    ) -> None:
+        self._root = cache_root / "contexts"
+        self._catalog = catalog
+        self._probes = probe_builder
+        self._warned: set[Path] = set()
+        self._keys: dict[Model, str] = {}
+        self._found: dict[ContextKey, Context] = {}
+        self._refused: dict[ContextKey, CompileError] = {}
+
+    def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
+        """One context; see `get_many`."""
+        return self.get_many([(model, compiler, htp_arch)])[0]
+
+    def get_many(self, wanted: Sequence[ContextKey]) -> list[Context]:
+        """As `each`. Raises CompileError if a compiler does not make one."""
+        found = []
+        for one in self.each(wanted):
+            if isinstance(one, CompileError):
+                raise one
+            found.append(one)
+        return found
+
+    def each(self, wanted: Sequence[ContextKey]) -> list[Context | CompileError]:
+        """Contexts in the order asked for; what one compiler has to make, it makes in one process.
+
+        What a compiler refused is told again to every case that wants it, without starting the
+        compiler again. Raises ConfigError for an unknown version or an architecture the compiler
+        does not know, InfraError if libraries cannot be fetched or the cache cannot be written.
+        """
+        known = self._found.keys() | self._refused.keys()
+        new = [one for one in dict.fromkeys(wanted) if one not in known]
+        for compiler in dict.fromkeys(compiler for _, compiler, _ in new):
+            self._get_all(compiler, [one for one in new if one[1] == compiler])
+        return [self._refused.get(one) or self._found[one] for one in wanted]
+
+    def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
+        """The references of models, without their contexts; raises as `get_many`."""
+        found = {model: self._reference(model) for model in models}
+        if None in found.values():
+            what = "computing references"
+            with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
+                missing = [model for model in found if self._reference(model) is None]
+                self._make(self._catalog.compiler_host(compiler), missing, ())
+        made = [self._reference(model) for model in models]
+        if None in made:
+            raise InfraError(f"references went away from {self._root} while it was used")
+        return [one for one in made if one is not None]
+
+    def _reference(self, spec: Model) -> Reference | None:
+        kept = self._open(self._model_folder(spec), self._model_facts(spec))
+        if kept is None:
+            return None
+        inputs, expected = kept.data["inputs"], kept.data["expected"]
+        return Reference(
+            inputs=tuple(kept.path / inputs[name] for name in spec.inputs()),
+            expected=tuple(kept.path / expected[name] for name in spec.outputs()),
+        )
+
+    def _lock(self, compiler: str) -> Path:
+        return self._root / ".locks" / f"{compiler}.lock"
+
+    def _get_all(self, compiler: str, wanted: Sequence[ContextKey]) -> None:
+        if not self._missing(wanted):
+            return
+        what = f"compiling contexts with QNN {compiler}"
+        with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
+            # Another process may have made them while we waited.
+            if missing := self._missing(wanted):
+                host = self._catalog.compiler_host(compiler)
+                specs = list(dict.fromkeys(spec for spec, _, _ in missing))
+                _log.info(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
+                self._make(host, specs, missing)
+                if self._missing(one for one in missing if one not in self._refused):
+                    raise InfraError(f"contexts went away from {self._root} while it was used")
+
+    def _missing(self, wanted: Iterable[ContextKey]) -> list[ContextKey]:
+        """Those that are not in the cache; the others go into `_found`."""
+        missing = []
+        for one in wanted:
+            if one not in self._found:
+                reference = self._open(self._model_folder(one[0]), self._model_facts(one[0]))
+                binary = self._open(self._binary_folder(one), self._binary_facts(one))
+                if reference is None or binary is None:
+                    missing.append(one)
+                else:
+                    self._found[one] = _context(one, reference, binary)
+        return missing
+
+    def _open(self, folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
+        try:
+            return open_verified(folder, facts)
+        except FolderChangedError as damage:
+            if folder not in self._warned:
+                self._warned.add(folder)
+                _log.warning(
+                    f"cached context {folder.name} is not as it was ({damage}); making it again"
+                )
+            return None
+
+    def _make(
+        self, host: CompilerHost, specs: Sequence[Model], wanted: Sequence[ContextKey]
+    ) -> None:
+        """The references of these models where they are missing, and the wanted contexts."""
+        with work_folder(self._root) as work:
+            models = _written(specs, work)
+            references = {
+                spec: reference_job(spec, path)
+                for spec, path in models.items()
+                if self._open(self._model_folder(spec), self._model_facts(spec)) is None
+            }
+            binaries = {
+                one: compile_job(one, models[one[0]], work / f"binary-{at}")
+                for at, one in enumerate(wanted)
+            }
+            results = run_jobs(host, [*references.values(), *binaries.values()])
+            failures: list[HarnessError] = []
+            for one, job in binaries.items():
+                if (refusal := results[job.job]) is not None:
+                    self._refused[one] = refusal
+            for spec, reference in references.items():
+                if (failed := results[reference.job]) is not None:
+                    failures.append(failed)
+                else:
+                    self._keep_reference(spec, reference)
+            made = {one: job for one, job in binaries.items() if results[job.job] is None}
+            failures += self._keep_binaries(host, made)
+            if failures:
+                raise failures[0]
+
+    def _keep_reference(self, spec: Model, job: ReferenceJob) -> None:
+        data = {
+            "inputs": {one.name: one.path.name for one in job.inputs},
+            "expected": {name: path.name for name, path in job.outputs.items()},
+        }
+        job.model.unlink()
+        write_manifest(job.model.parent, self._model_facts(spec), data)
+        publish(job.model.parent, self._model_folder(spec))
+
+    def _keep_binaries(
+        self, host: CompilerHost, made: Mapping[ContextKey, CompileJob]
+    ) -> list[HarnessError]:
+        """Checks and keeps what was compiled; what was wrong with the others."""
+        failures: list[HarnessError] = []
+        whole: dict[ContextKey, tuple[CompileJob, Path]] = {}
+        for one, job in made.items():
+            binaries = list(job.folder.glob("*.bin"))
+            if len(binaries) == 1:
+                whole[one] = (job, binaries[0])
+            else:
+                reason = f"it made {len(binaries)} context binaries instead of one"
+                self._refused[one] = CompileError(job.complaint, chain=[reason])
+        if not whole:
+            return failures
+        paths = [path for _, path in whole.values()]
+        metadata = read_metadata(self._probes, host.system_library, paths)
+        for (one, (job, path)), found in zip(whole.items(), metadata, strict=True):
+            try:
+                self._keep_binary(one, job, path, found)
+            except CompileError as error:
+                self._refused[one] = error
+            except HarnessError as error:
+                failures.append(error)
+        return failures
+
+    def _keep_binary(
+        self, wanted: ContextKey, job: CompileJob, path: Path, metadata: Mapping[str, Any]
+    ) -> None:
+        check_arch(metadata, job.complaint, wanted[2])
+        reference = self._open(self._model_folder(wanted[0]), self._model_facts(wanted[0]))
+        if reference is None:
+            return
+        inputs, outputs = tensor_order(
+            metadata, job.complaint, _sizes(reference, "inputs"), _sizes(reference, "expected")
+        )
+        data: dict[str, Any] = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
+        if wanted[0].prepare == "spill-fill":
+            data["max_size"] = epcontext_max_size(job.folder / "context.onnx", job.complaint)
+        folder = job.folder / "kept"
+        folder.mkdir()
+        path.rename(folder / _BINARY)
+        write_manifest(folder, self._binary_facts(wanted), data)
+        publish(folder, self._binary_folder(wanted))
+
+    def _key(self, spec: Model) -> str:
+        if spec not in self._keys:
+            self._keys[spec] = hashlib.sha256(spec.serialized()).hexdigest()
+        return self._keys[spec]
+
+    def _model_facts(self, spec: Model) -> dict[str, Any]:
+        return {"format": _FORMAT, "model": self._key(spec), "ort": ORT_HOST_VERSION}
+
+    def _binary_facts(self, wanted: ContextKey) -> dict[str, Any]:
+        spec, compiler, arch = wanted
+        options = compile_options(arch, spec)
+        return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
+
+    def _model_folder(self, spec: Model) -> Path:
+        return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
+
+    def _binary_folder(self, wanted: ContextKey) -> Path:
+        spec, compiler, arch = wanted
+        key = _short_key(self._binary_facts(wanted))
+        return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
+
+
+def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
+    spec, compiler, arch = wanted
+    binary = made.files[_BINARY]
+    inputs, expected = reference.data["inputs"], reference.data["expected"]
+    outputs = made.data["outputs"] if spec.compared else ()
+    return Context(
+        path=binary.path,
+        sha256=binary.sha256,
+        size=binary.size,
+        source=spec,
+        compiler=compiler,
+        htp_arch=arch,
+        inputs=tuple(reference.path / inputs[name] for name in made.data["inputs"]),
+        expected=tuple(reference.path / expected[name] for name in outputs),
+        tolerance=spec.tolerance,
+        metadata=made.data["metadata"],
+        memory_bytes=memory_bytes(made.data["metadata"]),
+        max_size=made.data.get("max_size"),
+    )
+
+
+def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
+    """Where the models are written, each into a folder of its own."""
+    paths = {spec: work / f"model-{at}" / "model.onnx" for at, spec in enumerate(specs)}
+    for spec, path in paths.items():
+        path.parent.mkdir()
+        path.write_bytes(spec.serialized())
+    return paths
+
+
+def _sizes(reference: VerifiedFolder, kind: str) -> dict[str, int]:
+    return {name: reference.files[file].size for name, file in reference.data[kind].items()}
+
+
+def _short_key(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,270 @@
+"""Runs the compiler: worker.py in a process of its own, with the libraries of one QNN version.
+
+Whatever happens to one job there (a refusal, a crash, an endless loop) is that job's result, and
+no other's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from harness.ground import (
+    Cause,
+    Deadline,
+    HarnessError,
+    InfraError,
+    read_bounded,
+    scratch_folder,
+    spawn_guarded,
+)
+from harness.ground.files.notices import followed, working
+from harness.ground.host.guard import GuardedProcess
+from harness.libraries.runtimes.pypi import CompilerHost
+
+WORKER: Final = Path(__file__).with_name("worker.py")
+START_TIMEOUT_S: Final = 60.0
+"""For starting the worker."""
+
+JOB_CPU_S: Final = 180.0
+"""What a job may compute; 128 MB of weights take 1.5 s. A busy computer does not use it up."""
+
+WAITS: Final = 5
+"""So many times as long a job may take by the clock; beyond it nothing is known of the compiler."""
+
+_NOT_ITS_OWN: Final = {
+    -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
+    "or the compiler waits for ever",
+    -signal.SIGKILL: "it was killed from outside, as the kernel does when memory runs out",
+    -signal.SIGTERM: "it was told to end",
+    -signal.SIGINT: "it was told to end",
+}
+"""Endings of a job that say nothing of the compiler."""
+
+_MARK = "@qnn-harness-job:"
+_LOOK_S = 0.25
+_KEPT_OUTPUT_BYTES = 512 << 10
+_MAX_ANSWER_BYTES = 16 << 20
+_KEPT_LINES = 6
+_TELLING = re.compile(r"\[E:|<E>|\bERROR\b|[Ff]ailed")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PLACES = re.compile(r"\S*/onnxruntime/core/\S+:\d+ .*?\) (?=Error |\[ONNXRuntimeError\])")
+
+
+class CompileError(HarnessError):
+    """The compiler did not make a context: refused the model, crashed, or did not come to an end.
+
+    `chain` holds the texts of all exceptions, the first cause first (with ORT, the last one is
+    often about something else); `output` what the libraries printed meanwhile (bounded).
+    """
+
+    cause: ClassVar[Cause] = "target"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, what: str, *, chain: Sequence[str], output: str = "") -> None:
+        self.chain = tuple(chain)
+        self.output = output
+        telling = [line for line in output.splitlines() if _TELLING.search(line)][:_KEPT_LINES]
+        first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
+        super().__init__("\n    ".join([f"{what}: {first[:600]}", *(t[:300] for t in telling)]))
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """Makes one context binary: `model` (a file) into `folder`, which must be empty.
+
+    `job` is its name among others, `complaint` what is said if it fails.
+    """
+
+    job: str
+    complaint: str
+    model: Path
+    folder: Path
+    options: Mapping[str, str]
+
+    def request(self, host: CompilerHost) -> dict[str, Any]:
+        """The job as the worker reads it."""
+        return {
+            "id": self.job,
+            "kind": "compile",
+            "model": self.model,
+            "provider_options": {"backend_path": str(host.backend), **self.options},
+            "session_options": {
+                "ep.context_enable": "1",
+                "ep.context_embed_mode": "0",
+                "ep.context_file_path": str(self.folder / "context.onnx"),
+                "session.disable_cpu_ep_fallback": "1",
+            },
+        }
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """An input of a reference job: raw values in a file, their numpy dtype, the shape."""
+
+    name: str
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ReferenceJob:
+    """Computes a model's outputs with ORT on the CPU: a raw file for each by name."""
+
+    job: str
+    complaint: str
+    model: Path
+    inputs: tuple[InputFile, ...]
+    outputs: Mapping[str, Path]
+
+    def request(self, host: CompilerHost) -> dict[str, Any]:
+        """The job as the worker reads it."""
+        del host
+        return {"id": self.job, "kind": "reference", **asdict(self)}
+
+
+Job = CompileJob | ReferenceJob
+
+
+def run_jobs(
+    host: CompilerHost,
+    jobs: Sequence[Job],
+    *,
+    start_timeout_s: float = START_TIMEOUT_S,
+    job_cpu_s: float = JOB_CPU_S,
+) -> dict[str, CompileError | None]:
+    """Does all jobs, one after the other: {job: None, or why it failed}.
+
+    Raises InfraError if the compiler's process cannot be used, ends early, or waited for too long.
+    """
+    if not jobs:
+        return {}
+    with (
+        scratch_folder() as folder,
+        tempfile.TemporaryFile() as out,
+    ):
+        answers = folder / "answers.jsonl"
+        request = {
+            "answers": answers,
+            "mark": _MARK,
+            "job_cpu_s": job_cpu_s,
+            "job_wall_s": WAITS * job_cpu_s,
+            "ort_root": host.ort_root,
+            "plugin": host.plugin,
+            "jobs": [job.request(host) for job in jobs],
+        }
+        (folder / "request.json").write_text(json.dumps(request, default=str))
+        # -P: the worker's own folder is not searched for modules
+        command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
+        deadline = Deadline(start_timeout_s + WAITS * job_cpu_s * len(jobs))
+        with spawn_guarded(
+            command, env=_environment(host), cwd=folder, stdout=out, stderr=out
+        ) as worker:
+            code = _wait(worker, deadline, answers, len(jobs))
+        output, events = _text(out), _events(answers)
+    results = results_of(host, jobs, events, output)
+    if len(results) < len(jobs):
+        how = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
+        last = output.strip().splitlines()[-1:] or ["it said nothing"]
+        raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
+    return results
+
+
+def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) -> int | None:
+    """Waits for the worker's end, and tells meanwhile how many of its jobs are done."""
+    if not followed():
+        return worker.wait(deadline)
+    with working("") as tell:
+        while (code := worker.wait(deadline.at_most(_LOOK_S))) is None and not deadline.expired:
+            over = sum(event.get("event") != "begin" for event in _events(answers))
+            tell("compiling", over, jobs)
+        return code
+
+
+def results_of(
+    host: CompilerHost,
+    jobs: Sequence[Job],
+    events: Sequence[Mapping[str, Any]],
+    output: str,
+) -> dict[str, CompileError | None]:
+    """What the worker's answers mean for each job; absent are those it never finished (pure).
+
+    Raises InfraError if the worker found the libraries unusable, or a job only waited.
+    """
+    complaints = {job.job: job.complaint for job in jobs}
+    results: dict[str, CompileError | None] = {}
+    for event in events:
+        kind, job = event.get("event"), str(event.get("job"))
+        if kind == "unusable":
+            raise InfraError(
+                f"ORT {host.ort_version} cannot use the plug-in of QNN {host.qnn_version}: "
+                + " <- ".join(_errors(event)[::-1])[:1000]
+            )
+        if job not in complaints or job in results:
+            continue
+        if kind == "made":
+            results[job] = None
+        elif kind == "died" and event.get("code") in _NOT_ITS_OWN:
+            raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
+        elif kind in ("failed", "died"):
+            chain = _errors(event) if kind == "failed" else [_death(event.get("code"))]
+            results[job] = CompileError(complaints[job], chain=chain, output=output_of(output, job))
+    return results
+
+
+def _death(code: object) -> str:
+    if code == -signal.SIGPROF:
+        return "it did not come to an end in time"
+    if isinstance(code, int) and code < 0:
+        return f"the compiler crashed with signal {-code}"
+    return f"the compiler ended its process with exit code {code}"
+
+
+def output_of(output: str, job: str) -> str:
+    """The part of the libraries' output that was written during one job (pure)."""
+    begin = output.find(f"{_MARK}{job}\n")
+    if begin < 0:
+        return ""
+    begin += len(_MARK) + len(job) + 1
+    end = output.find(_MARK, begin)
+    return output[begin:end].strip() if end >= 0 else output[begin:].strip()
+
+
+def _errors(event: Mapping[str, Any]) -> list[str]:
+    errors = event.get("errors")
+    return [str(error) for error in errors] if isinstance(errors, list) else []
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = read_bounded(path, _MAX_ANSWER_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return []
+    events = []
+    # the last piece is empty, or a line that was cut off
+    for line in lines[:-1]:
+        event = json.loads(line)
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def _text(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _KEPT_OUTPUT_BYTES))
+    return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
+
+
+def _environment(host: CompilerHost) -> dict[str, str]:
+    taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
+    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
+    return kept | {"PYTHONPATH": f"{host.ort_root}{os.pathsep}{host.qnn_root}"}

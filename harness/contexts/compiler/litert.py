@@ -1,0 +1,135 @@
+"""LiteRT models (.tflite): compiled ahead of time with a QNN, and run on this computer's CPU.
+
+LiteRT's compiler is software under test, in a process of its own like QNN's (compiler.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.contexts.compiler.compiler import CompileError
+from harness.ground import SOCS, Deadline, InfraError, read_bounded, scratch_folder, spawn_guarded
+from harness.ground.files.verified_folder import made_once, publish, work_folder, write_manifest
+from harness.ground.files.whole_file import sha256_of
+from harness.libraries import LITERT_VERSION, LitertHost
+
+WORKER: Final = Path(__file__).with_name("litert_worker.py")
+TIMEOUT_S: Final = 900.0
+"""For a model of any size; one of 5 MB is compiled in a few seconds."""
+
+_MODEL: Final = "model.tflite"
+_KEPT_OUTPUT_BYTES: Final = 2 << 20
+_MAX_WORDS: Final = 1 << 16
+_REFUSAL: Final = re.compile(r"^ERROR: \[[\w.]+:\d+\] (.+)$", re.MULTILINE)
+# as the guardian tells of signals
+_NOT_ITS_OWN: Final = {128 + one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)}
+_SIGNALLED: Final = 128
+
+
+class RefusedByCpu(Exception):
+    """LiteRT's CPU does not run a model; the text says why."""
+
+
+def soc_for(soc: str | None, htp_arch: int) -> str:
+    """What LiteRT calls a SoC: the given one, else one of this HTP architecture (pure).
+
+    Of SoCs that QNN has one number for, such as QCM6490 and QCS6490, it knows the first.
+    """
+    fitting = [one for one in SOCS.values() if one.htp_arch == htp_arch]
+    given = next((one for one in fitting if one.name == soc), fitting[0])
+    return next(one.name for one in fitting if one.soc_model == given.soc_model)
+
+
+def refusal_in(log: str) -> str:
+    """Why the compiler wrote nothing: the first error that it logged (pure)."""
+    found = _REFUSAL.search(log)
+    return found[1].strip() if found else "it wrote nothing, and logged no error"
+
+
+def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) -> Path:
+    """The model with what the plug-in for Qualcomm took of it compiled; made once, and kept.
+
+    Raises CompileError if it was not made, InfraError if the compiler was ended from outside, or
+    the cache cannot be written.
+    """
+    digest = sha256_of(model)
+    facts = {"model": digest, "soc": soc, "compiler": host.qnn_version, "litert": LITERT_VERSION}
+    name = f"{digest[:16]}-{soc}-by-{host.qnn_version}-{LITERT_VERSION}"
+    folder = cache_root / "litert" / name
+
+    def make() -> None:
+        with work_folder(folder.parent) as work:
+            _compile(host, model, soc, work / _MODEL)
+            write_manifest(work, facts)
+            publish(work, folder)
+
+    doing = f"compiling {model.name} with LiteRT"
+    kept = made_once(folder, facts, make, doing=doing, timeout_s=2 * TIMEOUT_S)
+    return kept.files[_MODEL].path
+
+
+def _compile(host: LitertHost, model: Path, soc: str, made: Path) -> None:
+    complaint = f"LiteRT {LITERT_VERSION} with QNN {host.qnn_version} did not compile {model.name}"
+    host.compiler.chmod(0o755)  # what is unpacked is no program
+    with scratch_folder() as folder:
+        (folder / "libQnnLpai.so").symlink_to(host.saver)
+        paths = os.pathsep.join(map(str, (*host.library_path, folder)))
+        command = [str(host.compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={made}"]
+        command += ["--soc_manufacturer=Qualcomm", f"--soc_model={soc}", f"--libs={host.plugins}"]
+        code, log = _ran(command, {"LD_LIBRARY_PATH": paths}, folder, complaint)
+    # with an older QNN it writes an empty file
+    if code == 0 and made.exists() and made.stat().st_size:
+        return
+    died = f"it ended with signal {code - _SIGNALLED}" if code > _SIGNALLED else refusal_in(log)
+    raise CompileError(complaint, chain=[died], output=log)
+
+
+def run_on_cpu(
+    host: LitertHost, model: Path, inputs: Mapping[int, Path], wanted: Sequence[int], folder: Path
+) -> dict[int, Path]:
+    """Raw files, in `folder`, of tensors of a model that LiteRT ran on the CPU; all by number.
+
+    Raises RefusedByCpu where it does not run there, InfraError where that says nothing of it.
+    """
+    doing = f"LiteRT {LITERT_VERSION} on the CPU"
+    made = {number: folder / f"tensor-{number}.raw" for number in wanted}
+    refused = folder / "refused.txt"
+    request = {"model": model.absolute(), "inputs": inputs, "wanted": made, "refused": refused}
+    (folder / "request.json").write_text(json.dumps(request, default=str))
+    # -P: the worker's own folder is not searched for modules
+    command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
+    code, log = _ran(command, {"PYTHONPATH": str(host.root)}, folder, doing)
+    if code > _SIGNALLED:
+        raise RefusedByCpu(f"it ended with signal {code - _SIGNALLED}")
+    if refused.exists():
+        raise RefusedByCpu(read_bounded(refused, _MAX_WORDS).decode("utf-8", "replace"))
+    if code or not all(path.exists() for path in made.values()):
+        last = log.strip().splitlines()[-1:] or ["it said nothing"]
+        raise InfraError(f"{doing} cannot be used (exit code {code}): {last[0][:500]}")
+    return made
+
+
+def _ran(command: Sequence[str], more: dict[str, str], folder: Path, doing: str) -> tuple[int, str]:
+    """Exit code and output of a command; it is ended at its deadline, and when we are ended."""
+    taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
+    kept = {name: text for name, text in os.environ.items() if name not in taken_out}
+    with (
+        tempfile.TemporaryFile() as output,
+        spawn_guarded(command, env=kept | more, cwd=folder, stdout=output, stderr=output) as child,
+    ):
+        code = child.wait(Deadline(TIMEOUT_S))
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - _KEPT_OUTPUT_BYTES))
+        log = output.read().decode("utf-8", "replace")
+    if code is None or code in _NOT_ITS_OWN:
+        why = f"did not end within {TIMEOUT_S:g} s" if code is None else "was ended from outside"
+        raise InfraError(f"{doing}: its process {why}")
+    return code, log

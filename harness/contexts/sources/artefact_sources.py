@@ -1,0 +1,186 @@
+"""What a file of a user holds, as sources of contexts: each piece a file, taken as it lies."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from harness.contexts.sources.context_file import ContextFile
+from harness.contexts.sources.contexts import Source, SourceList
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.ground import ConfigError
+from harness.libraries import Artefact, Blob, Piece, RunPlan, open_artefacts, piece_file
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user gives besides an artefact; `inputs` and `expected` are folders.
+
+    Such a folder holds the files of the tensors. For an artefact of several contexts it holds a
+    folder for each, called like its number: `0`, `1` and so on; for several artefacts, all this in
+    a folder called like the artefact. `graph` names the graph to execute.
+    """
+
+    inputs: Path | None = None
+    expected: Path | None = None
+    tolerance: float = 0.0
+    graph: str | None = None
+
+    def require_use_of_tolerance(self, path: Path) -> None:
+        """Raises ConfigError for a tolerance that nothing is compared with.
+
+        A user would believe that it was kept to.
+        """
+        if self.tolerance and self.expected is None:
+            problem = "is for outputs that are expected, and none are given"
+            raise ConfigError(problem, file=path, field="tolerance")
+
+
+NOTHING: Final = Given()
+
+
+class WholeFile(SourceList):
+    """A file that another engine than the probe loads as it is.
+
+    Its sources are the contexts in it: preflight looks at them. `files` are all that are pushed.
+    """
+
+    path: Path
+    given: Given
+    files: tuple[Path, ...]
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        sources: Iterable[Source],
+        given: Given,
+        files: Iterable[Path],
+        *,
+        part: str | None = None,
+    ) -> Self:
+        """The file, called by its name; `part` is which of several graphs of it is meant."""
+        made = cls(path.name if part is None else f"{path.name}-{part}", sources)
+        made.path, made.files = path, tuple(files)
+        read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
+        if part is not None:
+            read, wanted = (one / part if one else None for one in (read, wanted))
+        made.given = Given(read, wanted, given.tolerance, part or given.graph)
+        return made
+
+
+_MOST_NAMED: Final = 5
+_WITHOUT: Final = ("dlc", "onnx")
+
+
+def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
+    """The artefacts of files, folders and patterns, without those that hold no contexts.
+
+    One that was named itself is among them whatever it is. Raises ArtefactError as
+    `open_artefacts`.
+    """
+    found = []
+    for artefact in open_artefacts(paths):
+        without = artefact.kind in _WITHOUT or not artefact.pieces
+        if without and artefact.path not in paths:
+            _log.warning("%s: passed by: a %s without contexts", artefact.path, artefact.kind)
+        else:
+            found.append(artefact)
+    return found
+
+
+def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) -> SourceList:
+    """The contexts of an artefact, in the order in which its runtime loads them.
+
+    One that lies inside another file is copied into the cache, once. A piece is called by its
+    number, as in model.pte#3; the only one like the file. Raises ConfigError for what holds no
+    context, InfraError if the cache cannot be written.
+    """
+    name = artefact.path.name
+    if artefact.kind == "onnx":
+        if given.inputs is not None or given.expected is not None:
+            problem = "is compiled here: its inputs are made up, and none can be given"
+            raise ConfigError(problem, file=artefact.path)
+        return SourceList(name, [OnnxModel.of(artefact.path.absolute(), given.tolerance)])
+    pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
+    empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
+    if empty:
+        _log.warning("%s: %s", artefact.path, left_out(empty))
+    for piece in pieces:
+        if piece.kind != "context":
+            where = f"{piece.origin}: " if piece.origin else ""
+            problem = f"{where}is a DLC, which a backend compiles; contexts are loaded here"
+            raise ConfigError(problem, file=piece.path)
+    if not pieces:
+        hint = "; --engine litert compiles it" if artefact.kind == "tflite" else ""
+        raise ConfigError(f"holds no context{hint}", file=artefact.path)
+    plan: RunPlan | None = artefact.facts.get("plan")
+    for folder in (given.inputs, given.expected):
+        _tell_of_extras(folder, name, len(pieces))
+
+    files: dict[tuple[Path, int, int], Path] = {}
+
+    def file(blob: Blob) -> Path:
+        place = blob.path, blob.offset, blob.size
+        if place not in files:  # a manifest may name one often
+            files[place] = piece_file(blob, cache_root).absolute()
+        return files[place]
+
+    def tensors(own: Sequence[Blob]) -> list[Path] | None:
+        return [file(one) for one in own] or None
+
+    sources = [
+        ContextFile(
+            file(piece),
+            inputs=_folder(given.inputs, name, at, pieces) or tensors(piece.inputs),
+            expected=_folder(given.expected, name, at, pieces) or tensors(piece.expected),
+            tolerance=given.tolerance or (plan.tolerance if plan else 0.0),
+            graph=given.graph or (plan.graph if plan else None),
+            name=f"{name}#{at}" if len(pieces) > 1 else name,
+        )
+        for at, piece in enumerate(pieces)
+    ]
+    return SourceList(name, sources, empty, plan, artefact.facts.get("expects"))
+
+
+def left_out(empty_caches: Sequence[str]) -> str:
+    """What to say of a model some of whose nodes hold no context: what runs is not all of it.
+
+    Seen in microsoft/onnxruntime#31977.
+    """
+    named = ", ".join(empty_caches)
+    return f"left out, as their caches are empty: {named}; ONNX Runtime does not load such a model"
+
+
+def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:
+    """Where the files of a context are, below the folder that was given for all."""
+    folder = own_folder(given, name)
+    return folder / str(at) if folder is not None and len(pieces) > 1 else folder
+
+
+def _tell_of_extras(given: Path | None, name: str, pieces: int) -> None:
+    """Says which folders are not read, where there should be one for each of several contexts."""
+    folder = own_folder(given, name)
+    if folder is None or given is None or pieces < 2 or not os.path.isdir(folder):
+        return
+    others = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
+    others -= {str(at) for at in range(pieces)}
+    if folder == given.absolute():  # may hold those of other artefacts
+        others = {one for one in others if one.isdecimal()}
+    if others:
+        listed = ", ".join(sorted(others)[:_MOST_NAMED])
+        _log.warning("%s: not read: %s; %s has 0 to %d", folder, listed, name, pieces - 1)
+
+
+def own_folder(given: Path | None, name: str) -> Path | None:
+    """The folder of an artefact in the one that was given for several: that, if it has no other."""
+    if given is None:
+        return None
+    own = given.absolute() / name
+    return own if os.path.isdir(own) else given.absolute()

@@ -1,0 +1,115 @@
+"""The contexts of any sources: compiled, or read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from harness.contexts.compiler.compile import ContextStore
+from harness.contexts.compiler.compile_jobs import ContextKey
+from harness.contexts.compiler.compiler import CompileError
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.source import Context, Reference
+from harness.contexts.sources.context_file import ContextFile, ContextFiles
+from harness.ground import ConfigError, HarnessError, InternalError
+from harness.libraries import Catalog, Expects, RunPlan
+from harness.probe import ProbeBuilder
+
+Source = Model | ContextFile
+"""The kinds of sources that there are."""
+
+Made = Mapping[Source, Context | ConfigError | CompileError]
+"""What became of each source."""
+
+
+class SourceList(tuple[Source, ...]):
+    """Sources that belong together and have one name, such as those of a file with many contexts.
+
+    A test takes it as it takes a tuple of sources; cases and records call it by its name.
+    """
+
+    name: str
+
+    empty_caches: tuple[str, ...]
+    """Where its file should hold further contexts, and holds none."""
+
+    plan: RunPlan | None
+    expects: Expects | None
+    """How its file says that they were run, and what that came to."""
+
+    def __new__(
+        cls,
+        name: str,
+        sources: Iterable[Source],
+        empty_caches: Iterable[str] = (),
+        plan: RunPlan | None = None,
+        expects: Expects | None = None,
+    ) -> Self:
+        """Takes the sources in the order in which they are to be loaded."""
+        made = super().__new__(cls, tuple(sources))
+        made.name = name
+        made.empty_caches = tuple(empty_caches)
+        made.plan, made.expects = plan, expects
+        return made
+
+    def __str__(self) -> str:
+        return self.name
+
+    # other plug-ins of pytest (allure) show parameters so
+    __repr__ = __str__
+
+
+class Contexts:
+    """Contexts by source, for any compiler and HTP architecture; nothing is made or read twice."""
+
+    def __init__(self, cache: Path, catalog: Catalog, probes: ProbeBuilder) -> None:
+        self._compiled = ContextStore(cache, catalog, probes)
+        self._files = ContextFiles(cache, catalog, probes)
+
+    def of(self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None) -> Made:
+        """The contexts of all of these; those of models as a compiler makes them.
+
+        Files need neither compiler nor architecture. What a compiler refused, or is wrong with a
+        file, stands in the place of a context. Raises for the rest as `ContextStore.each` and
+        `ContextFiles.contexts`.
+        """
+        wanted = list(dict.fromkeys(sources))
+        models = _models(wanted, compiler, htp_arch)
+        made = zip(models, self._compiled.each(models), strict=True)
+        found: dict[Source, Context | ConfigError | CompileError] = {
+            model: one for (model, _, _), one in made
+        }
+        files = [one for one in wanted if isinstance(one, ContextFile)]
+        for file, read in self._files.contexts(files).items():
+            found[file] = read
+        return {one: found[one] for one in wanted}
+
+    def metadata(self, sources: Iterable[Source]) -> dict[ContextFile, Mapping[str, Any]]:
+        """What those of these say of themselves that are files; as `ContextFiles.metadata`."""
+        return self._files.metadata(one for one in sources if isinstance(one, ContextFile))
+
+    def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
+        """The references of models; raises as `ContextStore.references`."""
+        return self._compiled.references(models, compiler)
+
+
+def required(made: Made) -> dict[Source, Context]:
+    """All of these. Raises the first error that stands in the place of one."""
+    found = {}
+    for source, one in made.items():
+        if isinstance(one, HarnessError):
+            raise one
+        found[source] = one
+    return found
+
+
+def _models(
+    sources: Iterable[Source], compiler: str | None, htp_arch: int | None
+) -> list[ContextKey]:
+    models = [one for one in sources if isinstance(one, Model)]
+    if not models:
+        return []
+    if compiler is None or htp_arch is None:
+        raise InternalError(f"{models[0]} is to be compiled, but not by what or for which HTP")
+    return [(model, compiler, htp_arch) for model in models]

@@ -1,0 +1,231 @@
+"""ONNX models that a user has: compiled here as those that are built in code."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.metadata import Tensor
+from harness.ground import ConfigError, name_problem
+from harness.ground.files.names_inside import open_inside
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+_MAX_BYTES: Final = (2 << 30) - 1  # what protobuf can hold
+_SEED: Final = 0
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+@dataclass(frozen=True)
+class OnnxModel(Model):
+    """An .onnx file, with its weights in it or beside it.
+
+    Inputs are made up, the same every time. Outputs are compared with those of ONNX Runtime on the
+    CPU if they may differ `within` more than 0, in units of the raw values; else only with each
+    other. `digest` is that of the model with its weights.
+    """
+
+    path: Path = Path()
+    digest: str = ""
+    within: float = 0.0
+
+    @classmethod
+    def of(cls, path: Path, within: float = 0.0) -> Self:
+        """The model in a file. Raises ConfigError for what cannot be compiled here.
+
+        That is one whose inputs are of no fixed shape, or larger than 2 GB.
+        """
+        loaded = _load(path)
+        _tensors(_inputs(loaded), "input", path)
+        digest = hashlib.sha256(_bytes(loaded)).hexdigest()
+        return cls(_UNUSUAL.sub("_", path.name), path=path, digest=digest, within=within)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.within < float("inf"):
+            raise ConfigError(f"{self.within} is not 0 or more", file=self.path, field="tolerance")
+
+    __str__ = Model.__str__
+    __repr__ = Model.__str__
+
+    @property
+    def compared(self) -> bool:
+        """Whether its outputs are compared with those of ONNX Runtime on the CPU."""
+        return self.within > 0
+
+    @property
+    def tolerance(self) -> float:
+        """By how much an output may differ from the reference, in units of its raw values."""
+        return self.within
+
+    def build(self) -> onnx.ModelProto:
+        """The model, weights included. Raises ConfigError if it is not the one it was."""
+        loaded = _load(self.path)
+        if hashlib.sha256(_bytes(loaded)).hexdigest() != self.digest:
+            raise ConfigError("was changed while it was in use", file=self.path)
+        return loaded
+
+    def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Numbers between -1 and 1; of whole ones 0 and 1, which are places of any table."""
+        import numpy as np
+        from onnx import helper
+
+        random = np.random.default_rng(_SEED)
+        made = {}
+        for one in _inputs(_load(self.path, weights=False)):
+            shape, kind = _shape(one, "input", self.path), one.type.tensor_type.elem_type
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+            if dtype.kind == "f":
+                made[one.name] = random.uniform(-1, 1, shape).astype(dtype)
+            else:
+                made[one.name] = random.integers(0, 2, shape).astype(dtype)
+        return made
+
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the outputs, in the order of the model."""
+        return tuple(one.name for one in _load(self.path, weights=False).graph.output)
+
+
+@dataclass(frozen=True)
+class OnnxSurface:
+    """What is seen of a model from outside: its tensors, and the files that lie beside it.
+
+    `outputs` is None where the model does not tell all their shapes. `beside` are the files of its
+    weights, by their names as seen from the model's folder.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...] | None
+    beside: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """That of a model. Raises ConfigError for one that cannot be read.
+
+        That is also one with inputs of no fixed shape, or weights outside of the model's folder.
+        """
+        loaded = _load(path, weights=False)
+        places = {_place(one, path): None for one in _external(loaded)}
+        outputs = loaded.graph.output
+        known = all(
+            one.type.tensor_type.HasField("shape")
+            and all(size.dim_value > 0 for size in one.type.tensor_type.shape.dim)
+            for one in outputs
+        )
+        return cls(
+            _tensors(_inputs(loaded), "input", path),
+            _tensors(outputs, "output", path) if known else None,
+            tuple(places),
+        )
+
+
+def _load(path: Path, *, weights: bool = True) -> onnx.ModelProto:
+    """The model; without `weights` what lies beside it is left there."""
+    import onnx
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf has no public name for what it raises
+        raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
+    left = _MAX_BYTES
+    for tensor in _external(model) if weights else ():
+        content = _weights(tensor, path, left)
+        left -= len(content)
+        tensor.raw_data, tensor.data_location = content, onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+    return model
+
+
+def _external(message: Any) -> list[Any]:
+    """All tensors in a message whose content lies in another file, wherever they stand."""
+    import onnx
+
+    if isinstance(message, onnx.TensorProto):
+        return [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
+    found = []
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in [value] if hasattr(value, "ListFields") else value:
+                found += _external(one)
+    return found
+
+
+def _place(tensor: Any, path: Path) -> str:
+    """The file that a tensor's content lies in, as seen from the model's folder.
+
+    Raises ConfigError for one outside of it.
+    """
+    told = {entry.key: entry.value for entry in tensor.external_data}
+    place = str(told.get("location", "")).replace("\\", "/").removeprefix("./")
+    if problem := name_problem(place):
+        where = f"its weights {tensor.name!r} lie in {place[:200]!r}"
+        why = f"{where}, which {problem}: they must lie in its folder or below"
+        raise ConfigError(why, file=path)
+    return place
+
+
+def _weights(tensor: Any, path: Path, most: int) -> bytes:
+    """What a tensor holds; the library reads through links, in some versions also of outside."""
+    place = _place(tensor, path)
+    told = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset = int(told.get("offset", "0"))
+        with open_inside(path.parent, place) as file:
+            file.seek(offset)
+            size = int(told.get("length", os.fstat(file.fileno()).st_size - offset))
+            content = file.read(size) if 0 <= size <= most else b""
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"its weights in {place!r} cannot be read: {why}", file=path) from error
+    if len(content) != size:
+        held = f"{place!r} has not the {size} bytes from {offset} on that it says"
+        raise ConfigError(f"its weights {tensor.name!r}: {held}", file=path)
+    return content
+
+
+def _bytes(model: onnx.ModelProto) -> bytes:
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _inputs(model: onnx.ModelProto) -> list[Any]:
+    weights = {one.name for one in model.graph.initializer}
+    return [one for one in model.graph.input if one.name not in weights]
+
+
+def _tensors(listed: Iterable[Any], what: str, path: Path) -> tuple[Tensor, ...]:
+    import numpy as np
+    from onnx import helper
+
+    found = []
+    for one in listed:
+        shape, kind = _shape(one, what, path), one.type.tensor_type.elem_type
+        try:
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"{what} {one.name}: nobody knows elements of type {kind}"
+            raise ConfigError(problem, file=path) from error
+        name = "bool8" if dtype.kind == "b" else dtype.name
+        found.append(Tensor(one.name, math.prod(shape) * dtype.itemsize, name))
+    return tuple(found)
+
+
+def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:
+    shape = []
+    for at, size in enumerate(tensor.type.tensor_type.shape.dim):
+        if size.dim_value <= 0:
+            named = f" ({size.dim_param})" if size.dim_param else ""
+            raise ConfigError(
+                f"{what} {tensor.name}: dimension {at}{named} is not fixed, and QNN needs fixed "
+                "ones: `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them",
+                file=path,
+            )
+        shape.append(size.dim_value)
+    return tuple(shape)

@@ -1,0 +1,221 @@
+"""Inputs and expected outputs that a user gives, as the raw files that the probe takes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from harness.contexts.context.metadata import Tensor
+from harness.ground import ConfigError
+from harness.ground.files.names_inside import listed_inside, open_below
+from harness.ground.files.whole_file import keep_whole, open_regular
+from harness.libraries import Blob, piece_file
+
+_MAX_BYTES: Final = 2 << 30
+_MAX_LISTED: Final = 512
+_SEED: Final = 20_240
+_WORD = re.compile(r"[^A-Za-z0-9]+")
+_DIGITS = re.compile(r"(\d+)")
+_REALS: Final = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}
+# what an index, or a count, is passed as: any table has two rows, and few have a million
+_INDICES: Final = ("int32", "uint32", "int64", "uint64")
+_NPY_MAGIC: Final = b"\x93NUMPY"
+# what numpy calls the elements of a type; one without a type of numpy's (4 bits) takes any
+_KINDS: Final = {"float": "f", "int": "i", "sfixed": "i", "uint": "u", "ufixed": "u", "bool": "bui"}
+_TYPE: Final = re.compile(r"(float|int|sfixed|uint|ufixed|bool)(8|16|32|64)")
+
+
+class TensorFiles:
+    """Raw files by tensor; what has to be made for that is kept below `<cache_root>/tensors`."""
+
+    def __init__(self, cache_root: Path) -> None:
+        self._cache = cache_root
+        self._root = cache_root / "tensors"
+        self._made_up: dict[Tensor, Path] = {}
+
+    def given(
+        self,
+        what: str,
+        where: Path | tuple[Path, ...],
+        tensors: Sequence[Tensor],
+        binary: Path,
+        within: Path | None = None,
+    ) -> tuple[Path, ...]:
+        """One raw file per tensor, of those that a folder or a list has.
+
+        No link is followed in that folder, or from `within` on, if that is what a user has named.
+        Raises ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
+        """
+        if isinstance(where, Path):
+            found = f"{where} has "
+            files = chosen_files(listed_files(what, where, binary, within), tensors)
+            within = within or (None if files == (where,) else where)
+        else:
+            found, files = "", where
+        if len(files) != len(tensors):
+            wanted = ", ".join(str(one) for one in tensors) or "none"
+            problem = f"{found}{len(files)} files, and the graph has {len(tensors)}: {wanted}"
+            raise ConfigError(problem, file=binary, field=what)
+        pairs = zip(files, tensors, strict=True)
+        return tuple(self._raw(what, file, tensor, binary, within) for file, tensor in pairs)
+
+    def generated(self, tensors: Sequence[Tensor], binary: Path) -> tuple[Path, ...]:
+        """Deterministic inputs: reals from 0 to 1, indices 0 or 1, else whatever bytes come."""
+        for tensor in tensors:
+            if tensor not in self._made_up:
+                self._made_up[tensor] = self.keep(made_up(tensor, binary))
+        return tuple(self._made_up[tensor] for tensor in tensors)
+
+    def _raw(
+        self, what: str, file: Path, tensor: Tensor, binary: Path, within: Path | None
+    ) -> Path:
+        try:
+            with _opened(file, within) as stream:
+                size = os.fstat(stream.fileno()).st_size
+                if file.suffix == ".npy":
+                    content, size, kind, fits = _array(stream, tensor)
+                else:
+                    content, kind, fits = None, "raw", True
+        except (OSError, ValueError, EOFError) as error:
+            told = error.strerror if isinstance(error, OSError) else None
+            raise ConfigError(
+                f"cannot read {file}: {told or error}", file=binary, field=what
+            ) from error
+        if size != tensor.size or not fits:
+            problem = f"{file} has {size} bytes ({kind}), and {tensor} is wanted"
+            raise ConfigError(problem, file=binary, field=what)
+        if content is not None:
+            return self.keep(content)
+        return file if within is None else _found(file, size, within, self._cache)
+
+    def keep(self, content: bytes) -> Path:
+        """A file of this content: what it is called after, so that it never changes."""
+        path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
+        keep_whole(path, content)
+        return path
+
+
+def lying_files(what: str, where: Path, binary: Path, cache_root: Path) -> tuple[Path, ...]:
+    """The files of a folder in the order of their names, or the file that it is.
+
+    Of a folder where others could put a link in their place they are copies. Raises ConfigError
+    naming `what` and `binary`, and InfraError.
+    """
+    found = chosen_files(listed_files(what, where, binary), ())
+    if found == (where,):
+        return found
+    try:
+        return tuple(_found(one, one.lstat().st_size, where, cache_root) for one in found)
+    except OSError as error:
+        problem = f"cannot read {where}: {error.strerror}"
+        raise ConfigError(problem, file=binary, field=what) from error
+
+
+def _found(file: Path, size: int, within: Path, cache_root: Path) -> Path:
+    return piece_file(Blob(file, 0, size, file.name, within=within), cache_root)
+
+
+def _opened(file: Path, within: Path | None) -> BinaryIO:
+    """A file that a user has named, or one below the folder that he has named. Raises OSError."""
+    if within is None:
+        return open_regular(file)
+    return open_below(within, file.relative_to(within).as_posix())
+
+
+def chosen_files(files: Sequence[Path], tensors: Sequence[Tensor]) -> tuple[Path, ...]:
+    """The files of a folder that belong to tensors, in their order (pure).
+
+    Those called like the tensors if all are there, else all by their names, input.2 before
+    input.10.
+    """
+    by_name = {_plain(file.stem): file for file in files}
+    named = [by_name.get(_plain(tensor.name)) for tensor in tensors]
+    if tensors and None not in named:
+        return tuple(file for file in named if file is not None)
+    return tuple(sorted(files, key=lambda file: [_order(p) for p in _DIGITS.split(file.name)]))
+
+
+def made_up(tensor: Tensor, binary: Path) -> bytes:
+    """An input's content where nobody gave one, the same every time (pure)."""
+    if tensor.size > _MAX_BYTES:
+        problem = f"{tensor} is more than is made up: give files"
+        raise ConfigError(problem, file=binary, field="inputs")
+    import numpy as np
+
+    random = np.random.default_rng([_SEED, *tensor.name.encode()])
+    real = _REALS.get(tensor.data_type)
+    if real is not None:
+        return random.random(tensor.size // np.dtype(real).itemsize).astype(real).tobytes()
+    if tensor.data_type in _INDICES:
+        return (
+            random.integers(0, 2, tensor.size // np.dtype(tensor.data_type).itemsize)
+            .astype(np.dtype(tensor.data_type).newbyteorder("<"))
+            .tobytes()
+        )
+    content = random.bytes(tensor.size)
+    if tensor.data_type == "bool8":
+        return bytes(byte & 1 for byte in content)
+    return content
+
+
+def listed_files(
+    what: str, folder: Path, binary: Path, within: Path | None = None
+) -> tuple[Path, ...]:
+    """The files of a folder, which is one below `within`, or the file that it is.
+
+    Raises ConfigError naming `what` and `binary` for one that cannot be read, or has too many.
+    """
+    if folder.is_file():
+        return (folder,)
+    try:
+        below = within and folder.relative_to(within).as_posix()
+        names = listed_inside(within, below) if within and below else os.listdir(folder)
+        listed = [folder / name for name in sorted(names) if not name.startswith(".")]
+        if link := next((one for one in listed if one.is_symlink()), None):
+            problem = f"{link} is a link, and links in a folder are not followed"
+            raise ConfigError(f"{problem}: put the file itself there", file=binary, field=what)
+        found = tuple(path for path in listed if path.is_file())
+    except OSError as error:
+        problem = f"cannot read {folder}: {error.strerror or error}"
+        raise ConfigError(problem, file=binary, field=what) from error
+    if len(found) > _MAX_LISTED:
+        problem = f"{folder} has {len(found)} files; a graph takes {_MAX_LISTED} at most"
+        raise ConfigError(problem, file=binary, field=what)
+    return found
+
+
+def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bool]:
+    """The content of an array, its size, what it is, and whether its elements are the tensor's.
+
+    There is no content of one that does not fit: it may be as large as its file says.
+    """
+    import numpy as np
+
+    if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
+        raise ValueError("that is no .npy file")
+    # the file that was opened, whatever lies in its place by now
+    array = np.load(f"/proc/self/fd/{stream.fileno()}", mmap_mode="r", allow_pickle=False)
+    if array.nbytes > _MAX_BYTES:
+        raise ValueError(f"{array.nbytes} bytes are too many")
+    wanted = _TYPE.fullmatch(tensor.data_type)
+    fits = wanted is None or (
+        array.dtype.kind in _KINDS[wanted[1]] and array.itemsize * 8 == int(wanted[2])
+    )
+    kind = f"{array.dtype.name}, {array.shape}"
+    fits &= array.nbytes == tensor.size
+    if not fits:
+        return None, array.nbytes, kind, fits
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return little.tobytes(), array.nbytes, kind, fits
+
+
+def _plain(name: str) -> str:
+    return _WORD.sub("_", name).strip("_").lower()
+
+
+def _order(part: str) -> tuple[int, str]:
+    return (int(part), "") if part.isdecimal() else (0, part)

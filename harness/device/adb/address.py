@@ -1,0 +1,189 @@
+"""Where an adb server listens: on a TCP port, on a Unix socket that only its owner reaches, or
+behind ssh."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from harness.device.ssh.login import SSH_COMPUTER, is_port, login_at
+from harness.ground.host.unix_socket import unix_connection
+
+USER_PORT: Final = 5037
+"""Where adb listens unless it is told otherwise."""
+
+CACHE_MB: Final = 10_000
+"""How much of what is pushed a host behind ssh keeps unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class TcpAddress:
+    """A TCP port; on this computer every local account can connect to it."""
+
+    host: str = "127.0.0.1"
+    port: int = USER_PORT
+
+    def __str__(self) -> str:
+        return f"{_bracketed(self.host)}:{self.port}"
+
+    @property
+    def spec(self) -> str:
+        """As `adb -L` and ADB_SERVER_SOCKET take it."""
+        # adb listens on a name of this computer only if that is `localhost`
+        return f"tcp:{'localhost' if self.is_here else _bracketed(self.host)}:{self.port}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is on this computer, as far as its address says."""
+        return is_loopback(self.host)
+
+    @property
+    def start_command(self) -> str:
+        """What a person types to start such a server, on the host where it is."""
+        if not self.is_here:
+            return f"adb -a -P {self.port} nodaemon server"
+        return "adb start-server" if self.port == USER_PORT else f"adb -P {self.port} start-server"
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it. Raises OSError."""
+        connected = socket.create_connection((self.host, self.port), timeout=timeout_s)
+        # not left to those who take the socket over: every service sends small messages
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+
+@dataclass(frozen=True)
+class UnixAddress:
+    """A Unix socket; who may connect is said by the modes of the file and its folder."""
+
+    path: str
+    host: ClassVar[str] = "localhost"
+    port: ClassVar[int] = 0
+    is_here: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return self.spec
+
+    @property
+    def spec(self) -> str:
+        """As `adb -L` and ADB_SERVER_SOCKET take it."""
+        return f"localfilesystem:{self.path}"
+
+    @property
+    def start_command(self) -> str:
+        """What a person types to start such a server."""
+        return f"adb -L {self.spec} start-server"
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it. Raises OSError."""
+        return unix_connection(self.path, timeout_s)
+
+
+@dataclass(frozen=True)
+class SshAddress:
+    """A server on a computer that ssh leads to: `[user@]host`, as ssh's own configuration knows it.
+
+    `behind` and `port` are where the server listens, as seen from there. `cache_mb` (10^6 bytes) of
+    what is pushed may be kept there, in `cache_folder` (None: ~/.cache/qnn-harness/pushes).
+    """
+
+    login: str
+    ssh_port: int | None = None
+    behind: str = "127.0.0.1"
+    port: int = USER_PORT
+    # no part of which server it is, hence of what processes tell each other of it
+    cache_mb: int = field(default=CACHE_MB, compare=False, repr=False)
+    cache_folder: str | None = field(default=None, compare=False, repr=False)
+    is_here: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        ssh_port = "" if self.ssh_port is None else f":{self.ssh_port}"
+        server = (self.behind, self.port)
+        behind = "" if server == ("127.0.0.1", USER_PORT) else f" ({TcpAddress(*server)})"
+        return f"ssh://{self.login}{ssh_port}{behind}"
+
+    @property
+    def host(self) -> str:
+        """The computer that the server is on."""
+        return self.login.rpartition("@")[2] if is_loopback(self.behind) else self.behind
+
+    @property
+    def spec(self) -> str:
+        """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
+        # most who read addresses have no need of it, and it brings ctypes
+        from harness.ground.host.socket_folder import host_file
+
+        return UnixAddress(str(host_file(self, "socket"))).spec
+
+    @property
+    def start_command(self) -> str:
+        """What a person types to start such a server, on the host where it is."""
+        return TcpAddress(self.behind, self.port).start_command
+
+
+ServerAddress = TcpAddress | UnixAddress | SshAddress
+
+USER_SERVER: Final = TcpAddress()
+"""Where the user's own adb server listens."""
+
+
+_SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
+DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_SERIAL})", re.ASCII)
+DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
+"""How the address of a device is written that hangs on an adb server elsewhere."""
+
+
+def ssh_address(
+    computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
+) -> SshAddress | None:
+    """The server behind `[user@]host[:port]`, None if it is written in another way."""
+    found = login_at(computer)
+    return None if found is None else SshAddress(found.login, found.port, behind, port)
+
+
+def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
+    """The server and the serial that `url` names, None if it is no address of a device."""
+    found = DEVICE_URL.fullmatch(url)
+    if found is None or (found[1] == "adb" and "@" in found[2]) or not is_port(found[3]):
+        return None
+    if found[1] == "adb":
+        return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
+    server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
+    return None if server is None else (server, found[4])
+
+
+def why_no_device(url: str) -> str | None:
+    """Which part of `url` keeps it from being the address of a device; None if it is one."""
+    if device_at(url) is not None:
+        return None
+    scheme, _, rest = url.partition("://")
+    computer, _, serial = rest.partition("/")
+    login, at, host = computer.rpartition("@")
+    if scheme not in ("adb", "ssh") or not rest:
+        return "it must begin with adb:// or ssh://, in lower case"
+    if at and scheme == "adb":
+        return "adb:// takes no user before the host"
+    if ":" in login:
+        return "ssh:// takes no password: it must be let in by key"
+    if (found := SSH_COMPUTER.fullmatch(computer)) is None:
+        return f"what stands before the serial must be {'[user@]' * bool(at)}HOST or HOST:PORT"
+    if not is_port(found[2]):
+        return f"port {found[2]} of {host.rpartition(':')[0]} is none of 1 to 65535"
+    if not serial:
+        return "a serial must follow the host, after a slash"
+    return "its serial must be 1 to 128 visible characters without spaces, slashes, ? and #"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this computer's own, as far as it says so itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,175 @@
+"""A device on an adb server: its shell, its files."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.device.adb.connection import MAX_REQUEST_BYTES
+from harness.device.adb.server import STATE_ADVICE, AdbServer
+from harness.device.adb.sync import SyncStream
+from harness.device.transport.device import SHORT_S, Transport
+from harness.device.transport.files import Progress, PushItem, RemoteStat
+from harness.device.transport.link import Link, ShellCall
+from harness.device.transport.shell import run_script
+from harness.device.transport.shell_protocol import legacy_script, v2_script
+from harness.ground import Deadline, DeviceRefused, InfraError, InternalError
+
+UNPLUGGED: Final = "is unplugged or switched off"
+"""What the error says of a device that its adb server does not see."""
+
+_RECONNECT_S: Final = 3.0
+_KNOWN_STATES: Final = ("device", "offline")
+
+# where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
+_TEMPORARY_FOLDER: Final = (
+    'for d in "$TMPDIR" /data/local/tmp /tmp;do '
+    '[ -n "$d" ]&&[ -d "$d" ]&&[ -w "$d" ]&&{ echo "$d";exit 0;};done;exit 1'
+)
+
+
+@dataclass(frozen=True)
+class AdbLink:
+    """Shells of adbd, by an adb server."""
+
+    server: AdbServer
+    serial: str
+    shell_v2: bool
+
+    def open(self, call: ShellCall) -> socket.socket:
+        """As `Link.open`. Raises InternalError for a script that no request can hold."""
+        script = call.script
+        if call.token is not None and self.shell_v2:
+            script = v2_script(script, call.token)
+        elif call.token is not None:
+            script = legacy_script(script, call.token, call.stdin_file)
+        text = ("shell,v2,raw:" if self.shell_v2 else "shell:") + script
+        service = text.encode("utf-8", "surrogateescape")
+        if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
+            raise InternalError(
+                f"a script of {len(service)} bytes does not fit into one adb request, or has a "
+                "NUL; pass its data by stdin"
+            )
+        return self.server.transport(self.serial, service, call.deadline, command=call.command)
+
+
+class AdbDevice(Transport):
+    """A device by its serial on an adb server.
+
+    Holds no connection: each call opens its own and closes it. `features`, if given, is taken for
+    what its daemon can do instead of asking.
+    """
+
+    def __init__(
+        self, serial: str, server: AdbServer, *, features: frozenset[str] | None = None
+    ) -> None:
+        super().__init__(serial)
+        self.server = server
+        self._features = features
+
+    def __repr__(self) -> str:
+        return f"AdbDevice({self.serial!r}, {self.server})"
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What its daemon can do (`shell_v2`, `stat_v2`, ...), asked once of the adb server."""
+        return self._known_features(Deadline(SHORT_S))
+
+    def _known_features(self, deadline: Deadline) -> frozenset[str]:
+        if self._features is None:
+            self._features = self.server.features(self.serial, deadline=deadline)
+        return self._features
+
+    def _link(self, deadline: Deadline) -> AdbLink:
+        return AdbLink(self.server, self.serial, "shell_v2" in self._known_features(deadline))
+
+    def connect(self, *, timeout_s: float) -> None:
+        """As `Transport.connect`: by its adb server, where it has an address."""
+        if ":" in self.serial:
+            self.server.connect(self.serial, deadline=Deadline(timeout_s))
+        states = {seen.serial: seen.state for seen in self.server.devices()}
+        if self.serial not in states:
+            there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
+            raise InfraError(
+                f"device {self.serial} {UNPLUGGED}: it is not attached to the {self.server}, which "
+                f"sees {there}"
+            )
+        if (state := states[self.serial]) != "device":
+            advice = STATE_ADVICE.get(state, "see `adb devices -l`")
+            raise InfraError(f"device {self.serial} is {state}: {advice}")
+
+    def reconnect(self, *, timeout_s: float) -> None:
+        """As `Transport.reconnect`. Raises InfraError if its adb server does not answer."""
+        if ":" in self.serial:
+            self.server.disconnect(self.serial)
+            self.server.connect(self.serial, deadline=Deadline(timeout_s))
+        elif self.server.state(self.serial, deadline=Deadline(_RECONNECT_S)) in _KNOWN_STATES:
+            # whether it helped is for the one to say who uses the device next
+            with contextlib.suppress(InfraError):
+                self.server.reconnect(self.serial, deadline=Deadline(_RECONNECT_S))
+
+    def is_there(self, *, timeout_s: float) -> bool:
+        """Whether its adb server says so. Raises InfraError if that does not answer."""
+        return self.server.state(self.serial, deadline=Deadline(timeout_s)) == "device"
+
+    def disconnect(self) -> None:
+        """Has the adb server drop a device that is connected by TCP."""
+        self.server.disconnect(self.serial)
+
+    def reboot(self, *, timeout_s: float) -> None:
+        """As `Transport.reboot`, by adbd's own service."""
+        deadline = Deadline(timeout_s)
+        with self.server.transport(self.serial, "reboot:", deadline) as opened:
+            opened.settimeout(deadline.remaining() or 0.01)
+            with contextlib.suppress(OSError):
+                while opened.recv(4096):
+                    pass
+
+    def _leave_stdin(self, stdin: bytes, link: Link, deadline: Deadline) -> str:
+        where = run_script(
+            link,
+            _TEMPORARY_FOLDER,
+            deadline=deadline,
+            max_output_bytes=4096,
+            abandoned=self._abandoned.append,
+        )
+        folder = where.stdout.decode("utf-8", "surrogateescape").strip()
+        if not where.ok or not folder.startswith("/"):
+            raise DeviceRefused(
+                "no folder where a script's input could be left", serial=self.serial
+            )
+        path = f"{folder}/.qnn-harness-stdin-{secrets.token_hex(8)}"
+        with self._sync(deadline) as stream:
+            stream.push([PushItem(stdin, path, 0o600)])
+        return path
+
+    def sync(self, *, timeout_s: float) -> SyncStream:
+        """One stream for several file operations, all under one deadline."""
+        return self._sync(Deadline(timeout_s))
+
+    def _sync(self, deadline: Deadline) -> SyncStream:
+        return SyncStream(self.server, self.serial, self._known_features(deadline), deadline)
+
+    def push(
+        self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """As `Transport.push`, over one stream; see `SyncStream.push`."""
+        with self.sync(timeout_s=timeout_s) as stream:
+            stream.push(files, progress)
+
+    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
+        """As `Transport.pull`; see `SyncStream.pull`."""
+        with self.sync(timeout_s=timeout_s) as stream:
+            stream.pull(remote, local, max_bytes)
+
+    def stat(
+        self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
+    ) -> RemoteStat | None:
+        """As `Transport.stat`; see `SyncStream.stat`."""
+        with self.sync(timeout_s=timeout_s) as stream:
+            return stream.stat(remote, follow=follow)

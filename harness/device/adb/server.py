@@ -1,0 +1,243 @@
+"""A running adb server: what it sees, connecting devices to it, opening services on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from harness.device.adb.address import USER_SERVER, ServerAddress
+from harness.device.adb.connection import BoundedConnection
+from harness.device.transport.faults import AdbFailError, device_faults, server_faults
+from harness.ground import ConfigError, Deadline, InfraError
+
+_REQUEST_S = 5.0
+_RETRY_S = 0.1
+_HOPELESS = ("failed to resolve", "empty address", "bad port", "invalid port", "missing port")
+STATE_ADVICE: Final[Mapping[str, str]] = {
+    "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
+    "in its developer options and plug it in again",
+    "authorizing": "unlock it and accept this computer's key",
+    "offline": "reconnect its cable, or run `adb reconnect`; reboot it if that does not help",
+    "no permissions": "the adb server may not open its USB node: add a udev rule for it, then "
+    "`adb kill-server` and `adb start-server`",
+    "recovery": "boot it into the system: `adb reboot`",
+    "sideload": "boot it into the system: `adb reboot`",
+    "bootloader": "boot it into the system: `fastboot reboot`",
+}
+"""What to do about a device that is in one of adb's states and not in `device`."""
+
+_FIELD = re.compile(r"(usb|product|model|device|features|transport_id):(\S*)")
+
+
+@dataclass(frozen=True)
+class SeenDevice:
+    """One line of the adb server's device list.
+
+    `state` is adb's word: device, offline, unauthorized, authorizing, connecting, recovery,
+    sideload, bootloader, host, or `no permissions`, whose explanation is in `detail`. Texts are
+    empty where the server does not tell.
+    """
+
+    serial: str
+    state: str
+    model: str = ""
+    detail: str = ""
+
+
+def parse_devices(text: str) -> list[SeenDevice]:
+    """Reads the answer to `host:devices-l`; lines that make no sense are left out."""
+    seen = []
+    for line in text.splitlines():
+        serial, _, rest = line.strip().partition(" ")
+        if "\t" in serial:
+            serial, _, rest = line.strip().partition("\t")
+        rest = rest.strip()
+        if not serial or not rest:
+            continue
+        model, first = "", len(rest)
+        for match in _FIELD.finditer(rest):
+            if match.start() == 0 or rest[match.start() - 1] == " ":
+                model = match[2] if match[1] == "model" else model
+                first = min(first, match.start())
+        state, detail = rest[:first].strip(), ""
+        if state.startswith("no permissions"):
+            state, detail = "no permissions", state.removeprefix("no permissions").strip(" ;")
+        seen.append(SeenDevice(serial, state or "unknown", model, detail))
+    return seen
+
+
+@dataclass(frozen=True)
+class AdbServer:
+    """An adb server by its address: ours, the user's (the default) or one on another host.
+
+    Holds no connection and no state: safe to share between threads. Nothing here starts a server.
+    """
+
+    address: ServerAddress = USER_SERVER
+
+    def __str__(self) -> str:
+        return f"adb server at {self.address}"
+
+    def _faults(
+        self, what: str, *, but: tuple[type[BaseException], ...] = ()
+    ) -> contextlib.AbstractContextManager[None]:
+        where = "" if self.address.is_here else f" on {self.address.host}"
+        return server_faults(what, but=but, start=self.address.start_command + where)
+
+    def is_running(self, *, timeout_s: float = _REQUEST_S) -> bool:
+        """Whether an adb server answers there."""
+        try:
+            self.version(deadline=Deadline(timeout_s))
+        except InfraError:
+            return False
+        return True
+
+    def version(self, *, deadline: Deadline) -> int:
+        """The server's protocol version (41 for adb 29 to 36). Raises InfraError."""
+        answer = self.query("host:version", deadline=deadline)
+        with self._faults(str(self)):
+            return int(answer, 16)
+
+    def query(self, request: str, *, deadline: Deadline) -> str:
+        """Sends one host request and returns its answer.
+
+        Raises InfraError, its text the server's own where it said FAIL.
+        """
+        with self._faults(str(self)):
+            return self._query(request, deadline)
+
+    def _query(self, request: str, deadline: Deadline) -> str:
+        with BoundedConnection(self.address, deadline) as connection:
+            connection.send_command(request)
+            connection.check_okay()
+            return connection.read_string_block()
+
+    def devices(self, *, timeout_s: float = _REQUEST_S) -> list[SeenDevice]:
+        """Every device the server knows, whatever its state. Raises InfraError."""
+        return parse_devices(self.query("host:devices-l", deadline=Deadline(timeout_s)))
+
+    def state(self, serial: str, *, deadline: Deadline) -> str | None:
+        """The state of one device as in `SeenDevice`, None if the server does not know it."""
+        found = parse_devices(self.query("host:devices-l", deadline=deadline))
+        return next((seen.state for seen in found if seen.serial == serial), None)
+
+    def features(self, serial: str, *, deadline: Deadline) -> frozenset[str]:
+        """What the device's daemon can do. Raises DeviceError."""
+        with device_faults(serial, "features"):
+            text = self._query(f"host-serial:{serial}:features", deadline)
+        return frozenset(filter(None, text.strip().split(",")))
+
+    def transport(
+        self, serial: str, service: str | bytes, deadline: Deadline, *, command: str | None = None
+    ) -> socket.socket:
+        """Opens a service on a device and returns the connected socket, which the caller closes.
+
+        `command` names the service in errors. Raises DeviceLost if server or device are not
+        there, DeviceRefused if our key is not accepted, DeviceTimeout at the deadline.
+        """
+        if command is None:
+            command = service if isinstance(service, str) else service.decode("utf-8", "replace")
+        with (
+            device_faults(serial, command),
+            BoundedConnection(self.address, deadline) as connection,
+        ):
+            # `host:transport:` is understood by every server; `host:tport:` saves nothing.
+            connection.send_command(f"host:transport:{serial}")
+            connection.check_okay()
+            connection.send_command(service)
+            connection.check_okay()
+            return connection.detach()
+
+    def connect(self, address: str, *, deadline: Deadline) -> None:
+        """Connects a device by TCP address and returns once its state is `device`.
+
+        A device that does not listen yet is tried again until the deadline; one that refuses our
+        key fails at once. `adb connect` itself reports success for some failures
+        (`already connected` to an offline device), so only the state counts. Raises InfraError
+        saying why.
+        """
+        why = "no answer"
+        while not deadline.expired:
+            with contextlib.suppress(TimeoutError):
+                why = self._try_connect(address, deadline)
+            state = self._settled_state(address, deadline)
+            if state == "device":
+                return
+            if state == "unauthorized" or "failed to authenticate" in why:
+                self.disconnect(address)
+                raise InfraError(f"{address} is unauthorized: {STATE_ADVICE['unauthorized']}")
+            if any(word in why for word in _HOPELESS):
+                raise InfraError(f"{address} cannot be connected: {why}")
+            if state is not None:
+                # `connect` does nothing for a device it already knows
+                self.disconnect(address)
+                why = f"it is {state}: {STATE_ADVICE.get(state, why)}"
+            time.sleep(min(_RETRY_S, deadline.remaining()))
+        self.disconnect(address)
+        raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")
+
+    def _try_connect(self, address: str, deadline: Deadline) -> str:
+        with self._faults(f"{self}, connecting {address}", but=(TimeoutError,)):
+            try:
+                return self._query(f"host:connect:{address}", deadline).strip()
+            except AdbFailError as fail:
+                return str(fail)
+
+    def _settled_state(self, address: str, deadline: Deadline) -> str | None:
+        """The device's state once it is no longer on its way to another one."""
+        while True:
+            # the list itself is quick: it gets a moment even where the deadline has just passed
+            state = self.state(address, deadline=Deadline(max(0.5, deadline.remaining())))
+            if state not in ("connecting", "authorizing") or deadline.expired:
+                return state
+            time.sleep(min(0.02, deadline.remaining()))
+
+    def reconnect(self, serial: str, *, deadline: Deadline) -> None:
+        """Has the server open its connection to a device anew (`adb reconnect`), and waits for it.
+
+        Raises InfraError if the device is not back at the deadline.
+        """
+        with self._faults(f"{self}, reconnecting {serial}"):
+            self._query(f"host-serial:{serial}:reconnect", deadline)
+        state = None
+        while not deadline.expired:
+            state = self.state(serial, deadline=deadline)
+            if state == "device":
+                return
+            time.sleep(min(_RETRY_S, deadline.remaining()))
+        there = f"it is {state}" if state else "it is not there"
+        raise InfraError(f"{serial} did not come back in {deadline.seconds:g} s: {there}")
+
+    def disconnect(self, address: str) -> None:
+        """Drops a device connected by TCP; nothing happens if it is not there.
+
+        Raises InfraError only if the server itself does not answer.
+        """
+        with self._faults(f"{self}, disconnecting {address}"):
+            try:
+                self._query(f"host:disconnect:{address}", Deadline(_REQUEST_S))
+            except AdbFailError:
+                return
+
+
+def adb_binary() -> Path:
+    """The adb program used to start servers: the adbutils wheel's own 36, never one on PATH.
+
+    ADBUTILS_ADB_PATH names another one on purpose. Raises ConfigError if there is none.
+    """
+    named = os.environ.get("ADBUTILS_ADB_PATH")
+    wheel = find_spec("adbutils")  # it is found without being loaded, which takes long
+    path = Path(
+        named or Path(wheel.origin if wheel and wheel.origin else "").parent / "binaries/adb"
+    )
+    if not os.access(path, os.X_OK):
+        raise ConfigError(f"no adb program at {path}", field="ADBUTILS_ADB_PATH" if named else None)
+    return path

@@ -1,0 +1,427 @@
+"""The devices of the lab in use: what is configured of each, who has it, and how it is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from harness.device.adb.address import ServerAddress
+from harness.device.adb.device import AdbDevice
+from harness.device.adb.reach import Reach
+from harness.device.adb.server import AdbServer, SeenDevice
+from harness.device.lab.facts import SCRIPT, DeviceFacts, parse_facts
+from harness.device.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
+from harness.device.lab.held_leases import DeviceLease, SharedLeases
+from harness.device.lab.identity import (
+    CarriedId,
+    require_same_device,
+    require_serial,
+    require_target,
+)
+from harness.device.lab.inventory import DeviceConfig, Lab
+from harness.device.lab.lease import DeviceHeld, Held, LeaseLost, Leases
+from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
+from harness.device.ssh.board import SshBoard
+from harness.device.ssh.login import SshLogin
+from harness.device.transport.device import Transport
+from harness.device.transport.this_computer import ThisComputer
+from harness.ground import PLATFORMS, SOCS, DeviceError, DeviceRefused, InfraError, Target
+from harness.ground.files.notices import at_work
+
+_FACTS_S = 15.0
+_MAX_FACTS_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class AttachedDevice:
+    """A device of the lab that is reachable now, and what it said about itself."""
+
+    config: DeviceConfig
+    transport: Transport
+    facts: DeviceFacts
+    target: Target
+    workdir: str
+
+    @property
+    def name(self) -> str:
+        """Its name in devices.yaml."""
+        return self.config.name
+
+    @property
+    def soc(self) -> str | None:
+        """What devices.yaml says, else what the device says."""
+        return self.config.soc or self.facts.soc
+
+    @property
+    def htp_arch(self) -> int | None:
+        """HTP architecture (73 for v73) as configured, else that of its SoC, else None."""
+        if self.config.htp_arch is not None:
+            return self.config.htp_arch
+        known = SOCS.get(self.soc or "")
+        return known.htp_arch if known else None
+
+    @property
+    def has_dsp(self) -> bool:
+        """Whether it should have nodes to reach its DSP."""
+        return not self.config.simulated and PLATFORMS[self.target].has_dsp
+
+    @property
+    def adreno(self) -> str | None:
+        """Adreno model number as configured, else asked, else that of its SoC."""
+        known = SOCS.get(self.soc or "")
+        return self.config.adreno or self.facts.adreno or (known.adreno if known else None)
+
+    def identity(self) -> dict[str, object]:
+        """The `device` object of a result record."""
+        shown = self.facts.coprocessors
+        return {
+            "name": self.name,
+            "serial": self.transport.serial,
+            "soc": self.soc,
+            "htp_arch": self.htp_arch,
+            "target": self.target,
+            "simulated": self.config.simulated,
+            "os_build": self.facts.os_build,
+            "coprocessors": None if shown is None else asdict(shown),
+        }
+
+
+class LabDevice:
+    """A device of the lab in use: what is configured of it, and all that is found out meanwhile.
+
+    Whoever works with a device holds this; its name is for people. `device_id` is what was left on
+    it, `fitness` how it has done so far, `answered` whether it was ever reached, so that it is
+    worth waiting for, and `probe` the path of the probe there, once it was tried.
+    """
+
+    def __init__(self, lab: OpenLab, config: DeviceConfig) -> None:
+        self.lab = lab
+        self._described = lab.described
+        self.config = config
+        self.place = lab.described.place_of(config.name)
+        self.fitness = Fitness()
+        self.device_id = CarriedId()
+        self.answered = False
+        self.probe: str | None = None
+        self._lease = None if lab.leases is None else DeviceLease(lab.leases, config.name)
+        self._changes: int | None = None
+        self._identity: str | None = None
+        self._attached: AttachedDevice | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in devices.yaml."""
+        return self.config.name
+
+    @property
+    def health_rules(self) -> HealthRules:
+        """From when on it is suspect or bad."""
+        return self._described.health_of(self.config)
+
+    @property
+    def recovery_rules(self) -> RecoveryRules:
+        """What may be done to bring it back."""
+        return self._described.recovery_of(self.config)
+
+    @property
+    def may_reboot(self) -> bool:
+        """Whether it may be rebooted to bring it back: not the computer that we are on."""
+        return self.recovery_rules.reboot and self.config.transport != "local"
+
+    @property
+    def gate(self) -> TimedGate | None:
+        """What timed cases on it wait for, None: nothing."""
+        return self._described.gate_of(self.config)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is simulated, and its adb server ours to restart."""
+        return self.config.simulated
+
+    @cached_property
+    def key(self) -> str:
+        """One name for its address on this computer, whatever a lab calls it."""
+        if self.is_ours:
+            return self.lab.simulation.key(self.name)
+        return self._described.address_of(self.config)
+
+    @property
+    def lost_host(self) -> ServerAddress | None:
+        """Its adb server, if that is on another computer and nobody reaches it now."""
+        if self.is_ours or self.config.transport != "adb":
+            return None
+        address = self._described.server_of(self.config)
+        if address.is_here or not Reach(address).is_lost:
+            return None
+        return address
+
+    @property
+    def can_power_cycle(self) -> bool:
+        """Whether its power can be switched, and is not to blame for its host."""
+        if self.place is None or not self.place.has_power_port or self.lost_host is not None:
+            return False
+        return AdbServer(self._described.server_of(self.config)).is_running()
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it was given up, and takes no cases now."""
+        return self.fitness.out is not None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether another process has it now, as far as its address tells.
+
+        Nobody can have a simulated one. Where leases cannot be read, whoever takes it is told.
+        """
+        leases = self.lab.leases
+        with contextlib.suppress(InfraError):
+            return not (self.is_ours or leases is None) and leases.leases.look(self.key) is not None
+        return False
+
+    def hold(self) -> None:
+        """Takes the lease of its address, if leases are kept and labgrid lets us have it.
+
+        Raises DeviceHeld if another process has it; who waited in vain once is not kept waiting
+        again.
+        """
+        if self.place is not None:
+            if (why := self.place.why_not()) is not None:
+                raise DeviceHeld(why, Held(None, 0.0))
+            if self._changes is None:
+                self._changes = len(self.place.changes())
+        if self._lease is not None and (not self.is_ours or self.lab.simulation.are_leased):
+            self._lease.take(self.key)
+
+    def require_held(self) -> None:
+        """Raises LeaseLost if another process may have got it while this one uses it.
+
+        It is given up then: the next `attach` takes it anew, if it can be had.
+        """
+        try:
+            if self.place is not None:
+                if (why := self.place.why_not()) is not None:
+                    raise LeaseLost(why)
+                if len(self.place.changes()) != (self._changes or 0):
+                    raise LeaseLost(f"labgrid gave the place of {self.name} to others meanwhile")
+            if self._lease is not None:
+                self._lease.require()
+        except LeaseLost:
+            self.release()
+            raise
+
+    def attach(self) -> AttachedDevice:
+        """Connects it and asks it for its facts; what it said before, while it stays connected.
+
+        Raises WrongTarget for a target that cannot be told, DeviceHeld if another process uses it,
+        LeaseLost if one may have begun to, InfraError if it does not become ready.
+        """
+        if self._attached is not None:
+            self.require_held()
+            return self._attached
+        self.hold()
+        found = self._ask()
+        while not self._claim(found):
+            found = self._ask()
+        self._attached = found
+        return found
+
+    def detach(self) -> None:
+        """Forgets what it said without ending it; the next `attach` asks it anew."""
+        self._attached = None
+
+    def release(self) -> None:
+        """Lets go of it: a simulated one is ended, the next `attach` attaches it anew."""
+        attached, self._attached, self._changes = self._attached, None, None
+        if self.lab.simulation.end(self.name) and attached is not None:
+            with contextlib.suppress(InfraError):
+                attached.transport.disconnect()
+
+    def reconnect(self, *, within_s: float = CONNECT_S) -> None:
+        """Connects a real device anew; a simulated one need not be.
+
+        Raises InfraError if one with an address is not back in `within_s` or 20 s, or its adb
+        server does not answer.
+        """
+        self.detach()
+        if not self.is_ours:
+            self._way.reconnect(timeout_s=min(within_s, CONNECT_S))
+
+    def _claim(self, found: AttachedDevice) -> bool:
+        """Leases what it says it is; False if what it said is old by now.
+
+        A simulated device is what its folder is, which is leased already.
+        """
+        if self._lease is None or self.is_ours:
+            return True
+        said = found.facts.identity
+        if said is None:
+            own_id = self.device_id.look(found.transport, found.workdir)
+            said = None if own_id is None else f"device id {own_id.text}"
+        if said is None:
+            return True
+        # images are copied with the machine-id in them: only the boot tells such devices apart
+        try:
+            return self._lease.take_device(f"{said} boot {found.facts.boot}")
+        except DeviceHeld:
+            self.release()
+            raise
+
+    def _ask(self) -> AttachedDevice:
+        config, workdir = self.config, self.config.workdir
+        if self.is_ours:
+            server, serial, workdir = self.lab.simulation.start(config)
+            transport: Transport = AdbDevice(serial, server)
+        else:
+            transport = self._way
+            transport.connect(timeout_s=CONNECT_S)
+        serial = transport.serial
+        at_work(serial, name=config.name)
+        if not self.is_ours and config.transport != "adb":
+            require_own_folder(transport, workdir)
+        facts = read_facts(transport, workdir)
+        if not self.is_ours and config.transport == "adb":
+            require_serial(serial, facts.serial_number)
+        require_same_device(serial, self._identity, facts.identity)
+        self._identity = self._identity or facts.identity
+        self.answered = True
+        target = require_target(config, facts, serial)
+        return AttachedDevice(config, transport, facts, target, workdir)
+
+    @property
+    def _way(self) -> Transport:
+        """How a real device is reached; a new one, since who loses a call asks anew."""
+        return transport_of(self._described, self.config)
+
+
+class OpenLab:
+    """The lab in use: starts what must be started on first need and ends it on `close`.
+
+    Simulated devices and the adb server they hang on are ours; devices with a serial are reached
+    through the server they are already attached to (the user's, or a remote one).
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        key_folder: Path,
+        storage_root: Path,
+        instances: DeviceStorage | None = None,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
+    ) -> None:
+        """Simulated devices are those that last, below `storage_root`, or else `instances`.
+
+        `leases` keeps other processes off the devices in use, from `attach` until `close`.
+
+        `lease_wait_s` is how long (seconds) a device is waited for that another process holds.
+        """
+        self.described = lab
+        self.leases = None if leases is None else SharedLeases(leases, wait_s=lease_wait_s)
+        self.simulation = Simulation(
+            key_folder=key_folder, storage_root=storage_root, instances=instances
+        )
+        self._devices: dict[str, LabDevice] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the simulated devices and our adb server; safe to call twice."""
+        self.simulation.close()
+        for device in self.devices:
+            device.detach()
+        if self.leases is not None:
+            self.leases.leases.close()
+
+    def device(self, name: str) -> LabDevice:
+        """The device of that name. Raises ConfigError for one that the lab does not have."""
+        if name not in self._devices:
+            (config,) = self.described.select([name])
+            self._devices[name] = LabDevice(self, config)
+        return self._devices[name]
+
+    @property
+    def devices(self) -> Iterable[LabDevice]:
+        """Those that were asked for so far."""
+        return tuple(self._devices.values())
+
+    def hold_all(self, names: Iterable[str]) -> None:
+        """Takes the leases of several devices in an order that is the same for every process.
+
+        Two runs on the same devices then never wait for each other. Which of them cannot be had is
+        said when it is used.
+        """
+        several = sorted(map(self.device, set(names)), key=lambda device: device.key)
+        for device in several if len(several) > 1 else ():
+            with contextlib.suppress(InfraError):
+                device.hold()
+
+    def restart_server(self) -> None:
+        """Ends our adb server; the next device that hangs on it starts it again."""
+        for device in self.devices:
+            if device.is_ours:
+                device.detach()
+        self.simulation.end_server()
+
+    def seen(self) -> list[SeenDevice]:
+        """What the user's own adb server reports; nothing where it is not running."""
+        server = AdbServer()
+        return server.devices() if server.is_running() else []
+
+
+def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
+    """How a real device of the lab is reached; nothing is asked of it."""
+    server = lab.server_of(config) if config.transport == "adb" else None
+    return transport_at(config.serial or "", server, config.login)
+
+
+def transport_at(serial: str, server: ServerAddress | None, login: SshLogin | None) -> Transport:
+    """The way to a device by its adb server or by ssh; by neither, it is this computer."""
+    if login is not None:
+        return SshBoard(login)
+    return ThisComputer() if server is None else AdbDevice(serial, AdbServer(server))
+
+
+def require_own_folder(device: Transport, folder: str) -> None:
+    """Makes the work folder if it is not there; it has to be of our account there, and only ours.
+
+    Else another account of a board could exchange what runs as us. Raises DeviceRefused.
+    """
+    path = shlex.quote(folder)
+    done = device.shell(
+        f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
+        f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
+        timeout_s=_FACTS_S,
+        doing="look whose its work folder is",
+    )
+    if not done.ok:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        why = f": {said}" if said else ", or others may write there"
+        raise DeviceRefused(
+            f"its work folder {folder} is not that of the account that we have there{why}; name "
+            "another `workdir`",
+            serial=device.serial,
+        )
+
+
+def read_facts(device: Transport, folder: str) -> DeviceFacts:
+    """Asks a device about itself in one round trip; `folder` is where the harness will work.
+
+    Raises DeviceError if it does not answer in time or answers endlessly.
+    """
+    script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
+    answer = device.shell(
+        script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
+    )
+    if answer.truncated:
+        raise DeviceError("its description of itself does not end", serial=device.serial)
+    return parse_facts(answer.stdout.decode("utf-8", "replace"))

@@ -1,0 +1,336 @@
+"""Keeps the devices of a run fit: checks them, brings them back, or takes them out of use."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from harness.device.lab.attach import LabDevice
+from harness.device.lab.health import (
+    EventKind,
+    Health,
+    HealthFinding,
+    LabEvent,
+    Out,
+    Tell,
+    gate_problem,
+    unreachable,
+)
+from harness.device.lab.lease import DeviceHeld
+from harness.device.lab.quarantine import Quarantine, Until
+from harness.device.lab.recovery import (
+    ProbeProblem,
+    Recovery,
+    RecoveryStep,
+    ask_load,
+    ask_vitals,
+    check,
+    is_worth_trying,
+    recovery_steps,
+)
+from harness.ground import Deadline, InfraError
+from harness.ground.files.notices import working
+
+# one that does not answer may be back at any time, another one waits for a person
+_LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}
+# of the time of a run that has lost a device, looks at it take a fifth at most
+_LOOKS_SHARE: Final = 0.2
+_CASES_IN_A_ROW: Final = 3
+# how many failures in a row get something done against them; without retries each ends a case
+_STEPS: Final = 4
+_GATE_POLL_S: Final = 5.0
+_PAUSE_S: Final = (0.5, 10.0)
+_AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
+# a device that is ours comes back when it is started, or not at all
+_ROUNDS_OF_OURS: Final = 2
+
+
+class DeviceWatch:
+    """What a run knows about the health of its devices.
+
+    A device is checked before its first use and after each failure of the lab on it. When it is
+    bad, or fails again and again, the recovery steps are taken; where they do not help it ends in
+    quarantine, which outlasts the run and ends with a check that finds the device well.
+    """
+
+    def __init__(
+        self,
+        quarantine: Quarantine,
+        *,
+        probe_problem: ProbeProblem,
+        tell: Tell,
+        thorough: ProbeProblem | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`thorough` puts the probe there first; it is asked before a quarantine ends."""
+        self._quarantine = quarantine
+        self._thorough = thorough or probe_problem
+        self._probe_problem = probe_problem
+        self._tell = tell
+        self._clock = clock
+
+    def require(self, device: LabDevice) -> None:
+        """Makes sure that a device may be used; at once if it was found well before.
+
+        A device that was given up is looked at again once in a while. Raises InfraError saying why
+        it may not be used.
+        """
+        if device.fitness.is_fit:
+            return
+        if (out := device.fitness.out) is not None:
+            if self._clock() < out.look_at:
+                raise out.error
+            device.release()
+        try:
+            device.hold()
+            self._make_fit(device)
+        except DeviceHeld as held:
+            # nothing is wrong with it, so it is not put into quarantine
+            self._keep_out(device, held)
+            raise
+
+    def _make_fit(self, device: LabDevice) -> None:
+        began, health = self._clock(), self._check(device, even_good=True)
+        entry, is_out = self._quarantine.find(device.key), device.is_out
+        if health.state == "bad" and not is_out and (entry is None or device.answered):
+            health = self._recover(device, health, strikes=1)
+        was_unwell = is_out or (entry is not None and entry.until != "answers")
+        if health.state != "bad" and was_unwell:
+            health = self._look(device, self._thorough)
+        if health.state == "bad":
+            raise self._give_up(device, health, look_s=self._clock() - began if is_out else 0.0)
+        self._take_back(device, health)
+
+    def failed(self, device: LabDevice, *, case_over: bool) -> bool:
+        """To be called after each failure of the lab on a device; whether it can be used again.
+
+        `case_over`: the case is not tried again on it. A device that was reached before gets
+        `come_back_s` to be reached again. One that is bad and stays so is given up, and so is one
+        that looks well but gave no verdict to several cases in a row, whatever was done.
+        """
+        fitness = device.fitness
+        if device.is_out:
+            return False
+        fitness.is_fit = False
+        fitness.strikes += 1
+        fitness.cases_lost += case_over
+        try:
+            health = self._look(device)
+            # where it is not reached, nothing that helped before has been tried in vain
+            strikes = 1 if _is_gone(health) else fitness.strikes
+            health = self._recover(device, health, strikes=strikes)
+        except DeviceHeld as held:
+            self._keep_out(device, held)
+            return False
+        in_vain = fitness.strikes > _STEPS and fitness.cases_lost >= _CASES_IN_A_ROW
+        if health.state != "bad" and in_vain:
+            why = f"the last {fitness.cases_lost} cases on it came to no verdict, whatever was done"
+            health = Health(
+                (*health.findings, HealthFinding("bad", "keeps-failing", why)), health.vitals
+            )
+        if health.state == "bad":
+            self._give_up(device, health)
+            return False
+        fitness.is_fit = True
+        return True
+
+    def heal(self, device: LabDevice) -> Health:
+        """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
+
+        Raises DeviceHeld if another process uses it.
+        """
+        health = self._check(device)
+        if health.state == "bad":
+            health = self._recover(device, health, strikes=1)
+        if health.state != "bad":
+            health = self._look(device, self._thorough)
+        if health.state != "bad":
+            self._take_back(device, health)
+        return health
+
+    def settle(self, device: LabDevice) -> dict[str, object]:
+        """Waits until a device is cool and idle enough for a timed case; what it was like then.
+
+        Returns {} for a device without a gate. Raises InfraError if it does not become so.
+        """
+        name, gate = device.name, device.gate
+        if gate is None:
+            return {}
+        began, started = self._clock(), datetime.now(UTC)
+        with working(name) as tell:
+            while True:
+                attached = device.attach()
+                vitals = ask_vitals(attached.transport, attached.workdir)
+                device.fitness.vitals = self._clock(), vitals
+                busy = ask_load(attached.transport)
+                why = gate_problem(vitals, busy, gate)
+                waited_s = round(self._clock() - began, 1)
+                if why is None:
+                    return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
+                tell(f"waiting: {why}")
+                if waited_s >= gate.wait_s:
+                    text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
+                    self._tell(
+                        LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s)
+                    )
+                    raise InfraError(text)
+                time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
+
+    def surroundings(self, device: LabDevice) -> dict[str, object]:
+        """What a case that begins on a device has around it; nobody is asked for it.
+
+        `cases_before` is how many began there before it. What the device said of itself is of the
+        last look at it, `seen_s` before.
+        """
+        found: dict[str, object] = {"cases_before": device.fitness.cases}
+        device.fitness.cases += 1
+        if device.fitness.vitals is not None:
+            at, vitals = device.fitness.vitals
+            found |= {k: said for k in _AROUND if (said := getattr(vitals, k)) is not None}
+            found["seen_s"] = round(self._clock() - at, 1)
+        return found
+
+    def _recover(self, device: LabDevice, health: Health, *, strikes: int) -> Health:
+        """Takes steps until the device is well; its health after the last one.
+
+        A device that was reached and is gone, if only since the last step, is waited for; a host
+        that is gone only once, whatever number of devices it has.
+        """
+        rules, ours = device.recovery_rules, device.is_ours
+        patient = not ours and device.answered and not _host_is_out(device)
+        come_back = Deadline(rules.come_back_s if patient else 0)
+        recovery = Recovery(device, rules, come_back=come_back)
+        pause_s, most_s = _PAUSE_S
+        for number in itertools.count(1):
+            codes = _codes(health)
+            for step in recovery_steps(
+                codes, strikes, own_server=ours, may_reboot=device.may_reboot
+            ):
+                if is_worth_trying(step, _codes(health)):
+                    health = self._take_step(device, step, health, recovery)
+                    if health.state != "bad":
+                        return health
+            over = number >= _ROUNDS_OF_OURS if ours else come_back.expired
+            if over or not _is_gone(health):
+                break
+            time.sleep(min(pause_s, come_back.remaining()))
+            pause_s, strikes = min(2 * pause_s, most_s), 1
+        may = device.may_reboot and health.state == "bad"
+        if may and is_worth_trying("power-cycle", _codes(health)) and _may_switch(device):
+            health = self._take_step(device, "power-cycle", health, recovery)
+        return health
+
+    def _take_step(
+        self, device: LabDevice, step: RecoveryStep, health: Health, recovery: Recovery
+    ) -> Health:
+        """Takes one step and says so; the device's health afterwards."""
+        began, problem = self._clock(), None
+        with working(device.name) as tell:
+            tell(f"recovering: {step}")
+            try:
+                recovery.take(step)
+                health = self._look(device)
+            except DeviceHeld:
+                raise
+            except InfraError as error:
+                problem = str(error)
+                # out of reach is what it is after a step that had waited for it
+                waited = step in ("reconnect", "restart-server", "power-cycle")
+                health = _still(health, problem) if waited else self._look(device)
+        self._say(device, step, health, began, problem)
+        return health
+
+    def _look(self, device: LabDevice, probe_problem: ProbeProblem | None = None) -> Health:
+        health = check(device, probe_problem or self._probe_problem)
+        if health.vitals is not None:
+            device.fitness.vitals = self._clock(), health.vitals
+        return health
+
+    def _check(self, device: LabDevice, *, even_good: bool = False) -> Health:
+        began, health = self._clock(), self._look(device)
+        if health.state != "good" or even_good:
+            self._say(device, "health", health, began)
+        return health
+
+    def _say(
+        self,
+        device: LabDevice,
+        event: EventKind,
+        health: Health,
+        began: float | None = None,
+        problem: str | None = None,
+    ) -> None:
+        """Tells of what was done to a device since `began`, or just now."""
+        codes = tuple(finding.code for finding in health.findings)
+        detail = str(health)
+        if problem is not None and problem not in detail:
+            detail = f"{problem}; {detail}"
+        took_s = 0.0 if began is None else round(max(0.0, self._clock() - began), 3)
+        started = datetime.now(UTC) - timedelta(seconds=took_s)
+        said = health.vitals
+        self._tell(LabEvent(device.name, event, health.state, codes, detail, started, took_s, said))
+
+    def _give_up(self, device: LabDevice, health: Health, *, look_s: float = 0.0) -> InfraError:
+        """Takes a device out of use, and says so if that is news."""
+        why = "; ".join(finding.text for finding in health.findings)
+        # what the harness starts itself has no cable that somebody might plug in
+        is_gone = _is_gone(health) and not device.is_ours
+        if is_gone:
+            why = f"it does not answer: {why}"
+        entry = self._quarantine.find(device.key)
+        if entry is None or (entry.until == "answers" and not is_gone):
+            until: Until = "answers" if is_gone else "healed"
+            entry = self._quarantine.put(device.key, why, until=until)
+            self._say(device, "quarantine", health)
+        what = "is in quarantine" if entry.until == "healed" else "is not used"
+        error = InfraError(f"device {device.name} {what}: {why}. {entry.end(device.name)}")
+        self._keep_out(device, error, until=entry.until, look_s=look_s)
+        device.release()
+        return error
+
+    def _keep_out(
+        self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
+    ) -> None:
+        """No cases for a device until it is looked at again; the last look took `look_s`."""
+        pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
+        device.fitness.is_fit = False
+        device.fitness.out = Out(error, self._clock() + pause_s)
+
+    def _take_back(self, device: LabDevice, health: Health) -> None:
+        fitness = device.fitness
+        if self._quarantine.lift(device.key) or device.is_out:
+            self._say(device, "healed", health)
+        fitness.out = None
+        fitness.succeeded()
+        fitness.is_fit = True
+
+
+def _may_switch(device: LabDevice) -> bool:
+    """Whether to switch a device off and on: once, until it is well again."""
+    if device.fitness.was_switched or not device.can_power_cycle:
+        return False
+    device.fitness.was_switched = True
+    return True
+
+
+def _host_is_out(device: LabDevice) -> bool:
+    """Whether the host of a device is gone and another device was waited for there in vain."""
+    host, others = device.lost_host, device.lab.devices
+    return host is not None and any(one.fitness.out and one.lost_host == host for one in others)
+
+
+def _still(health: Health, problem: str) -> Health:
+    """Out of reach, with the words of before, which may have told what to do about it."""
+    before = [finding for finding in health.findings if finding.code == "unreachable"]
+    return Health(tuple(dict.fromkeys((*before, *unreachable(problem).findings))))
+
+
+def _is_gone(health: Health) -> bool:
+    return "unreachable" in _codes(health)
+
+
+def _codes(health: Health) -> set[str]:
+    return {finding.code for finding in health.findings if finding.state == "bad"}

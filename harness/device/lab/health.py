@@ -1,0 +1,211 @@
+"""Whether a device is fit to be used: what it says of itself, judged by the lab's rules (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, Field, StrictBool, StrictInt
+
+from harness.device.lab.vitals import Vitals
+from harness.ground import InfraError
+
+State = Literal["good", "suspect", "bad"]
+
+_MB: Final = 1_000_000
+_JUST_BOOTED_S: Final = 60
+# Names that Qualcomm's kernels give to the processor that runs HTP code.
+_COMPUTE_DSP: Final = "cdsp"
+
+
+class HealthRules(BaseModel, extra="forbid", frozen=True):
+    """From when on a device is not healthy."""
+
+    min_free_storage_mb: Annotated[StrictInt, Field(ge=0)] = 50
+    """Less free storage (10^6 bytes) in the file system of its work folder makes it suspect."""
+
+    min_free_ram_mb: Annotated[StrictInt, Field(ge=0)] = 100
+    """Less available memory (10^6 bytes) makes it suspect."""
+
+    min_battery_percent: Annotated[StrictInt, Field(ge=0, le=100)] = 15
+    """Less makes it suspect, and bad if it is not charging either."""
+
+    max_temperature_c: Annotated[StrictInt, Field(ge=1, le=150)] = 90
+    """More at the hottest sensor (degrees Celsius) makes it suspect, 10 more make it bad."""
+
+
+class RecoveryRules(BaseModel, extra="forbid", frozen=True):
+    """What may be done to a device that does not answer, or keeps failing."""
+
+    reboot: StrictBool = True
+    """Whether it may be rebooted."""
+
+    come_back_s: Annotated[StrictInt, Field(ge=0, le=3600)] = 90
+    """How long (seconds) cases wait for a device that vanished in a run to come back."""
+
+    reboot_timeout_s: Annotated[StrictInt, Field(ge=5, le=3600)] = 240
+    """How long (seconds) it may take to boot."""
+
+
+class TimedGate(BaseModel, extra="forbid", frozen=True):
+    """What is waited for before a case marked `timed`, so that its figures can be compared."""
+
+    max_temperature_c: Annotated[StrictInt, Field(ge=1, le=150)] = 50
+    """The hottest sensor must not show more (degrees Celsius)."""
+
+    max_busy_percent: Annotated[StrictInt, Field(ge=1, le=100)] = 25
+    """All processors together must not be busier within a second."""
+
+    wait_s: Annotated[StrictInt, Field(ge=0, le=7200)] = 600
+    """How long (seconds) is waited for that; then the case is an error of the lab."""
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """One thing that is not as it should be. `code` is a short word for programs."""
+
+    state: State
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """How a device is doing: the worst of the findings, `good` if there are none."""
+
+    findings: tuple[HealthFinding, ...] = ()
+    vitals: Vitals | None = None
+
+    @property
+    def state(self) -> State:
+        """The worst state among the findings."""
+        states = {finding.state for finding in self.findings}
+        return "bad" if "bad" in states else "suspect" if "suspect" in states else "good"
+
+    def __str__(self) -> str:
+        why = "; ".join(finding.text for finding in self.findings)
+        return f"{self.state}: {why}" if why else self.state
+
+
+@dataclass(frozen=True)
+class Out:
+    """Why a device takes no cases, and when (on the run's clock) it is looked at again."""
+
+    error: InfraError
+    look_at: float
+
+
+@dataclass
+class Fitness:
+    """How a device has done in a run so far.
+
+    `is_fit` if it may be used without a look. `strikes` are the failures of the lab on it in a row,
+    `cases_lost` the cases that they ended; `was_switched` off and on since it was last well.
+    `vitals` are the last, with the time (on the run's clock) of the look. `cases` began there.
+    """
+
+    is_fit: bool = False
+    strikes: int = 0
+    cases_lost: int = 0
+    was_switched: bool = False
+    out: Out | None = None
+    vitals: tuple[float, Vitals] | None = None
+    cases: int = 0
+
+    def succeeded(self) -> None:
+        """A case was survived: a fresh start."""
+        self.strikes, self.cases_lost, self.was_switched = 0, 0, False
+
+
+def unreachable(why: str) -> Health:
+    """The health of a device that did not answer."""
+    return Health((HealthFinding("bad", "unreachable", why),))
+
+
+def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health:
+    """Judges what a device said. `has_dsp`: whether it should have nodes to reach its DSP."""
+    found: list[HealthFinding] = []
+
+    def say(state: State, code: str, text: str) -> None:
+        found.append(HealthFinding(state, code, text))
+
+    if vitals.booted is False:
+        say("bad", "booting", "it has not finished booting")
+    full = vitals.free_storage_bytes is not None and vitals.free_storage_bytes < _MB
+    if vitals.write_problem is not None and (full or "No space left" in vitals.write_problem):
+        # making room is for whoever puts something there, who also says best what did not fit
+        say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
+    elif vitals.write_problem is not None:
+        say("bad", "not-writable", f"its work folder cannot be written: {vitals.write_problem}")
+    for code, what, free, least_mb in (
+        ("low-storage", "storage", vitals.free_storage_bytes, rules.min_free_storage_mb),
+        ("low-memory", "memory", vitals.free_ram_bytes, rules.min_free_ram_mb),
+    ):
+        if free is not None and free < least_mb * _MB:
+            say("suspect", code, f"{free / _MB:.0f} MB of {what} are free, less than {least_mb}")
+    percent, heat, limit = vitals.battery_percent, vitals.hottest_c, rules.max_temperature_c
+    if percent is not None and percent < rules.min_battery_percent:
+        how = "charging" if vitals.battery_charging else "not charging"
+        text = f"its battery has {percent} % and is {how}"
+        say("suspect" if vitals.battery_charging else "bad", "low-battery", text)
+    if heat is not None and heat > limit:
+        text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
+        say("bad" if heat > limit + 10 else "suspect", "hot", text)
+    if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
+        say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
+    for name, state in vitals.remoteprocs.items():
+        if _COMPUTE_DSP in name and state not in ("running", "attached", "ONLINE"):
+            say("bad", "dsp-down", f"remote processor {name} is {state}")
+    if has_dsp and not any("r" in how for how in vitals.fastrpc.values()):
+        listed = ", ".join(vitals.fastrpc)
+        why = f"no permission for {listed}" if listed else "no fastrpc node in /dev"
+        say("suspect", "no-fastrpc", f"the DSP may be out of reach: {why}")
+    return Health(tuple(found), vitals)
+
+
+def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:
+    """Why a timed case must wait, None if it need not. `busy` is 0 to 1, None if not known."""
+    if vitals.hottest_c is not None and vitals.hottest_c > gate.max_temperature_c:
+        return f"{vitals.hottest} has {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
+    if busy is not None and busy * 100 > gate.max_busy_percent:
+        return f"its processors are {busy:.0%} busy, more than {gate.max_busy_percent} %"
+    return None
+
+
+EventKind = Literal[
+    "health",
+    "reconnect",
+    "end-leftovers",
+    "restart-server",
+    "reboot",
+    "power-cycle",
+    "quarantine",
+    "healed",
+    "gate",
+    "push",
+]
+
+
+@dataclass(frozen=True)
+class LabEvent:
+    """One check of a device or one thing done to it, and how the device was afterwards.
+
+    `codes` are those of the findings, `detail` says it all for people; `vitals` is what the device
+    said of itself, None if it did not answer or was not asked. `pushed_bytes` is how much a push
+    was to send.
+    """
+
+    device: str
+    event: EventKind
+    state: State
+    codes: tuple[str, ...]
+    detail: str
+    started: datetime
+    duration_s: float
+    vitals: Vitals | None = None
+    pushed_bytes: int | None = None
+
+
+Tell = Callable[[LabEvent], None]

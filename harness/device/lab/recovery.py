@@ -1,0 +1,207 @@
+"""Asks devices how they are; which steps may bring one back, in what order, and taking them."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Literal
+
+from harness.device.lab.attach import LabDevice
+from harness.device.lab.health import (
+    Health,
+    HealthFinding,
+    RecoveryRules,
+    judge_health,
+    unreachable,
+)
+from harness.device.lab.lease import DeviceHeld
+from harness.device.lab.vitals import LOAD_SCRIPT, SCRIPT, Vitals, parse_load, parse_vitals
+from harness.device.transport.device import Transport
+from harness.ground import Deadline, DeviceError, InfraError
+from harness.ground.errors import DeviceTimeout
+from harness.ground.files.notices import at_work
+
+_VITALS_S: Final = 12.0
+_LEFTOVERS_S: Final = 8.0
+_LEAST_S: Final = 5.0
+_GOING_DOWN_S: Final = 30.0
+_POLL_S: Final = 0.25
+_MAX_BYTES: Final = 1 << 20
+
+RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot", "power-cycle"]
+
+# Nothing but time, or a person, helps against these.
+_BEYOND_OUR_POWER: Final = frozenset({"hot", "low-battery"})
+_NEED_A_CONNECTION: Final[frozenset[RecoveryStep]] = frozenset({"end-leftovers", "reboot"})
+
+ProbeProblem = Callable[[LabDevice], str | None]
+"""Says why the probe does not run on a device that answers, None if it does or is not there yet."""
+
+
+def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
+    """Asks a device how it is, in one round trip. Raises DeviceError."""
+    script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
+    answer = way.shell(
+        script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
+    )
+    vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
+    if vitals is None:
+        raise DeviceError(
+            "it does not tell how it is", serial=way.serial, output=answer.stdout[-400:]
+        )
+    at_work(way.serial, degrees=vitals.hottest_c)
+    return vitals
+
+
+def ask_load(way: Transport) -> float | None:
+    """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
+    answer = way.shell(
+        f"set -- '' ''\n{LOAD_SCRIPT}",
+        timeout_s=15,
+        max_output_bytes=4096,
+        doing="ask how busy it is",
+    )
+    return parse_load(answer.stdout.decode("utf-8", "replace"))
+
+
+def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
+    """Attaches a device if it is not, and asks how it is.
+
+    Raises ConfigError, and DeviceHeld if it turns out to be one that another process uses.
+    """
+    try:
+        attached = device.attach()
+        vitals = ask_vitals(attached.transport, attached.workdir)
+        health = judge_health(vitals, device.health_rules, has_dsp=attached.has_dsp)
+        why = probe_problem(device) if health.state != "bad" else None
+    except DeviceHeld:
+        raise
+    except InfraError as error:
+        return unreachable(str(error))
+    if why is None:
+        return health
+    found = HealthFinding("bad", "probe-fails", f"the probe does not run: {why}")
+    return Health((*health.findings, found), vitals)
+
+
+def recovery_steps(
+    codes: Collection[str], strikes: int, *, own_server: bool, may_reboot: bool
+) -> tuple[RecoveryStep, ...]:
+    """The steps to try one after the other until the device is well; none: only quarantine helps.
+
+    `codes` are what is wrong with it (none: it looks well), `strikes` counts the failures of the
+    lab on it since a case last went well, this one included: a step that a device looked well
+    after, and then failed again, is not taken twice.
+    """
+    if codes and _BEYOND_OUR_POWER.issuperset(codes):
+        return ()
+    steps: list[RecoveryStep] = ["reconnect", "end-leftovers"]
+    if own_server:
+        steps.append("restart-server")
+    if may_reboot:
+        steps.append("reboot")
+    return tuple(steps[max(0, strikes - 1) :])
+
+
+def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
+    """Whether a step may help a device of which `codes` are wrong by now."""
+    if codes and _BEYOND_OUR_POWER.issuperset(codes):
+        return False
+    return not ("unreachable" in codes and step in _NEED_A_CONNECTION)
+
+
+class Recovery:
+    """The recovery steps, taken on one device.
+
+    `come_back` is until when it is waited for if it is gone.
+    """
+
+    def __init__(self, device: LabDevice, rules: RecoveryRules, *, come_back: Deadline) -> None:
+        self._device = device
+        self._rules = rules
+        self._come_back = come_back
+        self._steps: Mapping[RecoveryStep, Callable[[], None]] = {
+            "reconnect": self._reconnect,
+            "end-leftovers": self._end_leftovers,
+            "restart-server": self._restart_server,
+            "reboot": self._reboot,
+            "power-cycle": self._power_cycle,
+        }
+
+    def take(self, step: RecoveryStep) -> None:
+        """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
+        self._steps[step]()
+
+    def _reconnect(self) -> None:
+        self._wait_for(self._come_back)
+
+    def _power_cycle(self) -> None:
+        self._device.release()
+        assert self._device.place is not None
+        self._device.place.power_cycle()
+        self._wait_for(Deadline(self._rules.reboot_timeout_s))
+
+    def _wait_for(self, deadline: Deadline) -> None:
+        device = self._device
+        while True:
+            try:
+                device.release()
+                device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
+                attached = device.attach()
+                if ask_vitals(attached.transport, attached.workdir).booted is not False:
+                    return
+                raise InfraError(f"device {device.name} has not finished booting")
+            except DeviceHeld:
+                raise
+            except InfraError:
+                if deadline.expired:
+                    raise
+            time.sleep(min(2 * _POLL_S, deadline.remaining()))
+
+    def _end_leftovers(self) -> None:
+        if not self._device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
+            name = self._device.name
+            raise InfraError(f"what earlier runs left on device {name} could not be ended")
+
+    def _restart_server(self) -> None:
+        self._device.lab.restart_server()
+        self._device.attach()
+
+    def _reboot(self) -> None:
+        device = self._device.attach()
+        way, deadline = device.transport, Deadline(self._rules.reboot_timeout_s)
+        before = None
+        with contextlib.suppress(InfraError):
+            before = ask_vitals(way, device.workdir, timeout_s=5).boot_id
+        way.reboot(timeout_s=deadline.at_most(15).seconds)
+        self._wait_until_down(way, deadline.at_most(_GOING_DOWN_S))
+        why = "it did not answer"
+        while not deadline.expired:
+            self._device.detach()
+            try:
+                up = self._device.attach()
+                vitals = ask_vitals(
+                    up.transport, up.workdir, timeout_s=deadline.at_most(15).seconds
+                )
+                again = before is not None and vitals.boot_id == before
+                if vitals.booted is not False and not again:
+                    return
+                why = "it is still the same boot" if again else "it has not finished booting"
+            except DeviceHeld:
+                raise
+            except InfraError as error:
+                why = str(error)
+            time.sleep(min(_POLL_S, deadline.remaining()))
+        text = f"not back {deadline.seconds:g} s after a reboot: {why}"
+        raise DeviceTimeout(text, serial=way.serial, command="reboot")
+
+    def _wait_until_down(self, way: Transport, deadline: Deadline) -> None:
+        while not deadline.expired:
+            try:
+                if not way.is_there(timeout_s=deadline.at_most(5).seconds):
+                    return
+            except InfraError:
+                return
+            time.sleep(min(_POLL_S / 5, deadline.remaining()))

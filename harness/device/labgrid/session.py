@@ -1,0 +1,263 @@
+"""A session's side of its places: starts the keeper, and sees whether a place is still its own.
+
+The keeper's folder is shared by all processes of the session: `held.json` has its places, `lost`
+a file for each that was taken away, with a line that says so and one for its return, and so on;
+and `alive` is locked as long as the keeper lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.device.labgrid.place import Place, Service, Wanted
+from harness.ground import ConfigError, InfraError, cache_root
+
+_log = logging.getLogger(__name__)
+
+VARIABLE: Final = "QNN_HARNESS_LABGRID_SESSION"
+"""In the environment of a session's processes: the keeper's folder."""
+
+ALIVE: Final = "alive"
+OWNER: Final = "owner.json"
+HELD: Final = "held.json"
+LOST: Final = "lost"
+
+_START_S: Final = 60.0
+_END_S: Final = 5.0
+_CLIENT_S: Final = 60.0
+_MAX_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True)
+class FoundPlaces:
+    """Places, and whether they are this session's; `user` is what labgrid calls who looked."""
+
+    places: Sequence[Place]
+    user: str
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class FoundPlace:
+    """One of the places that were found."""
+
+    place: Place
+    found: FoundPlaces
+
+    def why_not(self) -> str | None:
+        """Why it must not be used, None if it may be."""
+        name, holder, folder = self.place.name, self.place.acquired, self.found.folder
+        if folder is None:
+            who = f"it is held by {holder}" if holder else "nobody holds it"
+            acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
+            mine = holder == self.found.user
+            return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
+        if (changes := self.changes()) and len(changes) % 2:
+            return changes[-1]
+        if not is_alive(folder):
+            return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
+        return None
+
+    def changes(self) -> list[str]:
+        """What became of it since the session has it: lost, had again, and so on."""
+        with contextlib.suppress(OSError):
+            if self.found.folder is not None:
+                return lost_file(self.found.folder, self.place.name).read_text().splitlines()
+        return []
+
+    @property
+    def has_power_port(self) -> bool:
+        """Whether this session can switch it off and on."""
+        return self.found.folder is not None and bool(self.place.power_port)
+
+    def power_cycle(self) -> None:
+        """Switches it off and on, by labgrid's own client. Raises InfraError."""
+        folder = self.found.folder
+        assert folder is not None
+        command = ["-p", self.place.name, "power", "--name", self.place.power_port]
+        try:
+            _run_client(folder, *command, "cycle")
+        except InfraError:
+            # it may be off by now
+            with contextlib.suppress(InfraError):
+                _run_client(folder, *command, "on")
+            raise
+
+
+def _run_client(folder: Path, *words: str) -> None:
+    """Runs labgrid's client as the session. It outlives us, lest something stay switched off."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            owner = json.loads((folder / OWNER).read_text())
+            host, _, user = owner["name"].partition("/")
+            names = {"LG_HOSTNAME": host, "LG_USERNAME": user}
+            command = [sys.executable, "-P", "-m", "labgrid.remote.client"]
+            client = subprocess.Popen(
+                [*command, "-x", owner["coordinator"], *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+                env=os.environ | names | {"GRPC_VERBOSITY": "NONE"},
+            )
+        except OSError as error:
+            raise InfraError(f"labgrid's client does not start: {error}") from error
+        try:
+            code = client.wait(_CLIENT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(client.pid, signal.SIGKILL)
+            client.wait()
+            raise InfraError(f"labgrid's client took more than {_CLIENT_S:g} s") from None
+        said.seek(max(0, said.seek(0, os.SEEK_END) - 2000))
+        why = said.read().decode("utf-8", "replace").strip()
+    if code:
+        raise InfraError(f"labgrid's client ended with {code}: {why.rpartition(chr(10))[2]}")
+
+
+def tell(**what: object) -> None:
+    """A line from the keeper to its session."""
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def lost_file(folder: Path, name: str) -> Path:
+    """What is there says why a place was lost, and whether it is back."""
+    return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_alive(folder: Path) -> bool:
+    """Whether the keeper that has a folder still runs."""
+    try:
+        with open(folder / ALIVE, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class Session:
+    """The places that this process took, until `close` or its end."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Waits for them. Raises ConfigError and InfraError."""
+        root = cache_root() / "labgrid"
+        root.mkdir(exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(dir=root))
+        (self._folder / LOST).mkdir()
+        with open(self._folder / ALIVE, "wb") as lock:
+            # the keeper's from its start on, since a lock belongs to all who share the open file
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._keeper = _start(wanted, self._folder, lock.fileno())
+        try:
+            told = _answer(self._keeper, wanted.wait_s + _START_S)
+            self.found = FoundPlaces(_places(told), str(told["user"]), self._folder)
+        except BaseException:
+            self.close()
+            raise
+        os.environ[VARIABLE] = str(self._folder)
+
+    def close(self) -> None:
+        """Gives the places back; safe to call twice."""
+        if os.environ.get(VARIABLE) == str(self._folder):
+            del os.environ[VARIABLE]
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        try:
+            self._keeper.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            _log.warning("labgrid's coordinator does not answer; its places are given back later")
+            return
+        if not (self._folder / OWNER).exists():
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def found_places(wanted: Wanted) -> FoundPlaces:
+    """The places of the session that this process belongs to, else all that fit, as they are.
+
+    Raises ConfigError where the extra is not installed or no place fits, InfraError where the
+    coordinator does not answer.
+    """
+    folder = Path(os.environ.get(VARIABLE, ""))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        held = json.loads((folder / HELD).read_text())
+        if held["wanted"] == asdict(wanted):
+            return FoundPlaces(_places(held), "", folder)
+    keeper = _start(Wanted(wanted.coordinator, wanted.filters), Path())
+    try:
+        told = _answer(keeper, _START_S)
+        return FoundPlaces(_places(told), str(told["user"]))
+    finally:
+        keeper.kill()
+        keeper.wait()
+
+
+def _start(wanted: Wanted, folder: Path, *inherited: int) -> subprocess.Popen[bytes]:
+    keeper = subprocess.Popen(
+        [sys.executable, "-P", "-m", "harness.device.labgrid", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is not for it
+        pass_fds=inherited,
+        env=os.environ | {"GRPC_VERBOSITY": "NONE"},
+    )
+    assert keeper.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        keeper.stdin.write(json.dumps(asdict(wanted)).encode() + b"\n")
+        keeper.stdin.flush()
+    return keeper
+
+
+def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, Any]:
+    """What the keeper has found or taken; what it says before is passed on."""
+    assert keeper.stdout is not None
+    assert keeper.stderr is not None
+    said, until = bytearray(), time.monotonic() + within_s
+    seen = 0  # so far there is no end of a line
+    while len(said) < _MAX_BYTES:
+        if (end := said.find(b"\n", seen)) >= 0:
+            told = json.loads(said[:end])
+            del said[: end + 1]
+            seen = 0
+            if "wrong" in told:
+                raise ConfigError(**told["wrong"])
+            if "failed" in told:
+                raise InfraError(told["failed"])
+            if "notice" not in told:
+                return dict(told)
+            _log.warning(told["notice"])
+            continue
+        seen = len(said)
+        if not select.select([keeper.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            raise InfraError(f"labgrid's coordinator gave no answer within {within_s:g} s")
+        more = os.read(keeper.stdout.fileno(), 1 << 16)
+        if not more:
+            why = keeper.stderr.read(_MAX_BYTES)[-2000:].decode("utf-8", "replace").strip()
+            raise InfraError(f"what keeps places of labgrid ended: {why.rpartition(chr(10))[2]}")
+        said += more
+    raise InfraError("labgrid's coordinator says more than a lab can be")
+
+
+def _places(told: Mapping[str, Any]) -> list[Place]:
+    return [
+        Place(**{**one, "services": tuple(Service(**service) for service in one["services"])})
+        for one in told["places"]
+    ]

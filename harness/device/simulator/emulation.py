@@ -1,0 +1,238 @@
+"""What this host must have so that it can simulate a device of another CPU, and whether it can.
+
+That the tools are there does not tell: a cross compiler may come without its C library. So a tiny
+program is compiled for the board and run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.device.simulator.board import LOADER, Board, cpu_files
+from harness.ground import ConfigError, HarnessError, InfraError, disk_errors, scratch_folder
+from harness.ground.files.verified_folder import made_file
+
+SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
+FLAKY_DSP_SOURCE: Final = SHIM_SOURCE.with_name("flaky_dsp.c")
+LIBRARIES_VARIABLE: Final = "QNN_HARNESS_ARM64_LIBRARIES"
+"""Names the folder with the arm64 loader and C library where it is no usual one."""
+
+CROSS_COMPILER_VARIABLE: Final = "CC_LINUX_ARM64"
+CROSS_COMPILERS: Final = ("aarch64-linux-gnu-gcc", "zig")
+ZIG_TARGET: Final = "aarch64-linux-gnu.2.28"
+"""With the glibc of the oldest boards that there are device libraries for."""
+
+QEMUS: Final = ("qemu-aarch64", "qemu-aarch64-static")
+_CPP_RUNTIME: Final = "libstdc++.so.6"
+_HOST_COMPILERS: Final = ("cc", "gcc", "clang")
+# Debian and Ubuntu; Fedora and others that keep a sysroot of their own.
+_LIBRARY_FOLDERS: Final = (
+    "/usr/aarch64-linux-gnu/lib",
+    "/usr/aarch64-linux-gnu/sys-root/lib64",
+    "/usr/aarch64-linux-gnu/sys-root/lib",
+    "/usr/lib/aarch64-linux-gnu",
+)
+_FLAGS: Final = (
+    *("-std=gnu11", "-O2", "-Wall", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
+    "-fvisibility=hidden",
+)
+# What the probe includes; that it says something shows that it ran.
+_TRIAL: Final = """#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+int main(void) { return puts("ran") < 0; }
+"""
+_PROGRAM_S: Final = 60.0
+_KEPT_CHARS: Final = 2000
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a simulated linux-arm64 device needs of this host.
+
+    `libraries` is the folder with the board's loader and C library; `compiler` is the command of
+    the host's compiler, `cross` that of the board's.
+    """
+
+    qemu: Path
+    libraries: Path
+    compiler: tuple[str, ...]
+    cross: tuple[str, ...]
+
+
+def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
+    """Looks for what is needed.
+
+    Raises ConfigError naming all that is missing and the packages that have it (of Debian and
+    Ubuntu).
+    """
+    path = environment.get("PATH")
+    qemu = first_program(QEMUS, path)
+    chosen = environment.get(LIBRARIES_VARIABLE, "").strip()
+    folders = [chosen] if chosen else _LIBRARY_FOLDERS
+    libraries = next((Path(one) for one in folders if Path(one, LOADER).is_file()), None)
+    cpp = libraries is None or (libraries / _CPP_RUNTIME).exists()
+    compiler = _host_compiler(environment)
+    named = _words(environment.get(CROSS_COMPILER_VARIABLE, ""))
+    cross = first_program(named[:1] or CROSS_COMPILERS, path)
+    if qemu and libraries and cpp and cross and compiler:
+        zig = ("cc", "-target", ZIG_TARGET) if not named and Path(cross).name == "zig" else ()
+        return Tools(Path(qemu), libraries, compiler, (cross, *named[1:], *zig))
+    wanted = (
+        (qemu, "qemu-aarch64", "qemu-user"),
+        (libraries, "the arm64 C library", "libc6-dev-arm64-cross"),
+        (cpp, "its C++ runtime", "libstdc++6-arm64-cross"),
+        (cross, "aarch64-linux-gnu-gcc or zig", "gcc-aarch64-linux-gnu"),
+        (compiler, "a C compiler", "gcc"),
+    )
+    lacking = [f"{what} (apt install {package})" for found, what, package in wanted if not found]
+    raise ConfigError(f"this computer lacks {', '.join(lacking)}")
+
+
+def _host_compiler(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The command of this computer's compiler; empty without one."""
+    path, words = environment.get("PATH"), _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
+    found = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
+    return (found, *words[1:]) if found else ()
+
+
+def first_program(names: Sequence[str], path: str | None) -> str | None:
+    """The first of these programs that is on `path` (as PATH), None if none is."""
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+
+
+def make_board(files: Mapping[str, str], *, cache: Path) -> Board:
+    """A board that shows `files`, and Arm processors.
+
+    Builds what it needs into `cache` if that is new. Raises ConfigError naming what is missing, or
+    if the compiler refuses; InfraError if it hangs.
+    """
+    tools = find_tools()
+    shown = cpu_files(os.cpu_count() or 1) | dict(files)
+    shim = build_shim(tools.compiler, cache)
+    return Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), shown)
+
+
+def build_flaky_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """The library that stands in for a DSP which crashes now and then; raises as `build_shim`."""
+    compiler = _host_compiler(environment)
+    if not compiler:
+        raise ConfigError("a flaky DSP needs a C compiler, and there is none (apt install gcc)")
+    return build_shim(compiler, cache, FLAKY_DSP_SOURCE)
+
+
+def build_shim(compiler: Sequence[str], cache: Path, source: Path = SHIM_SOURCE) -> Path:
+    """A library that host programs of a device are given, built once per source and compiler.
+
+    Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
+    """
+    try:
+        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, source.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
+    built = cache / f"{source.stem}-{_key(identity)}.so"
+
+    def compile_into(folder: Path) -> Path:
+        output = folder / built.name
+        with disk_errors(f"cannot run {compiler[0]}"):
+            done = run_program([*compiler, *_FLAGS, str(source), "-o", str(output), "-ldl"])
+        if done.returncode != 0 or not output.is_file():
+            said = done.stderr[-_KEPT_CHARS:]
+            raise ConfigError(f"{shlex.join(compiler)} does not compile {source.name}:\n{said}")
+        return output
+
+    return made_file(built, compile_into, what=f"compiling {source.name}", timeout_s=_PROGRAM_S)
+
+
+def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why no board can be simulated here, with what to install; None where one can.
+
+    A success is remembered in `cache` for these tools and the headers that were read, so that
+    it is not tried again before one of them changes.
+    """
+    try:
+        tools = find_tools(environment)
+        build_shim(tools.compiler, cache)
+        files = (tools.libraries / LOADER, tools.qemu, Path(tools.cross[0]))
+        worked = cache / f"tried-{_key((tools.cross, *map(_identity, files)))}"
+        if worked.is_file() and all(map(os.path.exists, worked.read_text().split("\n"))):
+            return None
+        cache.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(cache) as folder:
+            headers = _try(tools, folder)
+            (folder / "worked").write_text("\n".join(headers))
+            (folder / "worked").replace(worked)
+    except (HarnessError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _try(tools: Tools, folder: Path) -> list[str]:
+    """Compiles a program for the board and runs it; the headers that were read for it."""
+    source, program, headers = folder / "trial.c", folder / "trial", folder / "headers"
+    source.write_text(_TRIAL)
+    words = [*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"]
+    done = run_program([*words, "-MD", "-MF", str(headers)])
+    if done.returncode != 0:
+        raise ConfigError(
+            f"{shlex.join(tools.cross)} compiles nothing for arm64 (apt install "
+            f"libc6-dev-arm64-cross): {_first_error(done.stderr)}"
+        )
+    loader, libraries = str(tools.libraries / LOADER), str(tools.libraries)
+    ran = run_program([str(tools.qemu), loader, "--library-path", libraries, str(program)])
+    if ran.returncode != 0 or ran.stdout != "ran\n":
+        raise ConfigError(f"{tools.qemu} does not run arm64 programs: {_first_error(ran.stderr)}")
+    read = headers.read_text().replace("\\\n", " ").partition(": ")[2]
+    return [name for name in shlex.split(read) if Path(name).parent != folder]
+
+
+def run_program(
+    command: Sequence[str], *, timeout_s: float = _PROGRAM_S
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program of this computer without stdin; what it says is in English.
+
+    Raises InfraError if it takes longer, OSError if it cannot be started.
+    """
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | {"LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        raise InfraError(f"{command[0]} took longer than {timeout_s:g} s") from None
+
+
+def _identity(path: Path) -> tuple[str, int, int]:
+    status = path.stat()
+    return str(path), status.st_size, status.st_mtime_ns
+
+
+def _key(identity: tuple[object, ...]) -> str:
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:24]
+
+
+def _first_error(said: str) -> str:
+    lines = said.strip().splitlines()
+    found = next((line for line in lines if "error" in line), lines[0] if lines else "no words")
+    return found[:_KEPT_CHARS]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        return ()

@@ -1,0 +1,173 @@
+"""What a boot puts into the storage folder: programs, property table, log, and empty folders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.device.simulator import logcat, storage
+from harness.device.simulator.board import Board, board_environment, install_board
+from harness.device.simulator.device import DeviceSettings
+from harness.device.simulator.fixed_paths import FIXED_PATHS
+from harness.device.simulator.properties import checked_properties, getprop_text
+from harness.ground import read_bounded
+
+LOG_FILE: Final = "dev/log/main"
+"""The device's log, below the storage folder."""
+
+NEW_ROOT: Final = "dev/root"
+"""An empty folder that a boot uses to make its commands' root."""
+
+_TABLE: Final = "dev/__properties__/table"
+_MAX_TABLE_BYTES: Final = 1 << 20
+_PERSISTENT: Final = re.compile(r"^\[(persist\.[^\]]+)\]: \[(.*)\]$", re.MULTILINE)
+
+FOR_USER: Final = "a simulated device runs its commands as the user who started it"
+NO_PARTITIONS: Final = "a simulated device has no partitions of its own"
+ALWAYS_TCP: Final = "a simulated device is reached by TCP only, at the port it chose"
+_NO_FRAMEWORK: Final = "a simulated device has no Android framework, and no apps"
+
+_REFUSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("am", "bugreportz", "cmd", "pm", "wm"), _NO_FRAMEWORK),
+    **dict.fromkeys(("disable-verity", "enable-verity", "remount"), NO_PARTITIONS),
+}
+"""Programs that clients call, and why they do nothing."""
+
+_REFUSE: Final = """
+# There is no such thing here; clients that want it are told so.
+[ "${0##*/}" = bugreportz ] || exec >&2  # of which adb shows only stdout
+echo "${0##*/}: @WHY@"
+exit 1
+"""
+
+_GETPROP: Final = r"""
+# getprop [NAME [DEFAULT]]: the device's properties.
+table=@TABLE@
+[ $# -eq 0 ] && exec cat "$table"
+while IFS= read -r line; do
+  case $line in
+    "[$1]: ["*) line=${line#*"]: ["}; printf '%s\n' "${line%]}"; exit 0 ;;
+  esac
+done < "$table"
+printf '%s\n' "$2"
+"""
+
+_SETPROP: Final = r"""
+# setprop NAME VALUE: changes a property; persist.* outlive a reboot, ro.* cannot be changed.
+table=@TABLE@
+[ $# -eq 2 ] || { echo 'usage: setprop NAME VALUE' >&2; exit 1; }
+bad=
+case $1 in ''|ro.*|*[!A-Za-z0-9._:@-]*) bad=1 ;; esac
+case $2 in *'
+'*) bad=1 ;; esac
+[ -z "$bad" ] || { echo "Failed to set property '$1' to '$2'." >&2; exit 1; }
+{
+  while IFS= read -r line; do
+    case $line in "[$1]: ["*) ;; *) printf '%s\n' "$line" ;; esac
+  done < "$table"
+  printf '[%s]: [%s]\n' "$1" "$2"
+} | sort > "$table.$$" && mv "$table.$$" "$table"
+"""
+
+_REBOOT: Final = """
+# reboot: ends every command, this one too.
+kill -HUP @PID@ && exec sleep 60
+"""
+
+_UPTIME: Final = r"""
+# uptime: counted from the simulated boot.
+read -r up _ < /proc/uptime
+read -r one five fifteen _ < /proc/loadavg
+s=$((${up%.*} - @BOOTED@))
+printf ' %s up %d:%02d:%02d,  0 users,  load average: %s, %s, %s\n' "$(date +%T)" \
+  $((s / 3600)) $((s / 60 % 60)) $((s % 60)) "$one" "$five" "$fifteen"
+"""
+
+# What libQnnGpu.so for x86-64 looks for (`whereis oqclc`): with it on PATH the backend prepares
+# graphs offline. It leaves its sources in the current folder and takes bin.o from there.
+_OFFLINE_COMPILER: Final = """
+# oqclc: stands in for an offline OpenCL compiler, and compiles nothing.
+printf 'no kernel: made by a simulated device of qnn-harness' > bin.o
+"""
+
+
+def install(settings: DeviceSettings, reason: str) -> None:
+    """Makes the storage folder what it is right after a boot of this process.
+
+    Files pushed before stay; log, temporary files and changed properties but persist.* do not.
+    Raises OSError, and ConfigError for a board that cannot be laid out.
+    """
+    root, limit_bytes = settings.storage, settings.storage_limit_bytes
+    table = dict(settings.properties) | _kept_properties(root)
+    table |= {"ro.boot.boot_id": str(uuid.uuid4())}
+    table |= {"ro.boot.bootreason": reason, "sys.boot.reason": reason}
+    for folder in ("dev", "system"):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(root / folder)
+    own = ("dev/incoming", "dev/log", NEW_ROOT, "dev/__properties__", "system/bin")
+    for folder in (*FIXED_PATHS.values(), *own):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / LOG_FILE).touch()
+    (root / _TABLE).write_text(getprop_text(checked_properties(table)))
+    texts = {
+        "getprop": _GETPROP,
+        "setprop": _SETPROP,
+        "reboot": _REBOOT,
+        "uptime": _UPTIME,
+        **{name: _REFUSE.replace("@WHY@", why) for name, why in _REFUSING.items()},
+        "log": _python_program(Path(logcat.__file__), "log", str(root / LOG_FILE)),
+        "logcat": _python_program(Path(logcat.__file__), "logcat", str(root / LOG_FILE)),
+    }
+    if settings.prepares_gpu:
+        texts["oqclc"] = _OFFLINE_COMPILER
+    if limit_bytes is not None:
+        texts["df"] = _python_program(Path(storage.__file__), str(root), str(limit_bytes))
+    values = {
+        "@TABLE@": shlex.quote(str(root / _TABLE)),
+        "@PID@": str(os.getpid()),
+        "@BOOTED@": str(int(time.clock_gettime(time.CLOCK_BOOTTIME))),
+    }
+    for name, text in texts.items():
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
+        program = root / "system/bin" / name
+        program.write_text("#!/bin/sh" + text)
+        program.chmod(0o755)
+    if settings.board is not None:
+        install_board(settings.board, root)
+
+
+def environment(root: Path, board: Board | None, preload: Path | None = None) -> dict[str, str]:
+    """The environment of the device's commands; of the host's only PATH is in it."""
+    return {
+        "PATH": f"{root}/system/bin:{os.environ.get('PATH', os.defpath)}",
+        "HOME": str(root),
+        "TMPDIR": str(root),
+        "LANG": "C.UTF-8",
+        "ANDROID_DATA": f"{root}/data",
+        "ANDROID_ROOT": f"{root}/system",
+        **({"LD_PRELOAD": str(preload)} if preload is not None else {}),
+        **(board_environment(root) if board is not None else {}),
+    }
+
+
+def _python_program(file: Path, *first: str) -> str:
+    command = shlex.join([sys.executable, "-I", "-S", str(file), *first])
+    return f'\nexec {command} "$@"\n'
+
+
+def _kept_properties(root: Path) -> dict[str, str]:
+    try:
+        text = read_bounded(root / _TABLE, _MAX_TABLE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return {}
+    return {found[1]: found[2] for found in _PERSISTENT.finditer(text)}

@@ -1,0 +1,182 @@
+"""Connections to other computers, held by the system's own ssh.
+
+There is one for each purpose, whatever number of processes of this account use it. Each of them
+holds the writing end of a pipe, whose other end is the stdin of ssh's guardian: when the last of
+them has ended, however it ended, so does the connection. Whoever finds it gone begins it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Hashable
+from pathlib import Path
+from typing import IO, Final
+
+from filelock import FileLock, Timeout
+
+from harness.device.ssh.login import SshLogin
+from harness.device.transport.faults import OutOfReachError
+from harness.ground import ConfigError, Deadline, spawn_guarded
+from harness.ground.host.guard import GuardedProcess
+from harness.ground.host.socket_folder import host_file
+from harness.ground.host.unix_socket import unix_connection
+
+_POLL_S: Final = 0.02
+_START_S: Final = 15.0
+_NONE: Final = (FileNotFoundError, ConnectionRefusedError)
+_FOR_A_COMMAND: Final = ("ControlMaster=no", "RemoteCommand=none", "ClearAllForwardings=yes")
+
+
+_held: Final[dict[Hashable, SharedConnection]] = {}
+_holding: Final = threading.Lock()
+
+
+def shared_connection(
+    login: SshLogin, key: Hashable, *, forward: str | None = None, name: str, least_s: float = 0.0
+) -> SharedConnection:
+    """This process's one hold on the connection of that key; see `SharedConnection`."""
+    with _holding:
+        if key not in _held:
+            _held[key] = SharedConnection(login, key, forward, name, least_s)
+        return _held[key]
+
+
+class SharedConnection:
+    """This process's hold on a connection.
+
+    `key` is what it is for: who has an equal one shares it. `forward` is where, seen from there, a
+    Unix socket of ours leads to, as `ssh -L` takes it; None: it is only for commands. `name` is
+    what errors call it. At least `least_s` are given to beginning it, since others wait for it,
+    too.
+    """
+
+    def __init__(
+        self,
+        login: SshLogin,
+        key: Hashable,
+        forward: str | None,
+        name: str,
+        least_s: float,
+    ) -> None:
+        self._login = login
+        self._key = key
+        self._forward = forward
+        self._name = name
+        self._least_s = least_s
+        self._users: int | None = None
+        self._ssh: GuardedProcess | None = None
+        self._due = Deadline(0)
+        self._log: IO[bytes] | None = None
+
+    @property
+    def _shared(self) -> Path:
+        return host_file(self._key, "ssh")
+
+    @property
+    def _socket(self) -> str:
+        return str(self._shared if self._forward is None else host_file(self._key, "socket"))
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A connection to its socket; it is begun if it is not there.
+
+        Raises OutOfReachError with what ssh said, TimeoutError.
+        """
+        if self._users is not None:
+            with contextlib.suppress(*_NONE):
+                return unix_connection(self._socket, timeout_s)
+        deadline = Deadline(max(timeout_s, self._least_s))
+        try:
+            with FileLock(host_file(self._key, "lock"), timeout=deadline.seconds):
+                return self._connected(deadline)
+        except Timeout as error:
+            raise TimeoutError("another process begins the connection") from error
+
+    def require(self, timeout_s: float) -> None:
+        """Begins it if it is not there; as `connect`."""
+        self.connect(timeout_s).close()
+
+    def command(self, script: str) -> list[str]:
+        """What runs a script of the login shell there, by this connection.
+
+        One that is only for commands has no other way there: ssh would begin one by itself.
+        """
+        only = ("ProxyCommand=false",) if self._forward is None else ()
+        return [*self._login.command(self._shared, *_FOR_A_COMMAND, *only), script]
+
+    def end(self, *, timeout_s: float) -> None:
+        """Ends it for all who share it; the next to use it begins it anew."""
+        argv = self._login.command(self._shared, words=("-O", "exit"))
+        nothing = subprocess.DEVNULL
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(argv, timeout=timeout_s, stdin=nothing, stdout=nothing, stderr=nothing)
+        # where it stands still and hears nothing, whoever comes next must not find it
+        self._shared.unlink(missing_ok=True)
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._ssh is not None and self._ssh.running:
+            os.kill(self._ssh.pid, signal.SIGTERM)
+            self._ssh.stop()
+
+    def _connected(self, deadline: Deadline) -> socket.socket:
+        pipe = host_file(self._key, "users")
+        if self._users is None:
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(pipe, 0o600)
+            # for reading, too, so that it does not wait for a reader
+            self._users = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(*_NONE):
+            return unix_connection(self._socket, deadline.remaining() or 1e-3)
+        if shutil.which("ssh") is None:
+            raise ConfigError("this computer has no ssh: apt install openssh-client")
+        # one that was begun and is not there yet is waited for, until it has had its time
+        if self._ssh is None or not self._ssh.running or self._due.expired:
+            self._begin(pipe)
+        assert self._ssh is not None
+        while self._ssh.running and not deadline.expired:
+            with contextlib.suppress(*_NONE):
+                return unix_connection(self._socket, deadline.remaining() or 1e-3)
+            time.sleep(_POLL_S)
+        if self._ssh.running and self._due.remaining() > 1:
+            raise TimeoutError(f"no connection within {deadline.seconds:.2g} s")
+        ended = self._ssh.exit_code
+        self._stop()
+        assert self._log is not None
+        self._log.seek(0)
+        said = " ".join(self._log.read(4000).decode("utf-8", "replace").split())[-500:]
+        if not said:
+            none = f"no connection in {_START_S:g} s"
+            said = none if ended is None else f"ssh ended with {ended}"
+        raise OutOfReachError(
+            f"{self._name} is out of reach: {said.rstrip('.')}. {self._login.advice}"
+        )
+
+    def _begin(self, pipe: Path) -> None:
+        self._stop()
+        if self._log is not None:
+            self._log.close()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  it is kept as long as ssh runs
+        stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # ssh shares nothing where one that was killed has left its socket
+            self._shared.unlink(missing_ok=True)
+            self._ssh = spawn_guarded(self._holder(), stdin=stdin, stderr=self._log)
+        finally:
+            os.close(stdin)
+        self._due = Deadline(_START_S)
+
+    def _holder(self) -> list[str]:
+        if self._forward is None:
+            # what else the user has ssh do there is not for us
+            only = ("ControlMaster=yes", "RemoteCommand=none", "ClearAllForwardings=yes")
+            return self._login.command(self._shared, *only, words=("-N",))
+        forward = ("-N", "-L", f"{self._socket}:{self._forward}")
+        return self._login.command(self._shared, "ControlMaster=yes", words=forward)

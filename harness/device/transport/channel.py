@@ -1,0 +1,112 @@
+"""Both directions of one socket at once, without ever waiting beyond a deadline."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+
+from harness.ground import Deadline
+
+RECEIVE_BYTES = 256 * 1024
+_MAX_BUFFERS = 512  # below IOV_MAX, 1024 on Linux
+_SMALL_BYTES = 32 * 1024
+
+
+class Channel:
+    """A socket whose queued output is sent while its input is awaited.
+
+    Sending and receiving must overlap: a device that answers while it still takes input stops
+    taking it when nobody reads its answers. Raises TimeoutError at the deadline, EOFError when the
+    other side closed, OSError when the connection broke.
+    """
+
+    def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
+        connected.setblocking(False)
+        self._socket = connected
+        self._deadline = deadline
+        self._queue: deque[memoryview] = deque()
+        self._poll = select.poll()
+        self._watched = 0
+        self.queued_bytes = 0
+        self.deaf: OSError | None = None
+
+    def queue(self, *buffers: bytes | memoryview) -> None:
+        """Queues output; nothing is sent before the next `flush_some` or `receive`."""
+        if self.deaf is not None:
+            return
+        for buffer in filter(len, buffers):
+            self._queue.append(memoryview(buffer))
+            self.queued_bytes += len(buffer)
+
+    def go_on(self, deadline: Deadline) -> None:
+        """Waits until another deadline from now on; what was queued is not sent any more."""
+        self._deadline = deadline
+        self._queue.clear()
+        self.queued_bytes = 0
+
+    def flush_some(self) -> None:
+        """Sends as much as the socket takes without waiting.
+
+        A send that fails makes the channel `deaf`: the answer may already be on its way, so what
+        can still be received decides what happened.
+        """
+        while self._queue:
+            batch = [self._queue[i] for i in range(min(len(self._queue), _MAX_BUFFERS))]
+            if len(batch) > 1 and self.queued_bytes <= _SMALL_BYTES:
+                batch = [memoryview(b"".join(batch))]
+            try:
+                sent = self._socket.sendmsg(batch)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.deaf = error
+                self._queue.clear()
+                self.queued_bytes = 0
+                return
+            self.queued_bytes -= sent
+            self._drop(sent)
+
+    def _drop(self, sent: int) -> None:
+        while sent:
+            first = self._queue[0]
+            if sent < len(first):
+                self._queue[0] = first[sent:]
+                return
+            sent -= len(first)
+            self._queue.popleft()
+
+    def receive(self, *, room_below: int = 0) -> bytes:
+        """What has arrived, waiting for it if need be; b"" when output may be queued again.
+
+        With `room_below`, returns b"" as soon as fewer than that many bytes of output are queued,
+        so that a sender of much data can go on; without it, returns only with input.
+        """
+        while True:
+            # also when there is always something to receive
+            if self._deadline.expired:
+                raise TimeoutError(f"not done within {self._deadline.seconds:g} s")
+            self.flush_some()
+            if self.deaf is None and self.queued_bytes < room_below:
+                return self._receive_now()
+            wanted = select.POLLIN | (select.POLLOUT if self._queue else 0)
+            if wanted != self._watched:
+                self._poll.register(self._socket, wanted)
+                self._watched = wanted
+            # rounded up: a wait of 0.4 ms must not become a busy loop of 0 ms
+            events = self._poll.poll(int(self._deadline.remaining() * 1000) + 1)
+            if events and events[0][1] & ~select.POLLOUT:
+                return self._receive_now()
+
+    def _receive_now(self) -> bytes:
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise EOFError("closed by the other side")
+        return data
+
+    def close(self) -> None:
+        """Closes the socket at once."""
+        self._socket.close()

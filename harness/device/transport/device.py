@@ -1,0 +1,247 @@
+"""One device as the rest of the harness sees it, whatever leads to it: a shell, and files."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+from harness.device.transport.ending import END_GRACE_S, ask_for_processes, end_script
+from harness.device.transport.files import IncomingFile, Progress, PushItem, RemoteStat, is_sized
+from harness.device.transport.link import Link, ShellCall
+from harness.device.transport.shell import Completed, call_mark, run_script
+from harness.ground import Deadline, DeviceError, DeviceRefused, InfraError
+
+MAX_OUTPUT_BYTES: Final = 8 << 20
+SHORT_S: Final = 15.0
+_MAX_ABANDONED: Final = 64
+
+
+class Transport(ABC):
+    """The way to one device.
+
+    No call takes longer than its `timeout_s` (a shell call up to 4 s more, to end what it had
+    started and to read its last words). Use one object per thread or share it; calls do not disturb
+    one another. Every method raises DeviceLost, DeviceTimeout or DeviceRefused, with serial,
+    command and output so far. Callbacks run in the calling thread; while one runs, the deadline
+    waits.
+    """
+
+    is_checked: ClassVar[bool] = False
+    """Whether what comes is what was sent, for certain, or else nothing comes."""
+
+    def __init__(self, serial: str) -> None:
+        self.serial = serial
+        """What errors and results call the device."""
+        self._abandoned: deque[str] = deque(maxlen=_MAX_ABANDONED)
+
+    @property
+    @abstractmethod
+    def features(self) -> frozenset[str]:
+        """What its shell can do; `shell_v2`: it tells its outputs apart, and its status."""
+
+    @abstractmethod
+    def _link(self, deadline: Deadline) -> Link:
+        """What opens shells on it."""
+
+    def _leave_stdin(self, stdin: bytes, link: Link, deadline: Deadline) -> str:
+        """Puts a script's input into a file on a device whose shell takes none."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def connect(self, *, timeout_s: float) -> None:
+        """Makes it ready to be used, or raises InfraError that says what keeps it from that."""
+
+    @abstractmethod
+    def reconnect(self, *, timeout_s: float) -> None:
+        """Begins its connection anew, whatever state that is in.
+
+        Raises InfraError if one that had to be begun does not become ready.
+        """
+
+    @abstractmethod
+    def reboot(self, *, timeout_s: float) -> None:
+        """Tells the device to reboot; it is still there when this returns, or gone already.
+
+        Raises DeviceError if it refuses.
+        """
+
+    @abstractmethod
+    def is_there(self, *, timeout_s: float) -> bool:
+        """Whether it can be asked now. Raises InfraError if that cannot be told."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """Gives up the connection that calls share, if there is one; the next call begins it anew.
+
+        Raises InfraError only if what keeps the connection does not answer.
+        """
+
+    @abstractmethod
+    def push(
+        self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """Sends files one behind the other; the device makes the folders above them.
+
+        Not atomic: push to a temporary name and rename where that matters. When one is refused,
+        those behind it may have arrived or not. `progress` gets the number of bytes sent since the
+        call began. Raises InfraError where a local file cannot be read.
+        """
+
+    @abstractmethod
+    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
+        """Fetches one file, keeping its modification time and permission bits.
+
+        It is written beside `local`, which appears only when it is complete. More than
+        `max_bytes` is a DeviceError.
+        """
+
+    @abstractmethod
+    def stat(
+        self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
+    ) -> RemoteStat | None:
+        """A file's attributes, None if there is no such file."""
+
+    def shell(
+        self,
+        script: str,
+        *,
+        stdin: bytes | Iterable[bytes] = b"",
+        timeout_s: float,
+        on_stdout: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        before_end: Callable[[Deadline], None] | None = None,
+        doing: str = "",
+        collect: bool = True,
+    ) -> Completed:
+        """Runs a POSIX shell script and waits for it, and for whatever holds its output open.
+
+        `doing` is what an error says that it was for, in words, as in "ask what it is".
+
+        A non-zero exit code is no exception. `on_stdout` and `on_stderr` get the output as it
+        comes; it is collected all the same, or without `collect` only its end. When
+        `max_output_bytes` (both together) are exceeded, the script is ended and the result is
+        `truncated`. At the deadline, at Ctrl-C and when a
+        callback raises, the script's process group is ended with SIGKILL, and so is everything
+        that it started elsewhere. A connection that ends without an exit status is DeviceLost.
+
+        `before_end` is called when the deadline has passed, if the device says within 2 s that
+        processes are still there to be looked at, with a deadline of its own (8 s more); an
+        InfraError of it is ignored.
+
+        Past the deadline the error is a ScriptTimeout, which tells what the device said of the
+        processes, and the result if they had ended by themselves and only the link was late.
+
+        What could not be ended then, because the link was gone, is ended before the next script.
+
+        Devices without shell_v2 answer stderr in stdout; their stdin travels as a file first.
+        """
+        deadline = Deadline(timeout_s)
+        if self._abandoned:
+            self.end_abandoned(timeout_s=deadline.at_most(END_GRACE_S).seconds)
+        link, stdin_file = self._link(deadline), None
+        if stdin and not link.shell_v2:
+            whole = stdin if isinstance(stdin, bytes) else b"".join(stdin)
+            stdin_file = self._leave_stdin(whole, link, deadline)
+            stdin = b""
+        return run_script(
+            link,
+            script,
+            stdin=stdin,
+            stdin_file=stdin_file,
+            deadline=deadline,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            max_output_bytes=max_output_bytes,
+            abandoned=self._abandoned.append,
+            before_end=before_end,
+            doing=doing,
+            collect=collect,
+        )
+
+    def end_abandoned(self, *, timeout_s: float) -> bool:
+        """Ends what earlier calls of this object left running when their link was lost.
+
+        Whether nothing is left of them, for certain. Only processes that carry a call's mark are
+        touched.
+        """
+        deadline = Deadline(timeout_s)
+        for token in tuple(self._abandoned):
+            if self._end(token, deadline):
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._abandoned.remove(token)
+        return not self._abandoned
+
+    def end_leftovers(self, *, timeout_s: float) -> bool:
+        """Ends whatever calls from this computer to this device have left running there.
+
+        Also those of processes of ours that are gone; so only who alone uses the device may call
+        it. Whether nothing is left, for certain. Never raises because of the device.
+        """
+        return self._end(call_mark(self.serial), Deadline(timeout_s))
+
+    def _end(self, token: str, deadline: Deadline) -> bool:
+        with contextlib.suppress(InfraError):
+            link, script = self._link(deadline), end_script(token, None)
+            return ask_for_processes(link, script, timeout_s=deadline.remaining()).ended
+        return False
+
+
+class PacketTransport(Transport):
+    """A way that opens its shells itself: they speak in packets, and each byte is vouched for."""
+
+    is_checked = True
+
+    @property
+    def features(self) -> frozenset[str]:
+        """As if adbd spoke shell_v2."""
+        return frozenset({"shell_v2"})
+
+    @property
+    def shell_v2(self) -> bool:
+        """Whether its shells tell their outputs apart: they do."""
+        return True
+
+    def _link(self, deadline: Deadline) -> PacketTransport:
+        return self
+
+    @abstractmethod
+    def open(self, call: ShellCall) -> socket.socket:
+        """As `Link.open`."""
+
+    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
+        """As `Transport.pull`."""
+        command, deadline = f"pull {remote}", Deadline(timeout_s)
+        found = self.stat(remote, timeout_s=timeout_s)
+        sized = is_sized(found, remote, max_bytes, serial=self.serial)
+        assert found is not None
+        with IncomingFile(local) as file:
+
+            def take(data: bytes) -> None:
+                if file.size + len(data) > max_bytes:
+                    raise self._error(f"more than the {max_bytes} bytes allowed", command)
+                file.write(data)
+
+            self._fetch(remote, take, deadline, command)
+            if sized and file.size != found.size:
+                raise self._error(f"{file.size} bytes came, not {found.size}", command)
+            file.keep(found)
+
+    @abstractmethod
+    def _fetch(
+        self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
+    ) -> None:
+        """Hands on what is in a file, piece by piece; `command` names it in errors."""
+
+    def _error(self, problem: str, command: str) -> DeviceError:
+        return DeviceError(problem, serial=self.serial, command=command)
+
+    def _refused(self, problem: str, command: str, said: bytes = b"") -> DeviceRefused:
+        words = " ".join(said[-500:].decode("utf-8", "replace").split())
+        text = f"{problem}: {words}" if words else problem
+        return DeviceRefused(text, serial=self.serial, command=command)

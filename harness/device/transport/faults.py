@@ -1,0 +1,94 @@
+"""Turns every way a connection can break into the harness's own small family of errors."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from harness.ground import DeviceLost, DeviceRefused, InfraError
+from harness.ground.errors import DeviceTimeout
+
+
+class AdbFailError(Exception):
+    """The adb server answered FAIL; the argument is its text."""
+
+
+class NoServerError(ConnectionError):
+    """Nobody listens where the adb server should; the argument names the address."""
+
+
+class OutOfReachError(NoServerError):
+    """The way to another computer is not there; the argument says why, and what to do about it."""
+
+
+class ProtocolError(ValueError):
+    """The other side sent bytes that the protocol does not allow."""
+
+
+BROKEN = (OSError, EOFError, struct.error, AssertionError, AdbFailError, ValueError, OverflowError)
+"""What sockets and parsers raise when the other side breaks off or talks nonsense."""
+
+
+def reason(error: BaseException) -> str:
+    """A short text for `error`, never empty."""
+    text = str(error) or type(error).__name__
+    return "no answer in time" if text == "timed out" else text
+
+
+@contextmanager
+def device_faults(
+    serial: str, command: str | None, received: Callable[[], bytes] = bytes
+) -> Iterator[None]:
+    """Maps every failure inside to DeviceLost, DeviceTimeout or DeviceRefused.
+
+    `received` gives the output so far. Errors of the harness's own family pass unchanged, so that
+    the place that knows more can say it.
+    """
+    try:
+        yield
+    except InfraError:
+        raise
+    except AdbFailError as error:
+        # the texts are those of adb 29 and 36: `device 'X' not found`, `device offline`, `device
+        # unauthorized. ...`, `device still authorizing`, `closed` (the device shut the service)
+        if "unauthorized" in str(error):
+            why = f"the device does not accept our key: {error}"
+            raise DeviceRefused(why, serial=serial, command=command) from error
+        raise DeviceLost(f"adb says: {error}", serial=serial, command=command) from error
+    except TimeoutError as error:
+        raise DeviceTimeout(
+            reason(error), serial=serial, command=command, output=received()
+        ) from error
+    except BROKEN as error:
+        unreachable = isinstance(error, NoServerError)
+        raise DeviceLost(
+            reason(error) if unreachable else f"the connection ended early: {reason(error)}",
+            serial=serial,
+            command=command,
+            output=received(),
+        ) from error
+
+
+@contextmanager
+def server_faults(
+    what: str, *, but: tuple[type[BaseException], ...] = (), start: str = "adb start-server"
+) -> Iterator[None]:
+    """Maps every failure of a request to the adb server to InfraError naming `what`.
+
+    Those in `but` pass unchanged. `start` is the command that starts such a server.
+    """
+    passed: tuple[type[BaseException], ...] = (InfraError, *but)
+    try:
+        yield
+    except passed:
+        raise
+    except TimeoutError as error:
+        raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
+    except NoServerError as error:
+        # it names the server already
+        if isinstance(error, OutOfReachError):
+            raise InfraError(reason(error)) from error
+        raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
+    except BROKEN as error:
+        raise InfraError(f"{what}: {reason(error)}") from error

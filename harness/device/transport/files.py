@@ -1,0 +1,137 @@
+"""Files on their way to and from a device: what is sent, what a device says of one, what comes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from harness.device.transport.faults import reason
+from harness.ground import DeviceError, DeviceRefused, InfraError
+
+MAX_PATH_BYTES: Final = 1024
+"""adbd refuses longer paths."""
+
+PSEUDO_FOLDERS: Final = ("/proc/", "/sys/", "/dev/")
+"""Sizes there say nothing about content."""
+
+_LATEST_S: Final = 1 << 33
+"""No file is of a later time: what a device says of that may be anything."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class PushItem:
+    """One file to send: content or a local path, where to, permission bits.
+
+    The modification time is the local file's, or now for content from memory. `checked`: whether
+    its size is asked back; not for one that may be gone again by then. `size` is what a local file
+    had when it was looked at; one of another size is not sent.
+    """
+
+    source: Path | bytes
+    remote: str
+    mode: int = 0o644
+    checked: bool = True
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class RemoteStat:
+    """What a device says about a file; `mtime_s` is seconds since 1970.
+
+    `error` is the device's errno, 0 if there was none; the first version of adb's protocol tells
+    only that a file is not there (2, ENOENT) and gives sizes modulo 4 GiB.
+    """
+
+    mode: int
+    size: int
+    mtime_s: int
+    error: int = 0
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such file."""
+        return self.error in (errno.ENOENT, errno.ENOTDIR)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.mode)
+
+
+def path_bytes(path: str) -> bytes:
+    """A path as a device takes it. Raises InfraError for one that none can."""
+    encoded = path.encode("utf-8", "surrogateescape")
+    if not encoded.startswith(b"/") or b"\0" in encoded or len(encoded) > MAX_PATH_BYTES:
+        raise InfraError(f"not a path for a device: {path[:80]!r} ({len(encoded)} bytes)")
+    return encoded
+
+
+@contextlib.contextmanager
+def local_faults(path: Path) -> Iterator[None]:
+    """Turns the host's own refusal (no such file, disk full) into InfraError naming the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InfraError(f"{path} on this host: {error.strerror or reason(error)}") from error
+
+
+def is_sized(
+    found: RemoteStat | None, remote: str, max_bytes: int, *, serial: str, links: bool = False
+) -> bool:
+    """Whether a file to be fetched has the size that the device tells, and not any (pure).
+
+    Raises DeviceRefused where there is no such file, DeviceError for one of more than `max_bytes`.
+    `links`: the device cannot follow them, and tells of a link what it is.
+    """
+    told: dict[str, Any] = {"serial": serial, "command": f"pull {remote}"}
+    if found is None:
+        raise DeviceRefused("No such file or directory", **told)
+    if not (found.is_file or (links and stat.S_ISLNK(found.mode))):
+        raise DeviceRefused("not a regular file", **told)
+    sized = found.is_file and not remote.startswith(PSEUDO_FOLDERS)
+    if sized and found.size > max_bytes:
+        raise DeviceError(f"{found.size} bytes, more than the {max_bytes} allowed", **told)
+    return sized
+
+
+class IncomingFile:
+    """A file that comes piece by piece: it stands beside its place until all of it is there."""
+
+    def __init__(self, local: Path) -> None:
+        self._local = local
+        self._partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        with local_faults(self._partial):
+            self._file = self._partial.open("xb", buffering=0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        """Takes the next piece. Raises InfraError if the disk does not."""
+        self.size += len(data)
+        with local_faults(self._partial):
+            self._file.write(data)
+
+    def keep(self, found: RemoteStat) -> None:
+        """Gives it its name, and modification time and permission bits as on the device."""
+        with local_faults(self._local):
+            if found.is_file:
+                mode = stat.S_IMODE(found.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
+                self._partial.chmod(mode)
+                mtime_s = min(max(0, found.mtime_s), _LATEST_S)
+                os.utime(self._partial, (mtime_s, mtime_s))
+            self._partial.replace(self._local)

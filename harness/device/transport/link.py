@@ -1,0 +1,46 @@
+"""What leads to the shell of one device."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.ground import Deadline
+
+
+@dataclass(frozen=True)
+class ShellCall:
+    """A script to be begun; `command` names it in errors.
+
+    With `token`, all that it starts carries that, and its process group is told first
+    (`shell_protocol.Banner`). Without shell_v2 its stdin is `stdin_file`, a file there, or nothing.
+    """
+
+    script: str
+    deadline: Deadline
+    command: str
+    token: str | None = None
+    stdin_file: str | None = None
+
+
+class Link(Protocol):
+    """Opens shells on one device, each with a connection of its own."""
+
+    @property
+    def serial(self) -> str:
+        """What errors call the device."""
+        ...
+
+    @property
+    def shell_v2(self) -> bool:
+        """Whether a shell speaks in packets, which tell its two outputs apart and its status."""
+        ...
+
+    def open(self, call: ShellCall) -> socket.socket:
+        """Begins a script and returns the socket to it, which the caller closes.
+
+        Raises DeviceLost if the device is not there, DeviceRefused if we are not let in,
+        DeviceTimeout at the deadline.
+        """
+        ...

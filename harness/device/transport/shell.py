@@ -1,0 +1,355 @@
+"""One script run on a device: input, output, exit status, and its certain end at the deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import secrets
+import signal as signals
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from harness.device.transport.channel import Channel
+from harness.device.transport.ending import Found, ask_for_processes, end_script, find_script
+from harness.device.transport.faults import device_faults
+from harness.device.transport.link import Link, ShellCall
+from harness.device.transport.shell_protocol import (
+    CLOSE_STDIN_PACKET,
+    EXIT,
+    STDERR,
+    STDIN,
+    STDOUT,
+    Banner,
+    LegacyReader,
+    PacketReader,
+    exit_status,
+    header,
+)
+from harness.ground import Deadline, DeviceLost, DeviceRefused, InfraError, InternalError
+from harness.ground.errors import DeviceTimeout
+
+DRAIN_GRACE_S = 2.0
+"""Seconds beyond its deadline that a call may take to read what is still in its stream."""
+
+LOOK_GRACE_S = 8.0
+"""Seconds beyond its deadline that a call may take to look at its processes before it ends them."""
+
+_CHUNK_BYTES = 64 * 1024
+_QUEUED_BYTES = 1 << 20
+_END_BYTES = 1 << 16
+
+Sink = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a script ended and what it wrote.
+
+    Exactly one of `exit_code` and `signal` is set, but for a truncated run, which has neither: it
+    was ended because it wrote more than it was allowed to. A status of 129 to 192 counts as a
+    signal (128 + n), be it that of the shell or of the last program it ran. `stderr` is empty on
+    devices without shell_v2, where it is part of `stdout`.
+    """
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int | None
+    signal: int | None
+    truncated: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.exit_code == 0
+
+
+class ScriptTimeout(DeviceTimeout):
+    """The deadline of a script passed, and what the device said about it then.
+
+    `found` is what was found of its processes before they were ended. `completed` is its result if
+    it had ended by itself all the same: then only the link was late. `late_bytes` is how much of
+    its output came after the deadline, `heard_out` whether that was read to its end once all of it
+    was ended.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        serial: str,
+        command: str,
+        output: bytes,
+        found: Found,
+        completed: Completed | None,
+        late_bytes: int,
+        heard_out: bool,
+    ) -> None:
+        super().__init__(problem, serial=serial, command=command, output=output)
+        self.found = found
+        self.completed = completed
+        self.late_bytes = late_bytes
+        self.heard_out = heard_out
+
+
+class _Output:
+    """What a call has written so far, bounded."""
+
+    def __init__(
+        self, limit: int, on_stdout: Sink | None, on_stderr: Sink | None, *, collect: bool = True
+    ) -> None:
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.full = False
+        self._room = limit
+        self._collect = collect
+        self._on = {STDOUT: on_stdout, STDERR: on_stderr}
+
+    def take(self, kind: int, data: bytes) -> None:
+        if len(data) > self._room:
+            data = data[: self._room]
+            self.full = True
+        if not data:
+            return
+        self._room -= len(data)
+        kept = self.stdout if kind == STDOUT else self.stderr
+        kept.extend(data)
+        if not self._collect:
+            del kept[:-_END_BYTES]
+        sink = self._on[kind]
+        if sink is not None:
+            sink(data)
+
+    def so_far(self) -> bytes:
+        return bytes(self.stdout + self.stderr)
+
+
+class _V2Call:
+    """The exchange with a device that speaks shell_v2."""
+
+    def __init__(self, token: str) -> None:
+        self._banner = Banner(token)
+        self._reader = PacketReader()
+        self.status: int | None = None
+
+    @property
+    def group(self) -> int | None:
+        return self._banner.group
+
+    def output(
+        self, channel: Channel, stdin: bytes | Iterable[bytes]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Feeds stdin and gives (stream, data) until the exit status is there."""
+        chunks = _chunks([stdin] if isinstance(stdin, bytes) else stdin)
+        left = True
+        while True:
+            while left and channel.queued_bytes < _QUEUED_BYTES:
+                chunk = next(chunks, None)
+                if chunk is None:
+                    channel.queue(CLOSE_STDIN_PACKET)
+                    left = False
+                else:
+                    channel.queue(header(STDIN, len(chunk)), chunk)
+            yield from self._received(channel, room_below=_QUEUED_BYTES // 2 if left else 0)
+            if self.status is not None:
+                return
+
+    def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
+        """Gives what comes until the exit status is there, and feeds nothing any more."""
+        while self.status is None:
+            yield from self._received(channel)
+
+    def _received(self, channel: Channel, *, room_below: int = 0) -> Iterator[tuple[int, bytes]]:
+        try:
+            received = channel.receive(room_below=room_below)
+        except EOFError:
+            yield STDERR, self._banner.rest()
+            raise
+        yield from self._take(received)
+
+    def _take(self, received: bytes) -> Iterator[tuple[int, bytes]]:
+        for kind, data in self._reader.feed(received):
+            if kind == EXIT:
+                yield STDERR, self._banner.rest()
+                self.status = data[0]
+                return
+            yield kind, self._banner.feed(data) if kind == STDERR else data
+
+
+def _chunks(pieces: Iterable[bytes]) -> Iterator[memoryview]:
+    for piece in pieces:
+        for start in range(0, len(piece), _CHUNK_BYTES):
+            yield memoryview(piece)[start : start + _CHUNK_BYTES]
+
+
+class _LegacyCall:
+    """The exchange with a device that has no shell_v2: one stream, the status at its end."""
+
+    def __init__(self, token: str) -> None:
+        self._reader = LegacyReader(token)
+
+    @property
+    def group(self) -> int | None:
+        return self._reader.group
+
+    @property
+    def status(self) -> int | None:
+        return self._reader.status
+
+    def output(
+        self, channel: Channel, stdin: bytes | Iterable[bytes]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Gives (stdout, data) until the status is there; stdin comes from a file."""
+        if stdin:
+            raise InternalError("a legacy shell takes its stdin from a file on the device")
+        return self.rest(channel)
+
+    def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
+        """Gives what comes until the status is there."""
+        while self._reader.status is None:
+            try:
+                received = channel.receive()
+            except EOFError:
+                yield STDOUT, self._reader.rest()
+                raise
+            yield STDOUT, self._reader.feed(received)
+
+
+@functools.cache
+def call_mark(serial: str) -> str:
+    """Eight hex digits that the tokens of all calls from this computer to a device begin with."""
+    return hashlib.sha256(f"{socket.gethostname()}\0{serial}".encode()).hexdigest()[:8]
+
+
+def run_script(
+    link: Link,
+    script: str,
+    *,
+    stdin: bytes | Iterable[bytes] = b"",
+    stdin_file: str | None = None,
+    deadline: Deadline,
+    on_stdout: Sink | None = None,
+    on_stderr: Sink | None = None,
+    max_output_bytes: int,
+    abandoned: Callable[[str], None],
+    before_end: Callable[[Deadline], None] | None = None,
+    doing: str = "",
+    collect: bool = True,
+) -> Completed:
+    """Runs `script` in the device's shell; see `Transport.shell`.
+
+    `stdin` is for devices with shell_v2, whole or in pieces as they are wanted; without it,
+    `stdin_file` names a file on the device.
+    `abandoned` gets the token of a call whose processes may have been left running, for
+    `end_script` to find them by when the device can be reached again. `before_end` is called
+    when the deadline has passed and the device says that processes are still there, with a
+    deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
+    """
+    serial = link.serial
+    token = call_mark(serial) + secrets.token_hex(6)
+    output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
+    words = doing or script
+    call: _V2Call | _LegacyCall = _V2Call(token) if link.shell_v2 else _LegacyCall(token)
+    begun = False
+    asked = functools.partial(ask_for_processes, link)
+
+    def end() -> Found:
+        ending = asked(end_script(token, call.group))
+        if not ending.ended:
+            abandoned(token)
+        return ending
+
+    with contextlib.ExitStack() as cleanup:
+        try:
+            wanted = ShellCall(script, deadline, words, token, stdin_file)
+            channel = Channel(link.open(wanted), deadline)
+            cleanup.callback(channel.close)
+            begun = True
+            for kind, data in _mapped(call.output(channel, stdin), serial, words, output):
+                output.take(kind, data)
+                if output.full:
+                    break
+        except (DeviceLost, DeviceRefused):
+            if begun:
+                abandoned(token)
+            raise
+        except BaseException as error:
+            # the deadline, Ctrl-C, or an error of the caller's in a sink
+            late = begun and isinstance(error, DeviceTimeout)
+            found, ending = Found(), Found()
+            try:
+                if before_end is not None and late:
+                    found = asked(find_script(token))
+                    if found.states:
+                        with contextlib.suppress(InfraError):
+                            before_end(Deadline(LOOK_GRACE_S))
+            finally:
+                ending = end()
+            if not isinstance(error, DeviceTimeout):
+                raise
+            found = replace(found, ended=ending.ended) if found.states else ending
+            late_bytes = 0
+            if late and found.uptime_s is not None:
+                late_bytes = _drain(call, channel, serial, words, output)
+                if found.ended and not found.states and call.status is None:
+                    # it may only just have begun: the next script looks again
+                    abandoned(token)
+            completed = _completed(call, output)
+            ours = bool(found.states) and completed.signal == signals.SIGKILL
+            ended_itself = call.status is not None and not output.full and not ours
+            raise ScriptTimeout(
+                f"not done within {deadline.seconds:g} s; {_end_in_words(found, ended_itself)}",
+                serial=serial,
+                command=words,
+                output=output.so_far(),
+                found=found,
+                completed=completed if ended_itself else None,
+                late_bytes=late_bytes,
+                # without shell_v2, the shell that would tell the status is ended, too
+                heard_out=call.status is not None or not link.shell_v2,
+            ) from error
+        if output.full:
+            end()
+    return _completed(call, output)
+
+
+def _drain(
+    call: _V2Call | _LegacyCall, channel: Channel, serial: str, script: str, output: _Output
+) -> int:
+    """Reads what is still in the stream of a call that was ended; how many bytes that were."""
+    count = 0
+    channel.go_on(Deadline(DRAIN_GRACE_S))
+    with contextlib.suppress(InfraError):
+        for kind, data in _mapped(call.rest(channel), serial, script, output):
+            count += len(data)
+            output.take(kind, data)
+            if output.full:
+                break
+    return count
+
+
+def _completed(call: _V2Call | _LegacyCall, output: _Output) -> Completed:
+    status = None if output.full else call.status
+    code, signal = (None, None) if status is None else exit_status(status)
+    return Completed(
+        stdout=bytes(output.stdout),
+        stderr=bytes(output.stderr),
+        exit_code=code,
+        signal=signal,
+        truncated=output.full,
+    )
+
+
+def _end_in_words(found: Found, ended_itself: bool) -> str:
+    if ended_itself:
+        return "it had ended by itself, and its end was heard of too late"
+    return "its processes were ended" if found.ended else "its processes may still run"
+
+
+def _mapped(
+    parts: Iterator[tuple[int, bytes]], serial: str, script: str, output: _Output
+) -> Iterator[tuple[int, bytes]]:
+    """`parts`, its errors mapped; those of whoever consumes them are not."""
+    with device_faults(serial, script, output.so_far):
+        yield from parts

@@ -1,0 +1,262 @@
+"""The bytes of a shell: packets of shell_v2, and the marked stream of devices without it. Pure.
+
+shell_v2 is documented in the Android sources (packages/modules/adb, shell_protocol.h): one byte of
+id, four of length (little-endian), then the data.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import struct
+from collections.abc import Collection, Iterator
+
+from harness.device.transport.faults import ProtocolError
+
+STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
+CLOSE_STDIN_PACKET = struct.pack("<BI", CLOSE_STDIN, 0)
+TOKEN_VARIABLE = "QNN_HARNESS_CALL"
+"""Every process of a script carries this variable, so that those that left its group are found."""
+
+_HEADER = struct.Struct("<BI")
+_MAX_SIGNAL = 64
+_MAX_BANNER_BYTES = 64 * 1024
+# compiled once for all tokens: a pattern per call would cost as much as the call's own work
+_FIRST_MARK = re.compile(rb"\x1e([0-9a-f]+) ([0-9]{1,10})(\r?\n)")
+_LAST_MARK = re.compile(rb"\x1e([0-9a-f]+) =([0-9]{1,3})\r?\n")
+
+
+def header(kind: int, length: int) -> bytes:
+    """The five bytes in front of a packet's data."""
+    return _HEADER.pack(kind, length)
+
+
+class PacketReader:
+    """Cuts a received stream into packets.
+
+    Data is handed on as it comes, so that no packet has to fit in memory; an exit packet is whole,
+    and an empty one has its turn, too. Raises ProtocolError for ids that are not `allowed`: by
+    default those that a device sends.
+    """
+
+    def __init__(self, allowed: Collection[int] = (STDOUT, STDERR, EXIT)) -> None:
+        self._allowed = allowed
+        self._header = b""
+        self._kind = 0
+        self._left = 0
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The (id, data) pairs that `data` completes."""
+        position = 0
+        while position < len(data):
+            if self._left == 0:
+                taken = data[position : position + _HEADER.size - len(self._header)]
+                position += len(taken)
+                self._header += taken
+                if len(self._header) < _HEADER.size:
+                    return
+                self._kind, self._left = _HEADER.unpack(self._header)
+                self._header = b""
+                if self._kind not in self._allowed:
+                    raise ProtocolError(f"unknown shell packet {self._kind}")
+                if self._kind == EXIT and self._left != 1:
+                    raise ProtocolError(f"exit packet of {self._left} bytes")
+                if not self._left:
+                    yield self._kind, b""
+                continue
+            taken = data[position : position + self._left]
+            position += len(taken)
+            self._left -= len(taken)
+            yield self._kind, taken
+
+
+def exit_status(status: int) -> tuple[int | None, int | None]:
+    """(exit code, signal) of the status a shell reports: one of them is None.
+
+    A daemon and a shell both report 128 + n for death by signal n; a script that chooses such a
+    code itself cannot be told apart.
+    """
+    if 128 < status <= 128 + _MAX_SIGNAL:
+        return None, status - 128
+    return status, None
+
+
+def v2_script(script: str, token: str) -> str:
+    """The script, preceded on its first line by a word on stderr that tells its process group."""
+    return f"export {TOKEN_VARIABLE}={token};echo '\x1e{token}' $$ >&2;{script}"
+
+
+def legacy_script(script: str, token: str, stdin_file: str | None) -> str:
+    """As `v2_script`, for a shell that reports no exit code: it follows behind a second mark.
+
+    stdin is a file on the device (removed as soon as it is open), or nothing.
+    """
+    body = f"sh -c {shlex.quote(script)}"
+    if stdin_file is None:
+        body += " </dev/null"
+    else:
+        body = f"{{ rm -f {shlex.quote(stdin_file)};{body};}} <{shlex.quote(stdin_file)}"
+    return (
+        f"export {TOKEN_VARIABLE}={token};echo '\x1e{token}' $$;{body} 2>&1;echo '\x1e{token}' =$?"
+    )
+
+
+def told_script(script: str, token: str | None, mark: str) -> str:
+    """As `v2_script`, for a daemon that does not tell what ended a program (`ToldStreams`).
+
+    Both streams begin with `mark`, since a login shell may print before. The status follows on
+    stderr behind another one. The shell that tells it stays out of the script's
+    process group and does not carry the token, neither in its environment nor, thanks to the empty
+    quotes, on its command line: so it can tell of processes that were ended, too.
+    """
+    named = ""
+    if token is not None:
+        named = f"export {TOKEN_VARIABLE}''={token};"
+        script = f"echo '\x1e{token}' $$ >&2;{script}"
+    return (
+        f"echo '\x1e{mark}' 0;echo '\x1e{mark}' 0 >&2;"
+        f"s=;command -v setsid >/dev/null&&s=setsid;exec 3>&2 2>/dev/null;{named}"
+        f"(exec $s sh -c {shlex.quote(script)} 2>&3 3>&-);echo '\x1e{mark}' =$? >&3"
+    )
+
+
+def _find(mark: re.Pattern[bytes], data: bytes, token: bytes) -> re.Match[bytes] | None:
+    return next((match for match in mark.finditer(data) if match[1] == token), None)
+
+
+class Banner:
+    """Takes the first mark out of a stream and learns the process group from it.
+
+    Something else may stand before it (a linker's warning), which is passed on, unless it `drops`
+    that.
+    """
+
+    def __init__(self, token: str, *, drops: bool = False) -> None:
+        self._drops = drops
+        self._token = token.encode()
+        self._held = b""
+        self._done = False
+        self.group: int | None = None
+        self.crlf = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of `data`, and of what was held back, that is output."""
+        if self._done:
+            return data
+        self._held += data
+        match = _find(_FIRST_MARK, self._held, self._token)
+        if match is None and len(self._held) <= _MAX_BANNER_BYTES:
+            return b""
+        if match is None:
+            return self.rest()
+        # `kill -9 -0` and `-1` would hit far more than a group of ours
+        group = int(match[2])
+        self.group = group if group > 1 else None
+        self.crlf = match[3] == b"\r\n"
+        before = b"" if self._drops else self._held[: match.start()]
+        output = before + self._held[match.end() :]
+        self._held, self._done = b"", True
+        return output
+
+    def rest(self) -> bytes:
+        """What was held back for a mark that did not come."""
+        self._done = True
+        held, self._held = self._held, b""
+        return held
+
+
+class LastMark:
+    """Takes the mark with the status out of the end of a stream.
+
+    What follows it is no output, unless `goes_on`.
+    """
+
+    def __init__(self, token: str, *, goes_on: bool = False) -> None:
+        self._goes_on = goes_on
+        self._token = token.encode()
+        self._longest = len(token) + len("\x1e =255\r\n")
+        self._held = b""
+        self.status: int | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of `data`, and of what was held back, that is output."""
+        if self.status is not None:
+            return data if self._goes_on else b""
+        self._held += data
+        match = _find(_LAST_MARK, self._held, self._token)
+        if match is not None:
+            self.status = int(match[2])
+            output, behind = self._held[: match.start()], self._held[match.end() :]
+            self._held = b""
+            return output + behind if self._goes_on else output
+        # a mark may be under way in the last bytes, and so may a CR LF
+        start = self._held.rfind(b"\x1e", -self._longest)
+        if start < 0:
+            start = len(self._held) - self._held.endswith(b"\r")
+        output, self._held = self._held[:start], self._held[start:]
+        return output
+
+    def rest(self) -> bytes:
+        """What was held back for a mark that did not come."""
+        held, self._held = self._held, b""
+        return held
+
+
+class ToldStreams:
+    """The two outputs of a `told_script`: what it printed, and its `status` once that is known.
+
+    What a stream says before the first mark is not the script's, and given only by `rest`, where
+    the stream has ended without one.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._first = {STDOUT: Banner(mark, drops=True), STDERR: Banner(mark, drops=True)}
+        self._last = LastMark(mark, goes_on=True)
+
+    @property
+    def status(self) -> int | None:
+        """The script's status."""
+        return self._last.status
+
+    def feed(self, kind: int, data: bytes) -> bytes:
+        """The part of `data`, and of what was held back, that the script has printed there."""
+        said = self._first[kind].feed(data)
+        return said if kind == STDOUT else self._last.feed(said)
+
+    def rest(self, kind: int) -> bytes:
+        """What was held back for a mark that did not come."""
+        held = self._first[kind].rest()
+        return held if kind == STDOUT else self._last.rest() + held
+
+
+class LegacyReader:
+    """Splits the single stream of a legacy shell into output and, at its end, the status.
+
+    A pseudo-terminal (adbd before Android 7) turns line ends into CR LF; the first mark shows
+    that, and it is undone.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._banner = Banner(token)
+        self._last = LastMark(token)
+
+    @property
+    def status(self) -> int | None:
+        """The script's status, once known."""
+        return self._last.status
+
+    @property
+    def group(self) -> int | None:
+        """The process group of the script, once known."""
+        return self._banner.group
+
+    def feed(self, data: bytes) -> bytes:
+        """The output in `data` and in what was held back."""
+        return self._unix(self._last.feed(self._banner.feed(data)))
+
+    def rest(self) -> bytes:
+        """What was held back for a mark that did not come."""
+        return self._unix(self._last.rest() + self._banner.rest())
+
+    def _unix(self, output: bytes) -> bytes:
+        return output.replace(b"\r\n", b"\n") if self._banner.crlf else output

@@ -1,0 +1,70 @@
+"""What cases of one test differ in beside the test's own parameters: one entry for each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+from harness.ground.facts.backends import BACKENDS
+from harness.ground.facts.engines import ENGINES
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis. `name` is what records, conditions of known issues and `--axis` call it.
+
+    `option` chooses its values, None: they follow from another axis. How a value is read says
+    `type`: a "version" is looked for among those that there are, and its commas may be of a range;
+    a "name" stands for itself, and lists of names are split at commas. `values` are all names that
+    there are, empty where only the lab or the catalog knows.
+
+    `ordered`: one value is older or newer than another. Along such an axis a bisection searches;
+    along another one that is `bisected` it asks the same of each value.
+
+    `in_axes`: a record has it among its `axes`, null where the case takes none of it. The others
+    stand in fields of their own.
+    """
+
+    name: str
+    type: Literal["version", "name"]
+    option: str | None = None
+    values: tuple[str, ...] = ()
+    ordered: bool = False
+    in_axes: bool = False
+    bisected: bool = True
+
+
+AXES: Final[Mapping[str, Axis]] = MappingProxyType(
+    {
+        axis.name: axis
+        for axis in (
+            Axis("device", "name", "--device"),
+            Axis("soc", "name"),
+            Axis("engine", "name", "--contexts-engine", tuple(ENGINES)),
+            Axis("backend", "name", "--backend", BACKENDS, in_axes=True, bisected=False),
+            Axis("qnn", "version", "--qnn", ordered=True, in_axes=True),
+            Axis("ort", "version", "--ort", ordered=True, in_axes=True),
+            Axis("compiler", "version", "--compiler", ordered=True, in_axes=True),
+        )
+    }
+)
+"""All axes by name. No parameter of a test is called like one."""
+
+VERSIONS: Final = tuple(axis.name for axis in AXES.values() if axis.type == "version")
+"""The axes whose values are versions."""
+
+IN_AXES: Final = tuple(axis.name for axis in AXES.values() if axis.in_axes)
+"""The axes that stand among the `axes` of every record."""
+
+SEARCHED: Final = tuple(axis.name for axis in AXES.values() if axis.bisected and axis.ordered)
+"""The axes along which a bisection searches."""
+
+EACH: Final = tuple(axis.name for axis in AXES.values() if axis.bisected and not axis.ordered)
+"""The axes without an order, of which a bisection asks each value the same."""
+
+if TYPE_CHECKING:
+    AxisName = str
+else:  # for models and their schemas, which name the values
+    AxisName = Literal[SEARCHED]

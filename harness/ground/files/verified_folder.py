@@ -1,0 +1,288 @@
+"""Folders made once and used many times: complete or absent, and checked at every use.
+
+A verified folder holds its files and a manifest with the size, sha256 and modification time of
+each, what the folder was made from (`facts`), and whatever its maker wants to keep (`data`). A file
+whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import filelock
+
+from harness.ground.errors import InfraError
+from harness.ground.files.names_inside import NotInsideError, name_problem, open_below, read_inside
+from harness.ground.files.whole_file import sha256_of, write_json
+
+_log = logging.getLogger(__name__)
+
+MANIFEST: Final = "manifest.json"
+
+_FORMAT = 1
+_MAX_MANIFEST_BYTES = 16 << 20
+_FILE_NAME = re.compile(r"[A-Za-z0-9_+=@,.-]+(?:/[A-Za-z0-9_+=@,.-]+)*")
+_ABANDONED_S = 24 * 3600.0
+_UNFINISHED = ".unfinished-"
+
+
+class FolderChangedError(Exception):
+    """A verified folder is there, but not as it was made; the text says what differs."""
+
+
+@dataclass(frozen=True)
+class VerifiedFile:
+    """One file of a verified folder; `name` is relative to it, with slashes; size in bytes."""
+
+    path: Path
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class VerifiedFolder:
+    """A folder whose files were found to be what its manifest says."""
+
+    path: Path
+    files: Mapping[str, VerifiedFile]
+    data: Mapping[str, Any]
+
+
+def valid_name(name: str) -> bool:
+    """Whether a file may be called so inside a set: no spaces, no `..`, nothing a shell expands."""
+    parts = name.split("/")
+    return bool(_FILE_NAME.fullmatch(name)) and not any(
+        part in (".", "..") or part.startswith("-") for part in parts
+    )
+
+
+def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
+    """The folder if it is there, made from exactly these facts, and unchanged; None if absent.
+
+    Raises FolderChangedError if it is there and differs in any way.
+    """
+    try:
+        raw = read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES)
+    except FileNotFoundError as error:
+        if not folder.exists():
+            return None
+        raise FolderChangedError(f"{MANIFEST} is missing") from error
+    except OSError as error:
+        raise FolderChangedError(f"{MANIFEST} cannot be read: {error}") from error
+    manifest = _parse(raw)
+    if manifest["facts"] != json.loads(json.dumps(facts)):
+        raise FolderChangedError("it was made from something else")
+    files, touched = {}, False
+    for name, entry in manifest["files"].items():
+        path = folder.joinpath(*name.split("/"))
+        touched |= _check(folder, name, entry)
+        files[name] = VerifiedFile(path, name, entry["size"], entry["sha256"])
+    if touched:
+        write_json(folder / MANIFEST, manifest)
+    return VerifiedFolder(folder, files, manifest["data"])
+
+
+def damage_of(folder: Path) -> list[str]:
+    """What of a verified folder is not as it was made, every byte read; none if it is not there."""
+    try:
+        manifest = _parse(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
+    except FolderChangedError as damage:
+        return [str(damage)]
+    except FileNotFoundError:
+        return [f"{MANIFEST} is missing"] if folder.exists() else []
+    except OSError as error:
+        return [f"{MANIFEST} cannot be read: {error}"]
+    found = []
+    for name, entry in manifest["files"].items():
+        try:
+            _check(folder, name, entry | {"mtime_ns": -1})
+        except FolderChangedError as damage:
+            found.append(str(damage))
+    return found
+
+
+def write_manifest(
+    folder: Path,
+    facts: Mapping[str, Any],
+    data: Mapping[str, Any] | None = None,
+    hashes: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the manifest of a folder that is complete; `hashes` saves hashing known files again.
+
+    Raises OSError.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            status = path.stat()
+            entries[name] = {
+                "size": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+                "sha256": (hashes or {}).get(name) or sha256_of(path),
+            }
+    write_json(
+        folder / MANIFEST, {"format": _FORMAT, "facts": facts, "data": data or {}, "files": entries}
+    )
+
+
+@contextmanager
+def work_folder(parent: Path) -> Iterator[Path]:
+    """A new folder below `parent` to make things in, gone when the block ends.
+
+    Raises InfraError if the disk does not allow it, also for an OSError inside the block.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(parent)
+        folder = parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise InfraError(f"cannot write to the cache: {error}") from error
+
+
+def publish(folder: Path, final: Path) -> None:
+    """Gives a complete folder its name; what was there before is removed then, not earlier.
+
+    Both must be on one file system. Raises OSError.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    old = final.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+    with contextlib.suppress(FileNotFoundError):
+        final.rename(old)
+    folder.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
+    """Holds a lock file while others who want the same wait; a dead holder's lock is free.
+
+    Raises InfraError if another process holds it for more than `timeout_s`.
+    """
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        holder = filelock.FileLock(lock)
+        try:
+            holder.acquire(timeout=0)
+        except filelock.Timeout:
+            _log.info(f"waiting for another process that is at {what}")
+            holder.acquire(timeout=timeout_s)
+    except filelock.Timeout as error:
+        raise InfraError(
+            f"another process is at {what} and did not finish within {timeout_s:g} s"
+        ) from error
+    except OSError as error:
+        raise InfraError(f"cannot write to the cache: {error}") from error
+    try:
+        yield
+    finally:
+        holder.release()
+
+
+def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s: float) -> Path:
+    """A file that is made once: `make` makes it in an empty folder, and says where it is there.
+
+    One process makes it while others wait; `what` says to people what is made. Raises InfraError
+    like `locked` and `work_folder`, and what `make` raises.
+    """
+    if not file.is_file():
+        with (
+            locked(file.with_name(f"{file.name}.lock"), what, timeout_s=timeout_s),
+            work_folder(file.parent) as work,
+        ):
+            if not file.is_file():
+                make(work).replace(file)
+    return file
+
+
+def made_once(
+    folder: Path,
+    facts: Mapping[str, Any],
+    make: Callable[[], None],
+    *,
+    doing: str,
+    timeout_s: float,
+) -> VerifiedFolder:
+    """The verified folder made from `facts`; `make` makes it where it is absent or was changed.
+
+    One process makes it while others wait; `doing` says to people what that is, as in "unpacking
+    x.whl". Raises InfraError like `locked` and what `make` raises.
+    """
+    lock = folder.parent / ".locks" / f"{folder.name}.lock"
+    with locked(lock, doing, timeout_s=timeout_s):
+        try:
+            found = open_verified(folder, facts)
+        except FolderChangedError as damage:
+            _log.warning(f"{folder.name} in the cache is not as it was ({damage}); {doing} again")
+            found = None
+        if found is None:
+            make()
+            found = open_verified(folder, facts)
+    if found is None:
+        raise InfraError(f"{folder} went away while it was being used")
+    return found
+
+
+def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
+    """Whether the file had to be hashed since its time differs; `entry` is brought up to date."""
+    try:
+        with open_below(folder, name) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size != entry["size"]:
+                raise FolderChangedError(f"{name} has {status.st_size} bytes, not {entry['size']}")
+            if status.st_mtime_ns == entry["mtime_ns"]:
+                return False
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except NotInsideError as error:
+        raise FolderChangedError(f"{name} {error.strerror}") from error
+    except OSError as error:
+        raise FolderChangedError(f"{name}: {error.strerror or error}") from error
+    if found != entry["sha256"]:
+        raise FolderChangedError(f"{name} has sha256 {found}, not {entry['sha256']}")
+    entry["mtime_ns"] = status.st_mtime_ns
+    return True
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        manifest = json.loads(raw)
+        if manifest["format"] != _FORMAT:
+            raise FolderChangedError(f"{MANIFEST} has another format")
+        for name, entry in manifest["files"].items():
+            if name_problem(name) is not None:
+                raise ValueError(name)
+            if not all(isinstance(entry[key], int) for key in ("size", "mtime_ns")):
+                raise TypeError(name)
+            bytes.fromhex(entry["sha256"])
+        if not isinstance(manifest["facts"], dict) or not isinstance(manifest["data"], dict):
+            raise TypeError("facts")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FolderChangedError(f"{MANIFEST} is damaged") from error
+    return dict(manifest)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes what a process that was killed in the middle has left behind a day ago or more."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(path, ignore_errors=True)

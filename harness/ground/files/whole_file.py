@@ -1,0 +1,132 @@
+"""Files that are there whole or not at all, and read no further than they may be long."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from harness.ground.errors import InfraError
+
+_MAX_NOTE_BYTES: Final = 64 << 10
+
+
+def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
+    """Writes beside `path`, then renames: a reader sees the old content or the new, never a part.
+
+    Raises OSError of `path`, with `new` also where something is there already; nothing stays
+    behind then.
+    """
+    try:
+        with written_whole(path, new=new) as stream:
+            stream.write(content)
+    except OSError as error:
+        error.filename = os.fspath(path)  # a full disk names none, others the file beside
+        raise
+
+
+@contextlib.contextmanager
+def written_whole(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
+    """The same for content that comes piece by piece: it is there once the block has ended well."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with beside.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if new:
+            path.hardlink_to(beside)
+            beside.unlink()
+        else:
+            beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def disk_errors(problem: str) -> Iterator[None]:
+    """What the system says of a disk as an error of the lab: `problem`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise InfraError(f"{problem}: {error.strerror or error}") from error
+
+
+def keep_whole(path: Path, content: bytes) -> None:
+    """Has a file of this content there, in a folder that is made: written if it is not so.
+
+    Raises InfraError.
+    """
+    with disk_errors(f"cannot keep {path}"):
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content)
+
+
+def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
+    """The same for JSON. Raises OSError."""
+    write_whole(path, f"{json.dumps(content, indent=1, sort_keys=True)}\n".encode())
+
+
+def open_regular(path: Path, size: int | None = None) -> io.FileIO:
+    """Opens a file without waiting: a FIFO in its place would, and a device may be endless.
+
+    Raises OSError, also for what is no regular file, and for one that has not `size` bytes, as it
+    had when it was looked at.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if size not in (None, status.st_size):
+            problem = f"was changed while it was in use: {status.st_size} bytes, {size} before"
+            raise OSError(errno.ESTALE, problem, str(path))
+        return io.FileIO(opened)
+    except BaseException:
+        os.close(opened)
+        raise
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """The content of a file. Raises OSError, with EFBIG for one of more than `most_bytes`."""
+    with path.open("rb") as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", str(path))
+    return content
+
+
+def read_json(path: Path, most_bytes: int) -> Any:
+    """The same for JSON. Raises OSError, and ValueError for what is none."""
+    try:
+        return json.loads(read_bounded(path, most_bytes))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def read_note(path: Path) -> dict[str, Any] | None:
+    """What was written down of a file when it was fetched, its `sha256` at least.
+
+    None if there is no such note, or it makes no sense.
+    """
+    try:
+        note = read_json(path, _MAX_NOTE_BYTES)
+        return note if len(bytes.fromhex(note["sha256"])) == 32 else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

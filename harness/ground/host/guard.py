@@ -1,0 +1,117 @@
+"""Child processes that cannot outlive us, not even when we are ended with SIGKILL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Self
+
+from harness.ground.errors import InfraError
+from harness.ground.host import guardian
+from harness.ground.host.deadline import Deadline
+
+_STOP_S = 3 * guardian.GRACE_S + 1.0
+
+
+class GuardedProcess:
+    """A running command under its guardian. `pid` is the guardian's."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], argv: Sequence[str]) -> None:
+        self._popen = popen
+        self.argv = tuple(argv)
+        self.pid = popen.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The command's stdout if it was started with a pipe."""
+        return self._popen.stdout
+
+    @property
+    def exit_code(self) -> int | None:
+        """The command's exit code (128 + signal number after a signal), None while it runs."""
+        return self._popen.poll()
+
+    @property
+    def running(self) -> bool:
+        """Whether the guardian, hence possibly the command, still runs."""
+        return self._popen.poll() is None
+
+    def command_pid(self) -> int | None:
+        """The pid of the command itself, None if it has ended or not begun."""
+        with contextlib.suppress(OSError, ValueError):
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            return int(children[0]) if children else None
+        return None
+
+    def wait(self, deadline: Deadline) -> int | None:
+        """Waits for the end; the exit code, or None if the deadline passed first."""
+        try:
+            return self._popen.wait(deadline.remaining())
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> int | None:
+        """Ends the command and everything it started; safe to call twice.
+
+        Takes at most about 7 s, and that only if the command ignores SIGTERM and SIGKILL has to
+        be waited for.
+        """
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+        code = self.wait(Deadline(_STOP_S))
+        if code is None:
+            self._popen.kill()
+            code = self.wait(Deadline(1.0))
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
+        return code
+
+
+def spawn_guarded(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    stdout: int | IO[bytes] | None = subprocess.DEVNULL,
+    stderr: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdin: int = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
+    remove: Path | None = None,
+) -> GuardedProcess:
+    """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
+
+    `env` is the whole environment of the command (None: ours); `stdout` and `stderr` as for
+    subprocess; the command is ended when `stdin`, by default a pipe of ours, ends; `pass_fds` reach
+    the command under the same numbers; `remove` is a folder of files that goes with it. Raises
+    InfraError if nothing can be started at all; a command that does not exist ends with exit code
+    127.
+    """
+    command = [os.fspath(part) for part in argv]
+    options = [] if remove is None else [guardian.REMOVE, os.fspath(remove)]
+    guarded = [sys.executable, "-I", "-S", guardian.__file__, *options, *command]
+    try:
+        popen = subprocess.Popen(
+            guarded,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(pass_fds),
+            # Ctrl-C at the terminal is for us: we end our children in our own order
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfraError(f"cannot start {command[0]}: {error}") from error
+    return GuardedProcess(popen, command)

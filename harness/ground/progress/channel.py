@@ -1,0 +1,93 @@
+"""What a worker of pytest-xdist is at, told to its controller: datagrams, which may get lost.
+
+No worker ever waits for it: what cannot be sent at once is dropped. Each message has all that is
+known of a device, so that the next one makes up for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.ground.progress.state import FACTS, Lines
+
+_NAME: Final = "live"
+_MAX_BYTES: Final = 8192
+_MOST_AT_ONCE: Final = 1000
+
+
+@contextlib.contextmanager
+def _address(folder: Path) -> Iterator[str]:
+    """The socket in a folder, however long the folder's path is: addresses are short."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{held}/{_NAME}"
+    finally:
+        os.close(held)
+
+
+def _socket(folder: Path, join: Callable[[socket.socket, str], None]) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    try:
+        with _address(folder) as address:
+            join(made, address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class Listener:
+    """The controller's end, in a folder that only its user can enter. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = _socket(folder, socket.socket.bind)
+
+    def wait(self, seconds: float) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """Waits for messages, and gives those that are there: devices and all of their facts.
+
+        What a message leaves out is None, as for `at_work` (files/notices.py): it is over.
+        """
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.poll(1000 * seconds)
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                data, _, flags, _ = self._socket.recvmsg(_MAX_BYTES)
+            except OSError:
+                return
+            with contextlib.suppress(ValueError, RecursionError):
+                said = None if flags & socket.MSG_TRUNC else json.loads(data)
+                if isinstance(said, list) and len(said) == 2 and isinstance(said[1], dict):
+                    yield str(said[0]), dict.fromkeys(FACTS) | said[1]
+
+    def close(self) -> None:
+        """Whoever still sends is none the wiser."""
+        self._socket.close()
+
+
+class Sender:
+    """A worker's end: follows it (`harness.ground.files.notices`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OSError if nobody listens."""
+        self._lines = Lines()
+        self._socket = _socket(folder, socket.socket.connect)
+
+    def __call__(self, device: str, facts: Mapping[str, object]) -> None:
+        """Sends all that is now known of a device, if that can be done at once."""
+        merged = self._lines.merge(device, facts)
+        if merged is not None:
+            with contextlib.suppress(OSError):
+                self._socket.send(json.dumps(merged, ensure_ascii=False).encode())
+
+    def close(self) -> None:
+        """Sends no more."""
+        self._socket.close()

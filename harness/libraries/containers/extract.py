@@ -1,0 +1,258 @@
+"""The contexts of artefacts as files of their own: for people, and in the cache for the harness."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from harness.ground import ConfigError, InfraError, name_problem
+from harness.ground.files.copy_range import copy_range
+from harness.ground.files.names_inside import create_inside
+from harness.ground.files.whole_file import read_note, sha256_of, write_json
+from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
+from harness.libraries.containers.manifest import MANIFEST, Manifest, PieceEntry, TensorEntry
+
+_log = logging.getLogger(__name__)
+
+PIECES: Final = "pieces"
+"""The folder of the cache with the pieces that lie inside other files."""
+_OF_THE_ENTRY: Final = ("artefact", "sha256")
+_TENSORS: Final = (".raw", ".npy")
+_SUFFIX: Final[dict[PieceKind, str]] = {"context": ".bin", "dlc": ".dlc", "empty": ""}
+
+
+def piece_file(piece: Blob, cache_root: Path) -> Path:
+    """A file that holds the bytes of a piece and nothing else, for what opens files by their path.
+
+    The file that it lies in, if it is all of that and nobody else can put another one there, else a
+    copy in the cache, made once and named by its sha256.
+
+    Raises ArtefactError for one that is empty or gone, InfraError.
+    """
+    whole = piece if isinstance(piece, Piece) else None
+    if whole is not None and whole.kind == "empty":
+        raise ArtefactError(f"{piece.origin} holds no context: its cache is empty", file=piece.path)
+    try:
+        with piece.open() as file:
+            status = os.fstat(file.fileno())
+    except OSError as error:
+        raise ArtefactError(f"is gone: {error.strerror}", file=piece.path) from error
+    if (piece.offset, piece.size) == (0, status.st_size) and not _may_be_swapped(piece):
+        if whole is not None and whole.facts.get("sha256"):
+            whole.sha256()
+        return piece.path
+    folder = cache_root / PIECES
+    # how an array is read, its name tells
+    suffix = ".npy" if piece.origin.endswith(".npy") else ".bin"
+    seen = f"{piece.path.absolute()}\n{status.st_mtime_ns} {status.st_size} "
+    key = f"{seen}{piece.offset} {piece.size}".encode("utf-8", "surrogateescape")
+    note = folder / f"{hashlib.sha256(key).hexdigest()}.json"
+    if known := read_note(note):
+        kept = folder / f"{known['sha256']}{suffix}"
+        if kept.is_file() and kept.stat().st_size == piece.size:
+            return kept
+    part = folder / f".{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with part.open("xb") as write:
+            _copy(piece, write)
+            os.fsync(write.fileno())
+        digest = sha256_of(part)
+        kept = part.replace(folder / f"{digest}{suffix}")
+        write_json(note, {"sha256": digest})
+    except OSError as error:
+        problem = f"cannot copy {piece.origin} of {piece.path} into {folder}: {error.strerror}"
+        raise InfraError(problem) from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    return kept
+
+
+def _may_be_swapped(blob: Blob) -> bool:
+    """Whether somebody else can put a link in the place of a file, after it was looked at.
+
+    That is who may write in its folders, from the one on that nothing may lead out of.
+    """
+    if blob.within is None:
+        return False
+    folders = [one for one in blob.path.parents if one.is_relative_to(blob.within)]
+    return any(map(_others_may_write, folders))
+
+
+def _others_may_write(folder: Path) -> bool:
+    status = folder.stat()
+    # many systems give each user a group of his own, and let it write
+    alone = status.st_gid == status.st_uid
+    writable = stat.S_IWOTH | (0 if alone else stat.S_IWGRP)
+    return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & writable)
+
+
+def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:
+    """Copies every piece into a new folder, and a manifest.json that tells of them.
+
+    Files are called like the artefact and numbered, if it has several pieces; each ends in .bin,
+    .dlc, .raw or .npy, so that none of them is a program. With `hashed` the manifest has their
+    sha256, which takes longer than to copy them. What ends it, Ctrl-C included, leaves nothing
+    behind. Raises ArtefactError, ConfigError if there is nothing to copy or the folder is none, not
+    empty, or being extracted into, InfraError.
+    """
+    found = [(one, number) for one in artefacts for number in range(len(one.pieces))]
+    if not found:
+        raise ConfigError("no context binary is in what was given", field="FILE")
+    try:
+        with _new_folder(folder):
+            out = _Extracting(folder, hashed)
+            try:
+                return out.extracted(found)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    for name in out.made:
+                        (folder / name).unlink(missing_ok=True)
+                raise
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError("is a file; name a new folder", file=folder, field="--out") from error
+    except OSError as error:
+        raise InfraError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Has an empty folder there for this process alone; a new one goes again with an error."""
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            problem = "is being extracted into by another process; name a new folder"
+            raise ConfigError(problem, file=folder, field="--out") from error
+        except OSError:
+            pass  # a file system without locks: files that are there are still told of
+        if os.listdir(held):
+            raise ConfigError("is not empty; name a new folder", file=folder, field="--out")
+        try:
+            yield
+        except BaseException:
+            if new:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            raise
+    finally:
+        os.close(held)
+
+
+def _copy(blob: Blob, write: BinaryIO) -> None:
+    try:
+        with blob.open() as read:
+            copy_range(read, blob.offset, blob.size, write)
+    except EOFError as error:
+        raise ArtefactError(f"{blob.origin}: {error}", file=blob.path) from error
+
+
+@dataclass
+class _Extracting:
+    """What was copied so far: what has the same place has the same file.
+
+    `made` are the files that are ours: noted once they were created, and nobody else's.
+    """
+
+    folder: Path
+    hashed: bool
+    made: list[str] = field(default_factory=list)
+    taken: set[str] = field(default_factory=lambda: {MANIFEST})
+    names: dict[Blob, str] = field(default_factory=dict)
+    digests: dict[Blob, str] = field(default_factory=dict)
+
+    def extracted(self, found: Sequence[tuple[Artefact, int]]) -> Manifest:
+        """Copies all, and writes the manifest when they are there."""
+        entries = tuple(self._entry(artefact, number) for artefact, number in found)
+        alone = {id(artefact): artefact.facts for artefact, _ in found}
+        told = next(iter(alone.values())) if len(alone) == 1 else {}
+        manifest = Manifest(pieces=entries, plan=told.get("plan"), expects=told.get("expects"))
+        with self._created(MANIFEST) as write:
+            write.write(f"{json.dumps(manifest.told(), indent=1, sort_keys=True)}\n".encode())
+        return manifest
+
+    def _entry(self, artefact: Artefact, number: int) -> PieceEntry:
+        """Copies a piece, if it is not there yet, with the raw files that came with it."""
+        piece, name, digest = artefact.pieces[number], None, None
+        if piece.kind == "empty":
+            _log.warning("%s: %s is empty: no file is written for it", artefact.path, piece.origin)
+        else:
+            if self.hashed or piece.facts.get("sha256"):
+                place = _place(piece)
+                digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
+            name = self._copied(piece, _wished(artefact, number))
+        return PieceEntry(
+            file=name,
+            size=piece.size,
+            sha256=digest,
+            kind=piece.kind,
+            artefact=piece.facts.get("artefact", artefact.path.name),
+            origin=piece.origin,
+            facts={key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY},
+            inputs=self._tensors(piece.inputs),
+            expected=self._tensors(piece.expected),
+        )
+
+    def _tensors(self, blobs: Iterable[Blob]) -> tuple[TensorEntry, ...]:
+        return tuple(
+            TensorEntry(file=self._copied(one, one.origin, _TENSORS), size=one.size)
+            for one in blobs
+        )
+
+    def _copied(self, blob: Blob, wished: str, suffixes: Sequence[str] = ()) -> str:
+        """The name of the file with its bytes: as wished, if that is one and no other has it."""
+        place = _place(blob)
+        if place in self.names:
+            return self.names[place]
+        suffixes = suffixes or (_SUFFIX[blob.kind if isinstance(blob, Piece) else "context"],)
+        wished = wished if wished.endswith(tuple(suffixes)) else f"{wished}{suffixes[0]}"
+        if name_problem(wished, flat=True) is not None:
+            wished = f"file{suffixes[0]}"
+        name, count = wished, 1
+        while name.casefold() in self.taken:
+            count += 1
+            name = f"{count}-{wished}"
+        self.taken.add(name.casefold())
+        with self._created(name) as write:
+            _copy(blob, write)
+        self.names[place] = name
+        return name
+
+    def _created(self, name: str) -> BinaryIO:
+        """A new file, which is ours from then on."""
+        try:
+            created = create_inside(self.folder, name)
+        except FileExistsError as error:
+            problem = f"{name} is there already: somebody else writes here; name a new folder"
+            raise ConfigError(problem, file=self.folder, field="--out") from error
+        self.made.append(name)
+        return created
+
+
+def _place(blob: Blob) -> Blob:
+    return Blob(blob.path, blob.offset, blob.size, "", within=blob.within)
+
+
+def _wished(artefact: Artefact, number: int) -> str:
+    """What the file of a piece should be called; a context binary as it lies keeps its name."""
+    piece = artefact.pieces[number]
+    if piece.path != artefact.path:
+        return piece.path.name
+    if len(artefact.pieces) == 1:
+        return artefact.path.name
+    width = len(str(len(artefact.pieces) - 1))
+    return f"{artefact.path.name}.{number:0{width}}"

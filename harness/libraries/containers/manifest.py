@@ -1,0 +1,169 @@
+"""manifest.json: contexts as files beside it, where they came from, and how they are to be run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
+
+from harness.ground import name_problem
+from harness.ground.errors.schemas import other_schema
+from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
+from harness.libraries.containers.file_bytes import FileBytes
+
+MANIFEST: Final = "manifest.json"
+MANIFEST_HEAD: Final = b"{"
+
+_SCHEMA: Final = ("schema", "schema_version")
+_MAX_PIECES: Final = 1 << 14
+_MAX_TENSORS: Final = 512
+
+FilePlace = tuple[Path, int, int, Path | None]
+"""A file, where in it something begins, how many bytes there are, and what the file lies within."""
+
+
+class TensorEntry(BaseModel, extra="forbid", frozen=True):
+    """The raw file of an input or of an expected output."""
+
+    file: str
+    size: Annotated[int, Field(ge=0)]
+
+
+Tensors = Annotated[tuple[TensorEntry, ...], Field(max_length=_MAX_TENSORS)]
+
+
+class PieceEntry(BaseModel, extra="forbid", frozen=True):
+    """One piece: its file beside the manifest (none if it was empty), and where it came from.
+
+    Several may have the same file. Without `inputs` some are made up when it runs, without
+    `expected` nothing is known of what it should give.
+    """
+
+    file: str | None
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None
+    kind: PieceKind
+    artefact: str
+    origin: str
+    facts: dict[str, Any]
+    inputs: Tensors = ()
+    expected: Tensors = ()
+
+
+class RunPlan(BaseModel, extra="forbid", frozen=True):
+    """How the pieces were run: what is not told by whoever runs them again is taken of this.
+
+    Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said.
+    """
+
+    residency: Literal["resident", "sequential", "window"]
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    graph: str | None = None
+    qnn: str | None = None
+    backend: str | None = None
+    build_id: str | None = None
+    soc: str | None = None
+    target: str | None = None
+
+
+class Expects(BaseModel, extra="forbid", frozen=True):
+    """How the run ended that was packed: running the same again should come to the same."""
+
+    outcome: Literal["passed", "failed", "crashed", "hung"]
+    signature: str | None
+
+    def met_by(self, outcome: str, signature: str | None) -> bool:
+        """Whether a run that ended so came to the same."""
+        return (outcome, signature) == (self.outcome, self.signature)
+
+    def __str__(self) -> str:
+        return self.outcome if self.signature is None else f"{self.outcome}, {self.signature}"
+
+
+class Manifest(BaseModel, extra="forbid", frozen=True):
+    """The pieces in the order in which a runtime would load them."""
+
+    schema_version: Annotated[
+        Literal[1],
+        Field(validation_alias=AliasChoices(*_SCHEMA), serialization_alias="schema"),
+    ] = 1
+    pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
+    plan: RunPlan | None = None
+    expects: Expects | None = None
+
+    def told(self) -> dict[str, Any]:
+        """What its JSON says, without what is usual."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return {"schema": self.schema_version, **said}
+
+    def text(self) -> str:
+        """Its JSON, as short as it can be: a manifest is read as a whole."""
+        return json.dumps(self.told(), sort_keys=True) + "\n"
+
+
+def read_manifest(data: FileBytes) -> Artefact:
+    """The pieces that a manifest lists, as those of the artefacts that they were copied from.
+
+    Their facts name that `artefact`, and the `sha256` that is compared when they are used. Raises
+    ArtefactError for what is no manifest, and for files that are gone or of another size.
+    """
+
+    def beside(name: str) -> FilePlace:
+        folder = data.path.parent
+        with FileBytes(folder / name, folder) as found:
+            return found.path, 0, found.size, folder
+
+    return listed(data, 0, data.size, beside)
+
+
+def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePlace]) -> Artefact:
+    """What the manifest at this place of a file lists; `find` says where a file of it lies.
+
+    It names files right beside it, none in folders. Raises ArtefactError.
+    """
+    try:
+        manifest = Manifest.model_validate(json.loads(data.at(offset, size, "the manifest")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        said = ": ".join(filter(None, (where, first["msg"])))
+        problem = f"is no manifest of `contexts extract`: {said}"
+        if where in _SCHEMA:
+            problem = other_schema(first["input"], [1])
+        raise data.error(problem, offset) from error
+    except (ValueError, RecursionError) as error:
+        raise data.error(f"is no JSON: {error}", offset) from error
+    places: dict[str, FilePlace] = {}
+
+    def found(entry: PieceEntry | TensorEntry, name: str) -> FilePlace:
+        if why := name_problem(name, flat=True):
+            problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
+            raise data.error(problem, offset)
+        place = places.get(name) or places.setdefault(name, find(name))
+        if place[2] != entry.size:
+            where = name if place[0] == data.path else "it"
+            problem = f"{where} has {place[2]} bytes, {entry.size} when it was extracted"
+            raise ArtefactError(problem, file=place[0], offset=place[1])
+        return place
+
+    def tensors(entries: Tensors) -> tuple[Blob, ...]:
+        placed = ((one.file, found(one, one.file)) for one in entries)
+        return tuple(Blob(*place[:3], name, within=place[3]) for name, place in placed)
+
+    def piece(entry: PieceEntry) -> Piece:
+        facts = {**entry.facts, "artefact": entry.artefact}
+        if entry.file is None:
+            return Piece(data.path, 0, 0, entry.origin, "empty", facts)
+        facts["sha256"] = entry.sha256
+        place = found(entry, entry.file)
+        given = tensors(entry.inputs), tensors(entry.expected)
+        where, within = place[:3], place[3]
+        return Piece(*where, entry.origin, entry.kind, facts, *given, within=within)
+
+    pieces = tuple(map(piece, manifest.pieces))
+    artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
+    told = {"artefacts": artefacts, "plan": manifest.plan, "expects": manifest.expects}
+    return Artefact(data.path, "manifest", pieces, told)

@@ -1,0 +1,184 @@
+"""Recognises what files are, by their content, and has them read."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import glob
+import itertools
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.libraries.containers.artefact import SUFFIXES, Artefact, ArtefactError
+from harness.libraries.containers.blobs import CONTEXT_MAGIC, ZIP_MAGIC, whole_file
+from harness.libraries.containers.bundle import is_bundle, read_bundle
+from harness.libraries.containers.dlc import read_dlc
+from harness.libraries.containers.file_bytes import FileBytes
+from harness.libraries.containers.manifest import MANIFEST, MANIFEST_HEAD, read_manifest
+from harness.libraries.containers.onnx_file import ONNX_HEAD, read_onnx
+from harness.libraries.containers.pte import PTE_IDENTIFIER, read_pte
+from harness.libraries.containers.tflite import TFLITE_IDENTIFIER, read_tflite
+
+_log = logging.getLogger(__name__)
+
+_HEAD_BYTES: Final = 16
+_KNOWN: Final = (
+    "a QNN context binary, an ExecuTorch .pte, an ONNX model, a LiteRT .tflite, a DLC, "
+    "a bundle of `contexts bundle`, or the manifest.json of `contexts extract`"
+)
+
+
+class UnknownFileError(ArtefactError):
+    """A file of no kind that is known."""
+
+
+_READERS: Final[tuple[tuple[int, bytes, Callable[[FileBytes], Artefact]], ...]] = (
+    (0, CONTEXT_MAGIC, lambda data: Artefact(data.path, "context", (whole_file(data),))),
+    (4, PTE_IDENTIFIER, read_pte),
+    (4, TFLITE_IDENTIFIER, read_tflite),
+    (0, ZIP_MAGIC, lambda data: read_bundle(data) if is_bundle(data) else read_dlc(data)),
+    (0, ONNX_HEAD, read_onnx),
+    (0, MANIFEST_HEAD, read_manifest),
+)
+"""At which byte which bytes stand, and who reads it then; the first that fits."""
+
+
+def open_artefact(path: str | os.PathLike[str], within: Path | None = None) -> Artefact:
+    """What a file holds, whatever it is called; no link is followed below `within`.
+
+    Raises ArtefactError for one that is damaged, and UnknownFileError for one of no known kind.
+    """
+    with FileBytes(Path(path), within) as data:
+        head = data.at(0, min(_HEAD_BYTES, data.size), "the first bytes")
+        for offset, magic, read in _READERS:
+            if head[offset:].startswith(magic):
+                return read(data)
+    begins = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
+    problem = f"is no artefact that is known: it {begins}, and should be {_KNOWN}"
+    raise UnknownFileError(problem, file=Path(path))
+
+
+def open_artefacts(
+    paths: Iterable[str | os.PathLike[str]],
+    told: Callable[[ArtefactError], None] | None = None,
+) -> list[Artefact]:
+    """The artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
+
+    Of a folder: its files in the order of their names, but those that a model or a manifest.json
+    among them names. What is in a folder and called like one of these must be one (`SUFFIXES`);
+    anything else of no known kind is passed by, and logged. Raises
+    ArtefactError for what is no artefact, or damaged, and where nothing is found; each such error
+    is `told` instead, if that is given, and the others are still opened.
+    """
+    found: list[Artefact] = []
+    for path in map(Path, paths):
+        with _told(told), _access(path):
+            if path.is_dir():
+                found += _recognised(sorted(path.iterdir()), path, path, told)
+            elif path.exists() or not glob.has_magic(str(path)):
+                found.append(open_artefact(path))
+            else:
+                named = list(itertools.takewhile(lambda one: not glob.has_magic(one), path.parts))
+                folder, left = Path(*named), path.parts[len(named) :]
+                matching = sorted(set(_matching(folder, left)))
+                files = [one for one in matching if one.suffix in SUFFIXES or not one.is_dir()]
+                if not files:
+                    raise ArtefactError("no file is called so", file=path)
+                found += _recognised(files, path, folder, told)
+    return found
+
+
+def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What is called like a pattern in a folder, as `glob` finds it; but it enters no link."""
+    first, *rest = parts
+    if first == "**" and rest:
+        yield from _matching(folder, rest)
+    if not folder.is_dir():
+        return
+    for entry in os.scandir(folder):
+        if entry.name.startswith(".") and not first.startswith("."):
+            continue
+        path, is_folder = folder / entry.name, entry.is_dir(follow_symlinks=False)
+        if first == "**":
+            if not rest:
+                yield path
+            if is_folder:
+                yield from _matching(path, parts)
+        elif fnmatch.fnmatchcase(entry.name, first):
+            if not rest:
+                yield path
+            elif is_folder:
+                yield from _matching(path, rest)
+
+
+@contextlib.contextmanager
+def _told(told: Callable[[ArtefactError], None] | None) -> Iterator[None]:
+    try:
+        yield
+    except ArtefactError as error:
+        if told is None:
+            raise
+        told(error)
+
+
+@contextlib.contextmanager
+def _access(path: Path) -> Iterator[None]:
+    """Tells what the system refuses on the way to a file: rights of its folder, a name too long."""
+    try:
+        yield
+    except OSError as error:
+        raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+
+def _recognised(
+    files: list[Path],
+    where: Path,
+    folder: Path,
+    told: Callable[[ArtefactError], None] | None,
+) -> list[Artefact]:
+    """What was found in a folder, or below, by listing it."""
+    found: list[Artefact] = []
+    problems: dict[Path, ArtefactError] = {}
+    passed: list[Path] = []
+    for file in files:
+        try:
+            found.append(open_artefact(file, folder))
+        except ArtefactError as error:
+            if _is_passed_by(file, error):
+                passed.append(file)
+            else:
+                problems[file] = error
+    pieces = [(one.path, piece) for one in found for piece in one.pieces]
+    sides = {
+        blob.path
+        for own, piece in pieces
+        for blob in (piece, *piece.inputs, *piece.expected)
+        if blob.path != own
+    }
+    sides |= {one.path.parent / name for one in found for name in one.facts.get("beside", ())}
+    if names := ", ".join(one.name for one in passed if not one.is_dir() and one not in sides):
+        _log.info("%s: of no known kind, passed by: %s", where, names)
+    for file, problem in problems.items():
+        if file not in sides:
+            with _told(told):
+                raise problem
+    if len(passed) == len(files):
+        raise ArtefactError(f"holds no artefact; one would be {_KNOWN}", file=where)
+    return [one for one in found if one.path not in sides]
+
+
+def _is_passed_by(file: Path, error: ArtefactError) -> bool:
+    """Whether something that is not called like an artefact is none: no file, of no known kind, or
+    JSON about something else.
+
+    What cannot be read may be one.
+    """
+    if file.suffix.lower() in SUFFIXES or file.name == MANIFEST:
+        return False
+    if isinstance(error, UnknownFileError) or file.suffix.lower() == ".json":
+        return True
+    return not stat.S_ISREG(file.lstat().st_mode)

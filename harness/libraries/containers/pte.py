@@ -1,0 +1,178 @@
+"""ExecuTorch programs (.pte): which contexts their QNN delegates bring.
+
+The layout is that of pytorch/executorch: schema/program.fbs and schema/extended_header.h.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from harness.libraries.containers.artefact import Artefact, Piece
+from harness.libraries.containers.blobs import delegate_blob
+from harness.libraries.containers.file_bytes import FileBytes
+from harness.libraries.containers.flatbuffer import FlatTable
+
+PTE_IDENTIFIER: Final = b"ET12"
+"""At byte 4."""
+
+_BACKEND: Final = "QnnBackend"
+_HEADER_MAGIC: Final = b"eh00"
+_HEADER_AT: Final = 8
+_HEADER_BYTES: Final = 24
+_HEADER_BYTES_WITH_SIZE: Final = 32
+
+# numbers of fields in program.fbs
+_PLANS, _INLINE, _SEGMENTS = 1, 3, 4
+_NAME, _VALUES, _INPUTS, _OUTPUTS, _DELEGATES = 0, 2, 3, 4, 7
+_VALUE_TYPE, _VALUE = 0, 1
+_TENSOR: Final = 5
+_SCALAR_TYPE, _SIZES = 0, 2
+# other values that have a size: whole numbers, truth values, reals; by the number of their type
+_NUMBERS: Final = {2: ("int64", 8), 3: ("bool8", 1), 4: ("float64", 8)}
+_ID, _PROCESSED = 0, 1
+_LOCATION, _INDEX = 0, 1
+_IN_SEGMENT: Final = 1
+
+# names and bytes of an element; numbers are those of schema/scalar_type.fbs
+_ELEMENTS: Final = dict(
+    [
+        *enumerate([("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8)]),
+        *enumerate([("float16", 2), ("float32", 4), ("float64", 8)], start=5),
+        (11, ("bool8", 1)),
+        *enumerate([("uint16", 2), ("uint32", 4), ("uint64", 8)], start=27),
+    ]
+)
+_MOST_DIMENSIONS: Final = 16
+
+
+def read_pte(data: FileBytes) -> Artefact:
+    """The contexts in the order in which the runtime loads them: by method, then by delegate.
+
+    One that several delegates share is one piece, as ExecuTorch loads it once; `also` in its facts
+    names the others. Raises ArtefactError.
+    """
+    base, end = _segments_of(data)
+    program = FlatTable.root(data, "the program")
+    pieces: dict[tuple[int, int], Piece] = {}
+    shared: dict[tuple[int, int], list[str]] = {}
+    backends: Counter[str] = Counter()
+    methods = []
+    for number, plan in enumerate(program.tables(_PLANS, "method")):
+        methods.append(plan.text(_NAME) or str(number))
+        for index, delegate in enumerate(plan.tables(_DELEGATES, f"{methods[-1]}: delegate")):
+            backend = delegate.text(_ID)
+            backends[backend] += 1
+            if backend == _BACKEND:
+                origin = f"{methods[-1]}/{index}"
+                where = _place(data, program, delegate, base, end)
+                if where in pieces:
+                    shared[where].append(origin)
+                else:
+                    pieces[where] = delegate_blob(data, *where, origin)
+                    shared[where] = []
+    for segment in program.tables(_SEGMENTS, "segment"):
+        _segment(data, segment, base, end)  # also one that nobody uses must lie within the file
+    found = tuple(
+        replace(one, facts={**one.facts, "also": also}) if (also := shared[where]) else one
+        for where, one in pieces.items()
+    )
+    return Artefact(data.path, "pte", found, {"methods": methods, "delegates": dict(backends)})
+
+
+@dataclass(frozen=True)
+class MethodTensor:
+    """An input or output of a method that a file can hold; `size` in bytes."""
+
+    data_type: str
+    size: int
+
+
+def method_tensors(
+    data: FileBytes, method: str
+) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
+    """Inputs and outputs of a method; None for a tensor of a type without a name.
+
+    Inputs are tensors: any other keeps the value that it was exported with. Of outputs numbers
+    count, too, and not what has no size (nothing, texts, lists).
+    Raises ArtefactError, also for a program without such a method.
+    """
+    for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
+        if plan.text(_NAME) == method:
+            return _tensors(data, plan, _INPUTS, {}), _tensors(data, plan, _OUTPUTS, _NUMBERS)
+    raise data.error(f"it has no method {method!r}", 0)
+
+
+def _tensors(
+    data: FileBytes, plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
+) -> list[MethodTensor | None]:
+    listed = plan.vector(field, 4)
+    found: list[MethodTensor | None] = []
+    for at in range(listed.count):
+        index = data.number("<i", listed.offset + 4 * at, "the number of a value")
+        value = plan.table_at(_VALUES, index, "value")
+        kind = value.number(_VALUE_TYPE, "<B")
+        if kind == _TENSOR:
+            tensor = value.table(_VALUE, value.what)
+            found.append(None if tensor is None else _tensor(data, tensor))
+        elif kind in numbers:
+            found.append(MethodTensor(*numbers[kind]))
+    return found
+
+
+def _tensor(data: FileBytes, tensor: FlatTable) -> MethodTensor | None:
+    element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
+    sizes = tensor.vector(_SIZES, 4)
+    if element is None or sizes.count > _MOST_DIMENSIONS:
+        return None
+    name, size = element
+    for at in range(sizes.count):
+        size *= max(0, data.number("<i", sizes.offset + 4 * at, "a dimension"))
+    return MethodTensor(name, size)
+
+
+def _segments_of(data: FileBytes) -> tuple[int, int]:
+    """Where segments begin and end: behind the program; a program without header has none."""
+    if data.size < _HEADER_AT + _HEADER_BYTES:
+        raise data.error("the file ends before its program does", data.size)
+    if data.at(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:
+        return data.size, data.size
+    length = data.number("<I", _HEADER_AT + 4, "the length of the extended header")
+    if length < _HEADER_BYTES:
+        problem = f"the extended header says that it has {length} bytes; it has {_HEADER_BYTES}"
+        raise data.error(f"{problem} or more", _HEADER_AT + 4)
+    program = data.number("<Q", _HEADER_AT + 8, "the size of the program")
+    data.require(0, program, "the program")
+    base = data.number("<Q", _HEADER_AT + 16, "where segments begin")
+    if base and base < program:
+        problem = f"segments begin at {base}, within the program of {program} bytes"
+        raise data.error(problem, _HEADER_AT + 16)
+    if length < _HEADER_BYTES_WITH_SIZE or not base:
+        return base or data.size, data.size
+    size = data.number("<Q", _HEADER_AT + 24, "the size of all segments")
+    data.require(base, size, "the room of all segments")
+    return base, base + size
+
+
+def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[int, int]:
+    offset, size = base + segment.number(0, "<Q"), segment.number(1, "<Q")
+    if offset + size > end:
+        problem = f"{segment.what} of {size} bytes ends behind byte {end}, where segments end"
+        raise data.error(problem, offset)
+    return offset, size
+
+
+def _place(
+    data: FileBytes, program: FlatTable, delegate: FlatTable, base: int, end: int
+) -> tuple[int, int]:
+    """Offset and size of what a delegate is given, in a segment or in the program itself."""
+    reference = delegate.table(_PROCESSED, f"the data of {delegate.what}")
+    if reference is None:
+        return 0, 0
+    index = reference.number(_INDEX, "<I")
+    if reference.number(_LOCATION, "<b") == _IN_SEGMENT:
+        return _segment(data, program.table_at(_SEGMENTS, index, "segment"), base, end)
+    content = program.table_at(_INLINE, index, "inline data").vector(0, 1)
+    return content.offset, content.count

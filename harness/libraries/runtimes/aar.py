@@ -1,0 +1,274 @@
+"""Runtimes out of AARs: one file, or what a Maven repository has (qnn-runtime, or an ORT with it).
+
+An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from harness.ground import ConfigError, InfraError, LocalFile, VersionError, outgoing, read_bounded
+from harness.ground.files.archive import unpacked_once
+from harness.ground.files.hash_cache import HashCache
+from harness.ground.files.verified_folder import VerifiedFolder, damage_of
+from harness.ground.files.whole_file import sha256_of
+from harness.libraries.runtimes.download import NotThere
+from harness.libraries.runtimes.library_facts import DetectedVersion, given_version, library_version
+from harness.libraries.runtimes.local_sources import ort_version_of, telling_facts
+from harness.libraries.runtimes.maven_repository import (
+    QNN_RUNTIME,
+    Coordinates,
+    FolderRepository,
+    HttpRepository,
+    pom_dependencies,
+)
+from harness.libraries.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
+
+AAR_TARGET: Final = "android-arm64"
+JNI_FOLDER: Final = "jni/arm64-v8a"
+_LAYOUT: Final = 1
+
+_MAX_POMS: Final = 20
+_MAX_POM_BYTES: Final = 1 << 20
+
+
+class AarStore:
+    """AARs unpacked below the cache, by their sha256."""
+
+    def __init__(self, cache_root: Path) -> None:
+        self._cache_root = cache_root
+
+    def folder(self, aar: Path) -> VerifiedFolder:
+        """The libraries of an AAR; `data` has its `version` and `build_id` where they say it.
+
+        Raises InfraError if it is damaged, or holds nothing for Android on arm64.
+        """
+        sha256 = self._sha256(aar)
+        facts = {"layout": _LAYOUT, "aar": sha256}
+
+        def data_of(folder: Path, files: Collection[str]) -> dict[str, Any]:
+            # What is unpacked has to be what was hashed, also if the file is replaced meanwhile.
+            if sha256_of(aar) != sha256:
+                raise InfraError(f"{aar.name} changed while it was being read")
+            if not files:
+                raise InfraError(f"{aar.name} has no libraries in {JNI_FOLDER}")
+            paths = {name: folder / name for name in files}
+            said = library_version(telling_facts(paths))
+            return {
+                "name": aar.name,
+                "version": said.version if said else None,
+                "build_id": said.build_id if said else None,
+                "ort_version": ort_version_of(paths),
+            }
+
+        return unpacked_once(aar, self._folder(sha256), facts, _is_wanted, data_of, what=aar.name)
+
+    def damage(self, aar: Path) -> list[str]:
+        """What of an AAR's files in the cache is not as it was unpacked, every byte read."""
+        folder = self._folder(self._sha256(aar))
+        return [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+
+    def _sha256(self, aar: Path) -> str:
+        return HashCache(self._cache_root, aar).hashed({"aar": aar})["aar"].sha256
+
+    def _folder(self, sha256: str) -> Path:
+        return self._cache_root / "aars" / sha256[:32]
+
+
+class AarSource(LibrarySource):
+    """One AAR file on this computer."""
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        cache_root: Path,
+        *,
+        version: str | None = None,
+        target: str = AAR_TARGET,
+    ) -> None:
+        self.name = name
+        self._target = target
+        self.origin = str(path)
+        self._path = path
+        self._version = version
+        self._hashes = HashCache(cache_root, path)
+        self._store = AarStore(cache_root)
+
+    def versions(self, target: str) -> list[str]:
+        """See `LibrarySource`."""
+        return [self._said()[1].version] if target == self._target else []
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        """See `LibrarySource`."""
+        folder, said = self._said()
+        if (version, target) != (said.version, self._target):
+            raise VersionError(f"{self._path} has QNN {said.version} for {self._target} only")
+        return aar_runtime([folder], source=self.name, said=said, target=target)
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """See `LibrarySource`: of the file, and of what was unpacked of it."""
+        changed = self._hashes.changed({self._path.name: self._path})
+        return [*changed, *self._store.damage(self._path)]
+
+    def _said(self) -> tuple[VerifiedFolder, DetectedVersion]:
+        field = f"runtimes.{self.name}"
+        if not self._path.is_file():
+            raise ConfigError(f"{self._path} is no file", field=f"{field}.path")
+        try:
+            folder = self._store.folder(self._path)
+        except InfraError as error:
+            # it is the user's own file that is no use
+            raise ConfigError(str(error), field=f"{field}.path") from error
+        said = (
+            given_version(self._version, f"{field}.version") if self._version else said_by(folder)
+        )
+        if said is None:
+            raise ConfigError(
+                f"the libraries in {self._path} do not tell their QNN version; name it",
+                field=f"{field}.version",
+            )
+        return folder, said
+
+
+def aar_runtime(
+    folders: Sequence[VerifiedFolder], *, source: str, said: DetectedVersion, target: str
+) -> Runtime:
+    """A runtime of the libraries of one or more unpacked AARs; of two equal names the first."""
+    files: dict[str, LocalFile] = {}
+    for folder in folders:
+        for name, file in sorted(folder.files.items()):
+            files.setdefault(name, LocalFile.of(file))
+    return Runtime(
+        qnn_version=said.version,
+        build_id=said.build_id,
+        target=target,
+        root=folders[0].path,
+        files=tuple(files[name] for name in sorted(files)),
+        source=source,
+        ort_version=next(
+            (str(one.data["ort_version"]) for one in folders if one.data.get("ort_version")), None
+        ),
+    )
+
+
+def said_by(folder: VerifiedFolder) -> DetectedVersion | None:
+    """The QNN version that the libraries of an unpacked AAR say."""
+    version, build_id = folder.data.get("version"), folder.data.get("build_id")
+    if not version:
+        return None
+    return DetectedVersion(str(version), None if build_id is None else str(build_id))
+
+
+def _is_wanted(name: str) -> bool:
+    return name.startswith(f"{JNI_FOLDER}/") and name.count("/") == 2 and is_library(name)
+
+
+class MavenSource(LibrarySource):
+    """One artifact of a repository in all its versions, or in one.
+
+    The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) brings
+    the qnn-runtime that its POM names; of two with the same QNN the newer one counts, unless the
+    coordinates name a version.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        coordinates: Coordinates,
+        location: str | Path,
+        cache_root: Path,
+        *,
+        target: str = AAR_TARGET,
+    ) -> None:
+        """`location` is a folder or an http(s) URL."""
+        self._target = target
+        self.name = name
+        self.origin = outgoing(f"{coordinates} in {location}")
+        self._coordinates = coordinates
+        self._repository = (
+            FolderRepository(location)
+            if isinstance(location, Path)
+            else HttpRepository(location, cache_root)
+        )
+        self._store = AarStore(cache_root)
+
+    def versions(self, target: str) -> list[str]:
+        """See `LibrarySource`."""
+        return list(self._all) if target == self._target else []
+
+    def is_cached(self, version: str, target: str) -> bool:
+        """See `LibrarySource`."""
+        return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        """See `LibrarySource`."""
+        files = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
+        folders = [self._store.folder(file) for file in files]
+        saids = [said for folder in reversed(folders) if (said := said_by(folder)) is not None]
+        build_id = saids[0].build_id if saids else None
+        said = DetectedVersion(version, build_id)
+        return aar_runtime(folders, source=self.name, said=said, target=self._target)
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """See `LibrarySource`."""
+        found = []
+        for aar in self._aars(version):
+            name = aar.file("aar")
+            found += self._repository.damage(name)
+            if self._repository.is_cached(name) and not found:
+                found += self._store.damage(self._repository.file(name))
+        return found
+
+    def _aars(self, version: str) -> Sequence[Coordinates]:
+        found = self._all
+        if version not in found:
+            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=found)
+        return found[version]
+
+    @cached_property
+    def _all(self) -> dict[str, tuple[Coordinates, ...]]:
+        """The AARs that make each version, the artifact asked for first."""
+        try:
+            found = self._look()
+        except NotThere as error:
+            raise ConfigError(
+                f"there is no {self._coordinates}: {error}",
+                field=f"runtimes.{self.name}.coordinates",
+            ) from error
+        return {version: found[version] for version in sorted(found, key=version_key)}
+
+    def _look(self) -> dict[str, tuple[Coordinates, ...]]:
+        pinned = self._coordinates.version
+        own = [pinned] if pinned else self._repository.versions(self._coordinates)
+        newest = sorted(own, key=version_key, reverse=True)
+        if self._coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
+            return {one: (self._coordinates.at(one),) for one in newest}
+        found: dict[str, tuple[Coordinates, ...]] = {}
+        for version in newest[:_MAX_POMS]:
+            artifact = self._coordinates.at(version)
+            wanted = self._wanted_runtime(artifact)
+            if wanted is not None and wanted.version:
+                found.setdefault(wanted.version, (artifact, wanted))
+        if not found:
+            raise ConfigError(
+                f"{self._coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
+                f"known; take {QNN_RUNTIME} itself, or a folder",
+                field=f"runtimes.{self.name}.coordinates",
+            )
+        return found
+
+    def _wanted_runtime(self, artifact: Coordinates) -> Coordinates | None:
+        name = artifact.file("pom")
+        path = self._repository.file(name)
+        try:
+            wanted = pom_dependencies(read_bounded(path, _MAX_POM_BYTES))
+        except (OSError, ValueError) as error:
+            raise InfraError(f"{name}: {error}") from error
+        for one in wanted:
+            if f"{one.group}:{one.artifact}" == QNN_RUNTIME and one.version:
+                return one
+        return None

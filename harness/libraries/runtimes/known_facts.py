@@ -1,0 +1,69 @@
+"""Facts about the libraries of runtimes, kept by their content."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.ground import read_bounded
+from harness.ground.files.whole_file import write_json
+from harness.libraries.runtimes.library_facts import LibraryFacts, read_library
+from harness.libraries.runtimes.runtime import Runtime
+
+_MAX_KEPT_BYTES: Final = 16 << 20
+_KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
+
+
+class KnownFacts:
+    """Facts about runtimes by their content: reading 200 MB takes longer than most cases.
+
+    What is kept is lost without harm, and read anew once the code that reads has changed.
+    """
+
+    def __init__(self, cache_root: Path) -> None:
+        self._root = cache_root / "facts"
+        self._known: dict[str, tuple[LibraryFacts, ...]] = {}
+
+    def of(self, runtime: Runtime) -> tuple[LibraryFacts, ...]:
+        """The facts of every file, in the runtime's order. Never raises; see `read_library`."""
+        if runtime.key not in self._known:
+            path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
+            facts = _kept(path, runtime)
+            if facts is None:
+                facts = tuple(read_library(file.path, file.name) for file in runtime.files)
+                _keep(path, facts)
+            self._known[runtime.key] = facts
+        return self._known[runtime.key]
+
+
+def _kept(path: Path, runtime: Runtime) -> tuple[LibraryFacts, ...] | None:
+    try:
+        facts = _KEPT.validate_json(read_bounded(path, _MAX_KEPT_BYTES))
+    except (OSError, ValidationError):
+        return None
+    same = [one.name for one in facts] == [file.name for file in runtime.files]
+    return facts if same else None
+
+
+def _keep(path: Path, facts: tuple[LibraryFacts, ...]) -> None:
+    if any(one.problem for one in facts):
+        return  # what could not be read now may be readable next time
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, _KEPT.dump_python(facts, mode="json"))
+    except OSError:
+        return
+
+
+@cache
+def _reader() -> str:
+    """What changes when the code changes that reads libraries."""
+    here = Path(__file__)
+    code = b"".join(
+        file.read_bytes() for file in map(here.with_name, ("elf.py", "library_facts.py"))
+    )
+    return hashlib.sha256(code).hexdigest()

@@ -1,0 +1,280 @@
+"""Runtimes out of the wheels of onnxruntime-qnn: a source that needs no account and no path.
+
+Wheels are unpacked once on the host, checked at every use, and made anew when damaged. Which of
+their files go where is a table. "Not opened" there: what the dynamic loader opened while contexts
+were compiled, loaded and executed, as LD_DEBUG=files shows it, with the wheels of QNN 2.47.0 and
+2.51.0. The names on a device are those of the wheel, because the libraries look for their C++
+runtime in $ORIGIN/../*.libs.
+"""
+
+from __future__ import annotations
+
+import ast
+import platform
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Literal
+
+from harness.ground import (
+    ConfigError,
+    InfraError,
+    LocalFile,
+    QnnVersion,
+    VersionError,
+    read_bounded,
+)
+from harness.ground.facts.versions import QNN_WHEELS
+from harness.ground.files.archive import names_of, unpacked_once
+from harness.ground.files.verified_folder import VerifiedFolder, damage_of
+from harness.libraries.runtimes.runtime import LibrarySource, Runtime
+from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
+
+Use = Literal["device", "host", "none"]
+"""device: deployed (and on the host); host: for compiling there; none: not even unpacked."""
+
+LIBRARY_FOLDER: Final = "onnxruntime_qnn"
+RUNTIME_FOLDER: Final = "onnxruntime_qnn.libs"
+BUILD_INFO: Final = f"{LIBRARY_FOLDER}/build_and_package_info.py"
+
+_LAYOUT: Final = 1
+_MAX_INFO_BYTES = 64 << 10
+
+QNN_PROJECT: Final = "onnxruntime-qnn"
+PYPI: Final = "pypi"
+# Every Python tag of a QNN wheel holds the same libraries (compared for 2.3.0 to 2.7.0), so that
+# one tag, the first that aarch64 has too, serves every host.
+_QNN_PYTHON = ("3.12", "cp312")
+QNN_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {"linux-x64": "manylinux_2_35_x86_64", "linux-arm64": "manylinux_2_34_aarch64"}
+)
+ORT_PROJECT: Final = "onnxruntime"
+ORT_HOST_VERSION: Final = "1.26.0"
+"""The ORT that compiles contexts: works with the QNN wheels 2.3.0 to 2.7.0 (tested for each).
+
+Not every pair that pip accepts does: from 1.28.0 on ORT makes no session with the plug-in of 2.3.0.
+"""
+
+_ORT_PLATFORM = "manylinux_2_28_x86_64"
+
+
+@dataclass(frozen=True)
+class FileRule:
+    """What becomes of the files whose name in the wheel matches; the first match decides."""
+
+    pattern: str
+    use: Use
+    reason: str
+
+
+WHEEL_RULES: Final = (
+    FileRule(BUILD_INFO, "host", "names the QNN version"),
+    FileRule(
+        "*/libonnxruntime_providers_qnn.so",
+        "host",
+        "ORT's plug-in: makes contexts on the host; a device gets it once ORT runs there",
+    ),
+    FileRule(
+        "*/libHtpPrepare.so",
+        "none",
+        "not opened: on x86-64 libQnnHtp.so holds the same code, and both have 100 MB",
+    ),
+    FileRule(
+        "*/libQnnHtpPrepare.so",
+        "none",
+        "for preparing graphs on the device (QAIRT docs, HTP backend: online prepare); here they "
+        "come as context binaries",
+    ),
+    FileRule("*/libGenie.so", "none", "runs language models, not opened"),
+    FileRule("*/libDlModelToolsPy*.so", "none", "an extension of Python, not opened"),
+    FileRule("*/libQnnSaver.so", "none", "records calls; only `litert.py` unpacks it"),
+    FileRule("*/libQnnIr.so", "none", "writes DLC files; only `litert.py` unpacks it"),
+    FileRule("*/libQnnHtpNetRunExtensions.so", "none", "for qnn-net-run's config file"),
+    FileRule(f"{LIBRARY_FOLDER}/*.so", "device", "backends, stubs, skels, system library"),
+    FileRule(f"{RUNTIME_FOLDER}/*", "device", "the C++ runtime, found by $ORIGIN/../*.libs"),
+    FileRule("*", "none", "licences, notices, Python"),
+)
+
+
+def use_of(name: str) -> Use:
+    """What becomes of a file of the wheel (pure)."""
+    return next(rule.use for rule in WHEEL_RULES if fnmatchcase(name, rule.pattern))
+
+
+class UnpackedWheels:
+    """Folders below `root`, one per wheel."""
+
+    def __init__(self, root: Path, wheels: WheelCache) -> None:
+        self._root = root
+        self.wheels = wheels
+
+    def folder(self, request: WheelRequest, wanted: Callable[[str], bool]) -> VerifiedFolder:
+        """The wanted files of a wheel; `data` holds `qnn_version` where the wheel names one.
+
+        Raises InfraError if the wheel cannot be had or unpacked.
+        """
+        wheel = self.wheels.fetch(request)
+        names = sorted(name for name in names_of(wheel.path) if wanted(name))
+        facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
+
+        def data_of(unpacked: Path, _: Collection[str]) -> dict[str, str]:
+            return {"qnn_version": _qnn_version_in(unpacked)} if BUILD_INFO in names else {}
+
+        folder = self._folder(request)
+        return unpacked_once(wheel.path, folder, facts, wanted, data_of, what=str(request))
+
+    def damage(self, request: WheelRequest) -> list[str]:
+        """What of a wheel and its files in the cache is not as it was, every byte read."""
+        folder = self._folder(request)
+        unpacked = [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+        return [*self.wheels.damage(request), *unpacked]
+
+    def _folder(self, request: WheelRequest) -> Path:
+        return self._root / request.file_name.removesuffix(".whl")
+
+
+def build_info_version(source: str) -> str:
+    """The QNN version in the text of a wheel's build_and_package_info.py, which is not run (pure).
+
+    Raises ValueError if it does not assign a text to `qnn_version` exactly once.
+    """
+    found = [
+        statement.value.value
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        and [getattr(target, "id", None) for target in statement.targets] == ["qnn_version"]
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    ]
+    if len(found) != 1:
+        raise ValueError("it does not name one qnn_version")
+    return str(found[0])
+
+
+def _qnn_version_in(unpacked: Path) -> str:
+    try:
+        source = read_bounded(unpacked / BUILD_INFO, _MAX_INFO_BYTES).decode("utf-8", "replace")
+        return build_info_version(source)
+    except (OSError, ValueError, SyntaxError, RecursionError) as error:
+        raise InfraError(f"{BUILD_INFO} of a wheel: {error}") from error
+
+
+def all_versions() -> list[str]:
+    """Every QNN version that has a wheel, oldest first (pure)."""
+    return sorted(QNN_WHEELS, key=QnnVersion.parse)
+
+
+class PyPiSource(LibrarySource):
+    """The QNN versions on a package index."""
+
+    name = PYPI
+    origin = f"{QNN_PROJECT} on the package index of pip"
+
+    def __init__(self, unpacked: UnpackedWheels) -> None:
+        self._unpacked = unpacked
+        self._runtimes: dict[tuple[str, str], Runtime] = {}
+
+    def versions(self, target: str) -> list[str]:
+        """See `LibrarySource`."""
+        return all_versions() if target in QNN_PLATFORMS else []
+
+    def is_cached(self, version: str, target: str) -> bool:
+        """See `LibrarySource`."""
+        return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
+
+    def is_kept(self, version: str, target: str) -> bool:
+        """See `LibrarySource`."""
+        return self._unpacked.wheels.is_kept(qnn_wheel(version, target))
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        """See `LibrarySource`."""
+        key = (version, target)
+        if key not in self._runtimes:
+            folder = self.folder(version, target)
+            files = tuple(
+                LocalFile.of(file)
+                for name, file in sorted(folder.files.items())
+                if use_of(name) == "device"
+            )
+            self._runtimes[key] = Runtime(
+                qnn_version=version,
+                build_id=None,
+                target=target,
+                root=folder.path,
+                files=files,
+                source=PYPI,
+            )
+        return self._runtimes[key]
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """See `LibrarySource`."""
+        return self._unpacked.damage(qnn_wheel(version, target))
+
+    def folder(self, version: str, target: str) -> VerifiedFolder:
+        """The unpacked wheel, with what only the host uses. Raises as `runtime`."""
+        request = qnn_wheel(version, target)
+        try:
+            folder = self._unpacked.folder(request, lambda name: use_of(name) != "none")
+        except InfraError as error:
+            raise InfraError(f"QNN {version} for {target}: {error}") from error
+        said = folder.data["qnn_version"]
+        if said != version:
+            raise InfraError(f"{folder.path.name} holds QNN {said}, expected {version}")
+        return folder
+
+
+def qnn_wheel(version: str, target: str) -> WheelRequest:
+    """The wheel of an exact QNN version. Raises ConfigError for another target or version."""
+    if target not in QNN_PLATFORMS:
+        raise ConfigError(f"PyPI has no QNN libraries for target {target!r}", choices=QNN_PLATFORMS)
+    if version not in QNN_WHEELS:
+        raise VersionError(f"unknown QNN version {version!r}", choices=all_versions())
+    return WheelRequest(QNN_PROJECT, QNN_WHEELS[version], QNN_PLATFORMS[target], *_QNN_PYTHON)
+
+
+@dataclass(frozen=True)
+class CompilerHost:
+    """What compiles contexts on this computer: one ORT, and the QNN that does the work.
+
+    `ort_root` and `qnn_root` are folders for PYTHONPATH.
+    """
+
+    qnn_version: str
+    ort_version: str
+    ort_root: Path
+    qnn_root: Path
+
+    @property
+    def backend(self) -> Path:
+        """The HTP library that holds the compiler."""
+        return self.qnn_root / LIBRARY_FOLDER / "libQnnHtp.so"
+
+    @property
+    def system_library(self) -> Path:
+        """The library that reads the metadata of contexts."""
+        return self.qnn_root / LIBRARY_FOLDER / "libQnnSystem.so"
+
+    @property
+    def plugin(self) -> Path:
+        """The library that ORT registers as execution provider."""
+        return self.qnn_root / LIBRARY_FOLDER / "libonnxruntime_providers_qnn.so"
+
+
+def require_compiling_host() -> None:
+    """Raises InfraError unless this computer is one that compiles: x86-64 Linux."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise InfraError(
+            "contexts are compiled on x86-64 Linux only, and this computer is "
+            f"{sys.platform} {platform.machine()}"
+        )
+
+
+def ort_folder(unpacked: UnpackedWheels) -> VerifiedFolder:
+    """The wheel of that ORT for this Python, unpacked. Raises InfraError."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    abi = f"cp{version.replace('.', '')}{sys.abiflags}"
+    request = WheelRequest(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM, version, abi)
+    return unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))

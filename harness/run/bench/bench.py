@@ -1,0 +1,450 @@
+"""What a test holds in its hand: a device made ready, and a way to say what was found out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+from harness.contexts import (
+    RESIDENCIES,
+    CompileError,
+    Context,
+    DeployedContext,
+    DeployedModel,
+    Libraries,
+    Model,
+    Reference,
+    Schedule,
+    Source,
+    required,
+    schedule,
+)
+from harness.contexts.context.session_plan import graph_of, session_plan
+from harness.contexts.context.source import with_files
+from harness.contexts.sources.context_file import AnyPath, given_files
+from harness.device import AttachedDevice
+from harness.ground import ConfigError, InternalError, QnnVersion
+from harness.ground.facts.backends import BACKEND_LIBRARIES
+from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT
+from harness.ground.facts.versions import VersionRange
+from harness.probe import Plan, Settings
+from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
+from harness.run.bench.executor_runner import run_with
+from harness.run.bench.executorch import FAILED, Program, Replay, open_program, replayed
+from harness.run.bench.kept_outputs import keep_outputs_of
+from harness.run.bench.litert import compiled_model
+from harness.run.bench.ort import OrtOnDevice, ort_on_device
+from harness.run.bench.session import open_session
+from harness.run.bench.wrong_call import require
+from harness.run.workbench import Placement
+from harness.verdict import KEPT, Check, ErrorRecord, Verdict
+from harness.verdict.results.checks import conclusion, failure_text
+from harness.verdict.results.json_value import as_json
+
+_CASE_TIMEOUT_S = 300.0
+_SYSTEM = "libQnnSystem.so"
+
+
+class Bench:
+    """A device with a runtime on it, for one case.
+
+    Placement tells which; `run` runs a plan in a fresh process there. Whatever is passed to
+    `measure` ends in the case's record.
+    """
+
+    def __init__(self, case: CaseBench) -> None:
+        self._case = case
+        self._ready = case.ready
+
+    @property
+    def placement(self) -> Placement:
+        """Where and with what the case runs."""
+        return self._case.placement
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device; `device.transport` runs commands there and moves files."""
+        return self._case.device
+
+    def qnn_in(self, versions: str) -> bool:
+        """Whether the runtime's QNN is one of ">=2.49,<2.51". Raises ConfigError."""
+        return QnnVersion.parse(self.placement.qnn_version) in VersionRange.parse(versions)
+
+    def beside(self, qnn: str) -> Bench:
+        """The same device with another QNN on it, for what that is to make first."""
+        return Bench(self._case.beside(qnn))
+
+    def measure(self, **figures: object) -> None:
+        """Adds figures to the record's `measurements`; units belong in the names.
+
+        Raises ConfigError for what JSON cannot hold.
+        """
+        for name, figure in figures.items():
+            try:
+                as_json(figure)
+            except ValueError as error:
+                raise ConfigError(str(error), field=f"measure({name}=...)") from error
+        self._case.notes.measurements.update(figures)
+
+    def conclude(self, text: str) -> None:
+        """Says in words what the case found out; shown at the end of the run."""
+        require(str, text)
+        self._case.notes.conclusion = text
+
+    def check(self, *checks: Check) -> None:
+        """Records checks; `expect` also fails for one that is broken."""
+        require(Check, *checks)
+        self._case.notes.checks += checks
+
+    def expect(self, *checks: Check) -> None:
+        """Records checks, which become the conclusion.
+
+        Raises TargetFailure, whose text names those that broke, if any did.
+        """
+        self.check(*checks)
+        self.conclude(conclusion(self._case.notes.checks))
+        problem = failure_text(checks)
+        if problem:
+            error = ErrorRecord.of(message=problem)
+            raise TargetFailure(Verdict("failed", "target", error))
+
+    def accept_refusal(self) -> None:
+        """Says that the target had to refuse what was run last: that fails no case."""
+        self._case.notes.verdict = None
+
+    def outputs_compared(self) -> None:
+        """Says that the case itself compared outputs with a reference; the record tells so."""
+        self._case.notes.outputs_compared = True
+
+    def grid(self, rows: str, columns: str) -> None:
+        """Has the cases of this test shown as a grid of two axes, such as compiler and qnn."""
+        require(str, rows, columns)
+        self._case.notes.grid = rows, columns
+
+    def contexts(self, *sources: Source) -> list[DeployedContext]:
+        """The context binaries of these sources on the device; those of models are compiled.
+
+        Raises TargetFailure if the compiler does not make one: it is software under test, too; and
+        with the outcome `unsupported` for contexts of another backend: models are compiled for HTP.
+        Raises ConfigError for a file that is missing or wrong, and for what is no source.
+        """
+        for source in sources:
+            if not isinstance(source, Source):
+                problem = (
+                    f"{source!r} is no source of contexts: Model(...) and ContextFile(...) are"
+                )
+                raise ConfigError(problem)
+        backend = self.placement.backend
+        if backend != "htp" and any(source.compiled for source in sources):
+            self._refuse_contexts("contexts are compiled for HTP")
+        wanted = [source.seen_from(self._case.folder) for source in sources]
+        try:
+            deployed = self._ready.contexts(wanted)
+        except CompileError as error:
+            self._case.notes.makers += filter(None, [self.placement.compiler])
+            refusal = ErrorRecord.of(message=str(error))
+            raise TargetFailure(Verdict("failed", "target", refusal)) from error
+        taken = [deployed[source].context for source in wanted]
+        self._case.notes.makers += [context.made_by for context in taken if context.made_by]
+        if files := [one for one in taken if not one.source.compiled]:
+            earlier: Any = self._case.notes.measurements.get("context_files", {})
+            self.measure(context_files=with_files(earlier, files))
+        for one in taken:
+            if one.backend not in (None, backend):
+                self._refuse_contexts(f"{one.source} is a context for {one.backend}")
+        return [deployed[source] for source in wanted]
+
+    def _refuse_contexts(self, why: str) -> NoReturn:
+        """The backend that the case is about cannot read what it would be given."""
+        self.libraries()
+        why = f"{why}, and the {self.placement.backend} backend reads none of them"
+        raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=why)))
+
+    def ort(self) -> OrtOnDevice:
+        """The ONNX Runtime of the placement, on the device.
+
+        Raises ConfigError unless the test is marked `device(engine="ort")`, and TargetFailure as
+        `libraries`.
+        """
+        backend = self.placement.backend
+        if self.placement.engine != ORT.name:
+            raise ConfigError(
+                'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
+            )
+        arch = self._ready.stock.htp_arch if backend == "htp" else None
+        with self._case.has_backend():
+            return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
+
+    def session(
+        self,
+        model: AnyPath,
+        *,
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
+        expected: AnyPath | Sequence[AnyPath] | None = None,
+        tolerance: float = 0.0,
+        repeat: int = 1,
+        timeout_s: float = _CASE_TIMEOUT_S,
+    ) -> Observation:
+        """Has ONNX Runtime make a session of an .onnx, with EPContext nodes or to be compiled.
+
+        `inputs` and `expected` as for `executorch`. A plain model with a `tolerance` and without
+        either is compared with ONNX Runtime on the CPU. Otherwise as `run`.
+
+        Raises ConfigError as `ort`, and for a file that ONNX Runtime does not take.
+        """
+        ort = self.ort()
+        made = open_session(self._case.folder / model, tolerance)
+        read, wanted = (given_files(one, self._case.folder) for one in (inputs, expected))
+        files = made.files(read, wanted)
+        folder = self._ready.held.deployer.deploy_files(made.path.name, files) if files else ""
+        known = None if made.model is None else self.model(made.model)
+        self._case.notes.makers += self._ready.stock.builds(made.sources)
+        deployed = made.deployed(known, folder, files, tolerance)
+        return self.run(made.plan(ort, deployed, repeat), timeout_s=timeout_s)
+
+    def executorch(
+        self,
+        program: AnyPath,
+        *,
+        method: str = "forward",
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
+        expected: AnyPath | Sequence[AnyPath] | None = None,
+        tolerance: float = 0.0,
+        repeat: int = 1,
+        timeout_s: float = _CASE_TIMEOUT_S,
+    ) -> Observation:
+        """Loads a .pte with ExecuTorch in a process of its own, executes it, and judges that.
+
+        `inputs` and `expected` are a folder or files, raw or .npy, one for each tensor; without
+        inputs some are made up, the same each time, and without `expected` the runs are compared
+        with each other only. Where it fails, its contexts are run without ExecuTorch, and the
+        record says what the failure is of. Otherwise as `run`.
+
+        Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
+        is no .pte, and for a device that ExecuTorch's wheel has no libraries for.
+        """
+        if self.placement.engine != EXECUTORCH.name:
+            raise ConfigError(
+                'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
+            )
+        made = open_program(self._case.folder / program, method)
+        runner = self._ready.stock.program
+        if runner is None:
+            raise InternalError(f"{EXECUTORCH.title} brings no program")
+        own, deployer = runner.is_own, self._ready.held.deployer
+        read = made.given("inputs", given_files(inputs, self._case.folder), make=own)
+        wanted = made.given("expected", given_files(expected, self._case.folder))
+        names = {
+            **{f"input_{at}.raw": file for at, file in enumerate(read)},
+            **{f"expected_{at}.raw": file for at, file in enumerate(wanted)},
+        }
+        folder = deployer.deploy_files(made.path.name, {"program.pte": made.path, **names})
+        beside = [f"{folder}/{name}" for name in names]
+        plan = made.plan(
+            f"{folder}/program.pte",
+            beside[: len(read)],
+            beside[len(read) :],
+            tolerance=tolerance,
+            repeat=repeat,
+        )
+        runs = f"{deployer.deploy_sets([runner.files_on(deployer)])[0]}/{runner.program}"
+        if own:
+            observation = run_with(self._case, runs, made, plan, wanted, timeout_s)
+        else:
+            observation = self._case.run(plan, timeout_s, probe=runs)
+        self.measure(executorch=runner.version, **observation.measurements)
+        with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
+            known = list(required(self._ready.stock.contexts(made.sources())).values())
+            self._case.notes.makers += [one.made_by for one in known if one.made_by]
+            if known:
+                self._note_forecast(known, schedule(len(known), "resident"))
+        if observation.verdict.outcome in FAILED and made.contexts and made.holds_contexts:
+            executions = list(self._case.notes.executions)
+            replay = self._replay(made, observation.verdict)
+            self._case.notes.executions = executions  # those of the program itself
+            self.measure(replay=replay.figures())
+            self.conclude(str(replay))
+        self._case.notes.verdict = observation.verdict
+        return observation
+
+    def litert(
+        self,
+        model: AnyPath,
+        *,
+        inputs: AnyPath | Sequence[AnyPath] | None = None,
+        tolerance: float = 0.0,
+    ) -> Observation:
+        """Has LiteRT compile a .tflite, and runs what came of it: every partition, as a context.
+
+        Each gets what LiteRT's CPU computed for it, and its outputs are compared with that CPU's.
+        Without a `tolerance` they may differ by 2 % of the largest value. The record says of each
+        node where it is. `inputs` as for `executorch`; otherwise as `run_contexts`.
+
+        Raises ConfigError unless the test is marked `device(engine="litert")`; else as
+        `compiled_model`.
+        """
+        if self.placement.engine != LITERT.name:
+            raise ConfigError('a test that uses LiteRT is marked `device(engine="litert")`')
+        folder = self._case.folder
+        read = given_files(inputs, folder)
+        made = compiled_model(self._case, folder / model, read, tolerance)
+        self.measure(litert=made.figures())
+        self.conclude(str(made))
+        return self.run_contexts(made.sources, None, "resident", keep_outputs=True)
+
+    def _replay(self, program: Program, verdict: Verdict) -> Replay:
+        """A program's contexts without ExecuTorch, loaded as it does, and the failing one alone."""
+        sources = program.sources()
+        try:
+            contexts = self.contexts(*sources)
+        except ConfigError:
+            return self._unreadable(sources)
+        steps = schedule(len(contexts), "resident")
+        together = self.attempt(self.context_plan(contexts, steps)).verdict
+        failed = None if together.error is None else together.error.context
+        if failed is None:
+            return replayed(verdict, together, None)
+        alone = self.context_plan([contexts[failed]], schedule(1, "resident"))
+        return replayed(verdict, together, self.attempt(alone).verdict)
+
+    def _unreadable(self, sources: Sequence[Source]) -> Replay:
+        """Which of these is the first that not even its metadata can be read of."""
+        for number, source in enumerate(sources):
+            try:
+                self.contexts(source)
+            except ConfigError as error:
+                return Replay("context", number, str(error.problem))
+        raise InternalError("each context can be read alone, and not all of them")
+
+    def model(self, model: Model) -> DeployedModel:
+        """A model's ONNX file on the device, with inputs and expected outputs."""
+        (deployed,) = self._ready.models([model])
+        return deployed
+
+    def reference(self, model: Model) -> Reference:
+        """A model's inputs and expected outputs on this host."""
+        return self._ready.stock.references([model])[model]
+
+    def fetch(self, remote: str, *, max_bytes: int) -> bytes:
+        """What a plan wrote into a file on the device. Raises DeviceError, also if it is larger."""
+        return self._case.fetch(remote, max_bytes=max_bytes)
+
+    def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
+        """Runs a plan in a probe process of its own and judges it.
+
+        The observation becomes the case's own: its verdict and figures go into the record.
+        Raises DeviceError or NoVerdict if the lab failed on the way; a failing target raises
+        nothing here.
+        """
+        observation = self.attempt(plan, timeout_s=timeout_s)
+        self._case.notes.verdict = observation.verdict
+        self.measure(**observation.measurements)
+        return observation
+
+    def attempt(
+        self,
+        plan: Plan,
+        *,
+        timeout_s: float = _CASE_TIMEOUT_S,
+        environment: Mapping[str, str] | None = None,
+    ) -> Observation:
+        """Like `run`, for a process whose failure is an answer and not yet the case's verdict.
+
+        `environment` is added to what the runtime needs. Raises NoVerdict where the lab kept the
+        target from an answer, for nobody to take that for one. A backend that did not open
+        before is not asked again: that process's answer is given, and says so.
+        """
+        return self._case.run(plan, timeout_s, environment)
+
+    def resident(
+        self, contexts: Source | Sequence[Source], number: int | None = None
+    ) -> Observation:
+        """Loads `number` contexts, taken in turn, then executes all of them, then frees them.
+
+        Without a number each of them once, here as in `sequential`, `window`, `run_contexts`.
+        """
+        return self.run_contexts(contexts, number, "resident")
+
+    def sequential(
+        self, contexts: Source | Sequence[Source], number: int | None = None
+    ) -> Observation:
+        """Loads, executes and frees `number` contexts one after the other, taken in turn."""
+        return self.run_contexts(contexts, number, "sequential")
+
+    def window(
+        self, contexts: Source | Sequence[Source], number: int | None = None, *, most: int = 4
+    ) -> Observation:
+        """Loads and executes `number` contexts, keeping the last `most` loaded."""
+        return self.run_contexts(contexts, number, "window", window=most)
+
+    def run_contexts(
+        self,
+        contexts: Source | Sequence[Source],
+        number: int | None,
+        residency: str,
+        *,
+        window: int = 4,
+        keep_outputs: bool = False,
+    ) -> Observation:
+        """`resident`, `sequential` or `window`, by its name. Raises ConfigError for another.
+
+        `keep_outputs`: the outputs of each context stay with the run, for its report to compare
+        with those of other versions.
+        """
+        if residency not in RESIDENCIES:
+            raise ConfigError(f"no residency {residency!r}", field="residency", choices=RESIDENCIES)
+        # a text is a slip, and is told whole instead of letter by letter
+        alone = isinstance(contexts, str) or not isinstance(contexts, Sequence)
+        sources = cast("Sequence[Source]", [contexts] if alone else contexts)
+        deployed = self.contexts(*sources)
+        steps = schedule(len(deployed) if number is None else number, residency, window)
+        # for contexts of one's own; of those compiled here the capacity suite knows better
+        if self.placement.backend == "htp" and not any(one.compiled for one in sources):
+            self._note_forecast([one.context for one in deployed], steps)
+        if not keep_outputs:
+            return self.run(self.context_plan(deployed, steps))
+        with self.scratch() as folder:
+            seen = self.run(session_plan(self.libraries(), deployed, steps, save_below=folder))
+            ran = seen.run.transcript
+            kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
+        self.measure(**{KEPT: kept})
+        error = seen.verdict.error
+        step = None if error is None or error.step is None else seen.run.plan.steps[error.step]
+        if step is not None and (graph := graph_of(deployed, step)):
+            self.conclude(f"graph {graph} failed")
+        return seen
+
+    def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
+        if told := self._ready.stock.forecast(contexts, steps):
+            self.measure(forecast=told)
+
+    def context_plan(
+        self,
+        contexts: Sequence[DeployedContext],
+        steps: Schedule,
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    ) -> Plan:
+        """The plan for a schedule over these contexts, taken in turn."""
+        return session_plan(self.libraries(), contexts, steps, settings)
+
+    def libraries(self) -> Libraries:
+        """Where libQnnSystem and the backend's library lie on the device.
+
+        Raises TargetFailure with the outcome `unsupported` if the runtime does not have them; ONNX
+        Runtime on the CPU backend does without libQnnSystem.
+        """
+        names = {file.path.name for file in self._case.runtime.runtime.files}
+        without = self.placement.takes_models and _SYSTEM not in names
+        with self._case.has_backend():
+            return Libraries(
+                backend=self._case.runtime.library(BACKEND_LIBRARIES[self.placement.backend]),
+                system=None if without else self._case.runtime.library(_SYSTEM),
+            )
+
+    def scratch(self) -> contextlib.AbstractContextManager[str]:
+        """A folder on the device for what a plan writes; it is gone afterwards.
+
+        Raises DeviceError if it cannot be made.
+        """
+        return self._case.scratch()

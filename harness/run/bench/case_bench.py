@@ -1,0 +1,328 @@
+"""One case on a device made ready: what the plug-in drives, and a test sees through its bench."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.device import CaseEvidence
+from harness.device.evidence.case_evidence import telling_lines
+from harness.device.lab.lease import LeaseLost
+from harness.ground import Deadline, DeviceRefused, InfraError, scratch_folder
+from harness.ground.errors.outgoing_text import log_without_secrets
+from harness.libraries.runtimes.runtime import LibraryMissing
+from harness.probe import Plan, ProbeRun, kept_events, run_plan
+from harness.run.workbench import Placement
+from harness.run.workbench.refusals import Refusal
+from harness.verdict import Check, ErrorRecord, RuntimeRecord, Verdict, diagnosed
+from harness.verdict.failure.diagnosis import Foreseen
+from harness.verdict.failure.verdict import judge
+from harness.verdict.results.measurements import loaded_contexts, measure
+from harness.verdict.results.outputs import Execution, Outputs, disagreement, executions, outputs_of
+from harness.verdict.results.record import named_figures
+
+if TYPE_CHECKING:
+    from harness.device import AttachedDevice
+    from harness.run.workbench import ReadyPlacement
+
+_EVIDENCE_S = 20.0
+_SCRATCH_S = 20.0
+_FETCH_S = 60.0
+_EVIDENCE = "evidence"
+
+
+class NotPassed(Exception):
+    """A case ends without having passed; carries the verdict for the record."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(verdict.explanation())
+
+    @staticmethod
+    def of(verdict: Verdict) -> NotPassed:
+        """What is raised for a verdict: whether it is one about the target decides."""
+        return NoVerdict(verdict) if verdict.outcome == "error" else TargetFailure(verdict)
+
+
+class TargetFailure(NotPassed, AssertionError):
+    """The target did not do what the case demands."""
+
+
+class NoVerdict(NotPassed):
+    """The lab or the harness kept the target from an answer: nothing is known of the target."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One probe process: what it did, what that means, and the figures it gave."""
+
+    run: ProbeRun
+    verdict: Verdict
+    measurements: dict[str, object]
+
+    @property
+    def loaded(self) -> int:
+        """How many contexts were loaded, one by one or as a list."""
+        return loaded_contexts(self.run.transcript.steps)
+
+    def check(self) -> None:
+        """Raises TargetFailure, or NoVerdict, unless everything in the plan succeeded."""
+        if self.verdict.outcome != "passed":
+            raise NotPassed.of(self.verdict)
+
+
+@dataclass
+class Notes:
+    """What a case has found out so far; becomes part of its record.
+
+    `verdict` is what the last plan that the case ran came to, None once that was accepted;
+    `makers` are the QNN versions that made the contexts it took. `outputs_compared`: the case has
+    compared outputs with a reference by itself. `surroundings` are those of its processes, which
+    the record has if they took times.
+    """
+
+    measurements: dict[str, object] = field(default_factory=dict)
+    conclusion: str | None = None
+    grid: tuple[str, str] | None = None
+    checks: list[Check] = field(default_factory=list)
+    verdict: Verdict | None = None
+    probe_us: int = 0
+    logs: list[str] = field(default_factory=list)
+    runtime: RuntimeRecord | None = None
+    makers: list[str] = field(default_factory=list)
+    executions: list[Execution] = field(default_factory=list)
+    outputs_compared: bool = False
+    surroundings: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> Outputs | None:
+        """What is known of the outputs of all that was executed."""
+        return "reference" if self.outputs_compared else outputs_of(self.executions)
+
+    def libraries(self) -> RuntimeRecord | None:
+        """What the record says of the libraries: its `runtime`."""
+        made_by = ", ".join(dict.fromkeys(self.makers)) or None
+        return self.runtime and self.runtime.model_copy(update={"contexts_by": made_by})
+
+    def figures(self) -> dict[str, object]:
+        """All that the record's `measurements` hold."""
+        timed = any(value and name.endswith("_us") for name, value in self.measurements.items())
+        around = {"surroundings": self.surroundings} if timed else {}
+        return (
+            self.measurements
+            | around
+            | named_figures(conclusion=self.conclusion, grid=self.grid, probe_us=self.probe_us)
+        )
+
+
+class CaseBench:
+    """A device with a runtime on it, for one case, and the notes that its record is made of.
+
+    `folder` is that of the test: relative paths of context files are meant from there. `foreseen`
+    is what preflight said of the case.
+    """
+
+    def __init__(self, ready: ReadyPlacement, log_folder: Path, folder: Path = Path()) -> None:
+        self.ready = ready
+        self.placement: Placement = ready.stock.placement
+        self.folder = folder
+        self.notes = Notes()
+        self.foreseen = Foreseen()
+        self._held = ready.held
+        self.device: AttachedDevice = ready.held.device
+        self.runtime = ready.runtime
+        self.notes.runtime = ready.stock.record
+        self._log_folder = log_folder
+        self._runs = 0
+        self._evidence = CaseEvidence(self.device.transport, self._held.baseline)
+
+    def beside(self, qnn: str) -> CaseBench:
+        """The same device with another QNN on it."""
+        placement = replace(self.placement, qnn=qnn, compiler=qnn)
+        logs = self._log_folder / f"beside-{qnn}"
+        beside = CaseBench(self._held.place(placement), logs, self.folder)
+        beside._surroundings = self._surroundings  # it is no other case
+        return beside
+
+    @cached_property
+    def _surroundings(self) -> dict[str, object]:
+        return self._held.watch.surroundings(self._held.lab_device)
+
+    @property
+    def same_device(self) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
+        return self._held.lab_device.device_id.check()
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the run that the case is part of: its logs lie two below."""
+        return self._log_folder.parents[1]
+
+    @contextlib.contextmanager
+    def has_backend(self) -> Iterator[None]:
+        """A runtime without a backend's library does not support that backend: TargetFailure."""
+        try:
+            yield
+        except LibraryMissing as error:
+            missing = ErrorRecord.of(message=str(error))
+            known = diagnosed("unsupported", missing, foreseen=self.foreseen)
+            raise TargetFailure(Verdict("unsupported", None, known)) from error
+
+    def settle(self) -> None:
+        """Waits until the device is cool and idle, as a timed case wants it; records what it was.
+
+        Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
+        """
+        settled = self._held.watch.settle(self._held.lab_device)
+        if settled:
+            self.notes.measurements.update(gate=settled)
+
+    def run(
+        self,
+        plan: Plan,
+        timeout_s: float,
+        environment: Mapping[str, str] | None = None,
+        *,
+        probe: str | None = None,
+    ) -> Observation:
+        """Runs a plan in a probe process of its own and judges it; see `Bench.attempt`.
+
+        `probe` is the path of another one than that which each device gets.
+        """
+        refusals = self._held.refusals
+        known = refusals.find(environment or {}, plan)
+        if known is not None:
+            return Observation(known.run, known.verdict, {})
+        started = time.monotonic()
+        with self._current_folder() as folder:
+            run = run_plan(
+                self.device.transport,
+                probe or self.ready.probe,
+                plan,
+                env=self.runtime.environment | dict(environment or {}),
+                cwd=folder,
+                timeout_s=timeout_s,
+                first=self.same_device,
+                on_start=self._keep_plan,
+                on_hang=self._evidence.look,
+            )
+        self.notes.probe_us += run.transcript.elapsed_us or int(
+            (time.monotonic() - started) * 1_000_000
+        )
+        seen = self.judged(run, plan_kept=bool(run.raw_events))
+        where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
+        refusals.note(environment or {}, plan, Refusal(run, seen.verdict), where)
+        return seen
+
+    def judged(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
+        """Keeps what a process said, and judges it. Raises NoVerdict where the lab failed."""
+        if not plan_kept:
+            self._keep_plan(run.plan)
+        self._keep("jsonl", run.raw_events)
+        self._keep("stderr", run.stderr)
+        level = run.plan.settings.log_level
+        self.notes.surroundings = {"log_level": level, **self._surroundings}
+        verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen)
+        if verdict.cause == "infra":
+            self.notes.verdict = verdict
+            raise NoVerdict(verdict)
+        self.notes.executions += executions(run.plan, run.transcript)
+        if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
+            error = ErrorRecord.of(api="QnnGraph_execute", message=why)
+            verdict = Verdict("failed", "target", error)
+        return Observation(run, verdict, measure(run.transcript))
+
+    @contextlib.contextmanager
+    def _current_folder(self) -> Iterator[str]:
+        """Where a probe runs: the GPU backend leaves its maker's kernel sources there."""
+        if self.placement.backend != "gpu":
+            yield self.runtime.root
+            return
+        with self.scratch() as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[str]:
+        """A folder on the device for what a plan writes; it is gone afterwards.
+
+        Raises DeviceError if it cannot be made. What a run that was killed left behind goes after
+        a day; a run's simulated devices go with it.
+        """
+        base = f"{self.device.workdir}/scratch"
+        folder = f"{base}/{secrets.token_hex(8)}"
+        old = f"find {shlex.quote(base)} -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {{}} +"
+        made = self.device.transport.shell(
+            f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}",
+            timeout_s=_SCRATCH_S,
+            doing="make a folder",
+        )
+        if made.exit_code != 0:
+            raise DeviceRefused(
+                "cannot make a folder for what the case writes",
+                serial=self.device.transport.serial,
+                command=f"mkdir -p {folder}",
+                output=made.stderr,
+            )
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(InfraError):
+                self.device.transport.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
+
+    def fetch(self, remote: str, *, max_bytes: int) -> bytes:
+        """A file of the device, as `Bench.fetch`."""
+        with scratch_folder() as folder:
+            local = folder / "fetched"
+            self.device.transport.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
+            return local.read_bytes()
+
+    def lost_lease(self) -> LeaseLost | None:
+        """Why nothing of this case may count: somebody else may have used the device meanwhile."""
+        try:
+            self._held.lab_device.require_held()
+        except LeaseLost as lost:
+            return lost
+        return None
+
+    def collect_evidence(self) -> tuple[str, ...]:
+        """Asks the device what it has to say about this case, once it has gone wrong.
+
+        Gives the lines of its logs. Never raises because of the device: what could not be had is
+        noted in evidence.json.
+        """
+        folder = self._log_folder / _EVIDENCE
+        collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
+        self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
+        if collected.baseline is not None:
+            self._held.baseline = collected.baseline  # the next case is not told of it
+        return telling_lines(folder, collected.files)
+
+    def _keep_plan(self, plan: Plan) -> None:
+        """Writes down what a probe was told: while it works, which costs no time."""
+        self._runs += 1
+        self._keep("plan", plan.text().encode())
+
+    def _keep(self, ending: str, content: bytes) -> None:
+        """Writes down what a probe was told or answered, for whoever looks into the case.
+
+        Without secrets, whoever said them.
+        """
+        if not content:
+            return
+        safe = (kept_events if ending == "jsonl" else log_without_secrets)(content)
+        name = "probe" if self._runs == 1 else f"probe-{self._runs}"
+        try:
+            if ending == "plan":
+                self._log_folder.mkdir(parents=True, exist_ok=True)
+            (self._log_folder / f"{name}.{ending}").write_bytes(safe)
+        except OSError as error:
+            why = f"cannot keep logs in {self._log_folder}: {error.strerror or error}"
+            raise InfraError(why) from error
+        self.notes.logs.append(f"{name}.{ending}")

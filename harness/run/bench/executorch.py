@@ -1,0 +1,226 @@
+"""ExecuTorch on a device: a .pte as its user runs it, and which part of it a failure is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from harness.contexts import ContextFile, Files, Tensor, TensorFiles
+from harness.contexts.sources.tensor_files import lying_files
+from harness.ground import ConfigError, cache_root
+from harness.libraries import Artefact, Piece, open_artefact, piece_file
+from harness.libraries.containers.file_bytes import FileBytes
+from harness.libraries.containers.pte import MethodTensor, method_tensors
+from harness.probe import Plan, Step
+from harness.verdict import Verdict
+
+Fault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
+"""What a failure is of, once its contexts ran without ExecuTorch on the same libraries.
+
+context: one fails there all alone, too; room: one fails there beside the others only; library: no
+context is concerned, since the backend or its device does not open. That they run there, on inputs
+of their own, does not yet say what is at fault: executorch, if a call of its own refused to load
+the program and no call of QNN failed; versions, if it is not for this QNN; else undecided.
+"""
+
+_WORDS: Final[dict[Fault, str]] = {
+    "executorch": "ExecuTorch: it did not load the program, no call of QNN failed, and on the same "
+    "libraries its contexts load and run without it",
+    "versions": "ExecuTorch and QNN together: this ExecuTorch is not for this QNN, on which its "
+    "contexts load and run without it",
+    "undecided": "what is done with ExecuTorch only: without it, on the same libraries and inputs "
+    "of their own, its contexts load and run; that does not tell whether ExecuTorch fails, its "
+    "configuration of the device, or what the program does besides",
+    "context": "context {context}: without ExecuTorch it fails all alone, too",
+    "room": "what all contexts need together: without ExecuTorch context {context} fails beside "
+    "the others, and not alone",
+    "library": "the library: without ExecuTorch it fails, too, and not with a context",
+}
+FAILED: Final = ("failed", "crashed", "hung")
+"""How a program ends of which a replay can tell more."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A method of a .pte: the contexts of its delegates, in the order in which they are loaded.
+
+    `inputs` and `outputs` are those that files can hold, None where one's type has no name.
+    `number` is that of the method.
+    """
+
+    path: Path
+    method: str
+    contexts: tuple[Piece, ...]
+    inputs: tuple[Tensor, ...] | None = None
+    outputs: tuple[Tensor, ...] | None = None
+    number: int = 0
+
+    @property
+    def holds_contexts(self) -> bool:
+        """Whether all that it holds are contexts, which can be loaded without ExecuTorch."""
+        return all(piece.kind == "context" for piece in self.contexts)
+
+    def sources(self) -> list[ContextFile]:
+        """Its contexts as files of their own. Raises ConfigError if one is none, InfraError."""
+        for number, piece in enumerate(self.contexts):
+            if piece.kind != "context":
+                problem = f"delegate {number} ({piece.origin}) holds no context but: {piece.kind}"
+                raise ConfigError(problem, file=self.path)
+        return self.readable()
+
+    def readable(self) -> list[ContextFile]:
+        """Those of its contexts that are some, as files of their own. Raises InfraError."""
+        return [
+            ContextFile(piece_file(piece, cache_root()).absolute(), name=f"{self.path.name}#{at}")
+            for at, piece in enumerate(self.contexts)
+            if piece.kind == "context"
+        ]
+
+    def given(
+        self, what: Literal["inputs", "expected"], files: Files, *, make: bool = False
+    ) -> tuple[Path, ...]:
+        """Raw files of what a user gave for its tensors: a folder or files, raw or .npy.
+
+        With `make` some are made where none were given. Raises ConfigError for what does not fit.
+        """
+        tensors = self.inputs if what == "inputs" else self.outputs
+        if files is None:
+            if make and tensors is None:
+                raise ConfigError(
+                    "their types are not known: give files", file=self.path, field=what
+                )
+            return TensorFiles(cache_root()).generated(tensors or (), self.path) if make else ()
+        if tensors is not None:
+            return TensorFiles(cache_root()).given(what, files, tensors, self.path)
+        if isinstance(files, Path):
+            files = lying_files(what, files, self.path, cache_root())
+        if any(one.suffix == ".npy" for one in files):
+            problem = "not all of these are tensors of a known type: give raw files, no .npy"
+            raise ConfigError(problem, file=self.path, field=what)
+        return files
+
+    def plan(
+        self,
+        program: str,
+        inputs: Sequence[str],
+        expected: Sequence[str],
+        *,
+        tolerance: float,
+        repeat: int,
+    ) -> Plan:
+        """Loads it on a device, a step for the device and for each context, and executes it.
+
+        It is executed once more than `repeat` says, in a step of its own, so that there is always
+        something to compare its outputs with.
+        """
+        fields = {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)}
+        fields |= {f"input.{number}": path for number, path in enumerate(inputs)}
+        fields |= {f"expect.{number}": path for number, path in enumerate(expected)}
+        numbers = range(len(self.contexts))
+        return Plan(
+            (
+                Step("executorch-program", {"file": program, "method": self.method}),
+                Step("executorch-device"),
+                *(Step("executorch-context", {"context": str(number)}) for number in numbers),
+                Step("executorch-run", fields),
+                Step("executorch-run", fields | {"repeat": "1"}),
+                Step("cleanup"),
+                Step("executorch-free"),
+            )
+        )
+
+
+def open_program(path: Path, method: str) -> Program:
+    """A method of a .pte. Raises ConfigError for another file, and a method that it has not."""
+    artefact = open_artefact(path)
+    if artefact.kind != "pte":
+        raise ConfigError(f"ExecuTorch runs a .pte, and this is: {artefact.kind}", file=path)
+    methods = artefact.facts["methods"]
+    if method not in methods:
+        problem = f"it has no method {method!r}; --graph, or method=, names one"
+        choices = _with_contexts(artefact) or methods
+        raise ConfigError(problem, file=path, choices=choices)
+    found = {}
+    for piece in artefact.pieces:
+        for origin in (piece.origin, *piece.facts.get("also", ())):
+            of, _, number = origin.rpartition("/")
+            if of == method:
+                found[int(number)] = piece
+    with FileBytes(path) as data:
+        inputs, outputs = method_tensors(data, method)
+    contexts = tuple(found[number] for number in sorted(found))
+    tensors = _named("input", inputs), _named("output", outputs)
+    return Program(path, method, contexts, *tensors, methods.index(method))
+
+
+def methods_to_run(path: Path) -> Sequence[str]:
+    """What of a .pte is run where nobody says: each method with contexts, else `forward`.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    artefact = open_artefact(path)
+    return _with_contexts(artefact) or ("forward",)
+
+
+def _with_contexts(artefact: Artefact) -> Sequence[str]:
+    origins = [
+        origin for one in artefact.pieces for origin in (one.origin, *one.facts.get("also", ()))
+    ]
+    having = {origin.rpartition("/")[0] for origin in origins}
+    return [method for method in artefact.facts.get("methods", ()) if method in having]
+
+
+def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, ...] | None:
+    """Tensors called by their number: a program has no names for them."""
+    known = [one for one in tensors if one is not None]
+    if len(known) < len(tensors):
+        return None
+    return tuple(Tensor(f"{kind}_{at}", one.size, one.data_type) for at, one in enumerate(known))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of a program's contexts without ExecuTorch.
+
+    `context` is the one that failed, `error` the signature of that, or why it cannot be read.
+    """
+
+    fault: Fault
+    context: int | None
+    error: str | None
+
+    def figures(self) -> dict[str, object]:
+        """As it stands in the measurements of a record."""
+        return {"fault": self.fault, "context": self.context, "error": self.error}
+
+    def __str__(self) -> str:
+        return f"the failure is of {_WORDS[self.fault].format(context=self.context)}"
+
+
+def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Replay:
+    """What the failure of a program is of (pure).
+
+    `program` is how it ended with ExecuTorch, `together` how its contexts ended that were loaded in
+    one process as ExecuTorch loads them, `alone` how the one ended that failed there, in a process
+    of its own.
+    """
+    error = together.error
+    signature = None if error is None else error.signature
+    if together.outcome not in FAILED:
+        return Replay(_only_with_executorch(program), None, signature)
+    context = None if error is None else error.context
+    if context is None:
+        return Replay("library", None, signature)
+    fails_alone = alone is not None and alone.outcome in FAILED
+    return Replay("context" if fails_alone else "room", context, signature)
+
+
+def _only_with_executorch(program: Verdict) -> Fault:
+    error = program.error
+    if error is not None and error.diagnosis and error.diagnosis.id == "executorch-version":
+        return "versions"
+    refused = program.outcome == "failed" and error is not None and bool(error.code)
+    loading = error is not None and (error.api or "").startswith("Module::load")
+    return "executorch" if refused and loading else "undecided"

@@ -1,0 +1,239 @@
+"""LiteRT on a device: what its compiler took of a .tflite, run as the contexts that came of it.
+
+No library of LiteRT is on the device. Each partition is loaded by the probe, and given what
+LiteRT's own CPU computed for it: what a model has between its partitions stays on that CPU.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from harness.contexts import CompileError, ContextFile, Files, Tensor, TensorFiles
+from harness.contexts.compiler.litert import (
+    RefusedByCpu,
+    compile_litert,
+    run_on_cpu,
+    soc_for,
+)
+from harness.ground import ConfigError, cache_root, scratch_folder
+from harness.libraries import LITERT_VERSION, LitertHost, Piece, open_artefact, piece_file
+from harness.libraries.containers.tflite_graph import (
+    TfliteGraph,
+    TfliteNode,
+    TfliteTensor,
+    read_tflite_graph,
+    taken_by,
+)
+from harness.run.bench.case_bench import CaseBench, TargetFailure
+from harness.verdict import ErrorRecord, Verdict, diagnosed
+
+USUAL_TOLERANCE: Final = 0.02
+"""By how much outputs may differ where nobody says: this part of the largest of a partition.
+
+The HTP computes with 16 bits what is float32.
+"""
+
+_MOST_ROWS: Final = 120
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """What came of a model: its nodes, and by node the partition that has it (None: the CPU).
+
+    `sources` are the partitions as contexts with their inputs and what the CPU says is expected;
+    `refused` is why the CPU says nothing, None if it does. `soc` is what it was compiled for.
+    """
+
+    graph: TfliteGraph
+    taken: Sequence[str | None]
+    sources: tuple[ContextFile, ...]
+    soc: str
+    refused: str | None
+
+    def figures(self) -> dict[str, object]:
+        """As it stands in the measurements of a record: each node by number, op, output, place."""
+        return {
+            "version": LITERT_VERSION,
+            "soc": self.soc,
+            "on_npu": sum(one is not None for one in self.taken),
+            "on_cpu": sum(one is None for one in self.taken),
+            "partitions": len(self.sources),
+            "reference": self.refused or "LiteRT's CPU",
+            "tolerance": {one.name: one.tolerance for one in self.sources},
+            "nodes": [
+                [at, node.op, self._name(node), place or "CPU"]
+                for at, (node, place) in enumerate(zip(self.graph.nodes, self.taken, strict=True))
+            ],
+        }
+
+    def _name(self, node: TfliteNode) -> str:
+        return self.graph.tensors[node.outputs[0]].name if node.outputs else ""
+
+    def __str__(self) -> str:
+        count, number = len(self.taken), len(self.sources)
+        cpu = sum(one is None for one in self.taken)
+        parts = "1 partition" if number == 1 else f"{number} partitions"
+        lines = [f"of {count} nodes {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
+        if cpu or number > 1:
+            lines.append(
+                "each partition ran by itself, on what LiteRT's CPU computed before it; the nodes "
+                "between them ran on this computer's CPU only"
+            )
+        if self.refused is not None:
+            lines[1:] = [
+                "LiteRT's CPU does not run this model: partitions ran on inputs that are made up, "
+                f"and nothing is compared; {self.refused}"
+            ]
+        rows = self._rows()
+        hidden = len(rows) - _MOST_ROWS
+        more = [f"... and {hidden} more rows: the record has all nodes"] if hidden > 0 else []
+        return "\n".join([*lines, *rows[:_MOST_ROWS], *more])
+
+    def _rows(self) -> list[str]:
+        """The nodes in their order: those of one partition that follow each other, as one row."""
+        rows = []
+        numbered = enumerate(zip(self.graph.nodes, self.taken, strict=True))
+        # of those on the CPU each has a row
+        together = groupby(numbered, key=lambda one: one[1][1] or one[0])
+        for _, group in together:
+            nodes = list(group)
+            first, last, place = nodes[0][0], nodes[-1][0], nodes[0][1][1]
+            ops = Counter(node.op for _, (node, _) in nodes)
+            what = ", ".join(f"{op} x {n}" if n > 1 else op for op, n in ops.most_common())
+            named = f"  {self._name(nodes[0][1][0])}" if first == last else ""
+            span = str(first) if first == last else f"{first}-{last}"
+            rows.append(f"{span:>9}  {place or 'CPU':<16}  {what}{named}")
+        return rows
+
+
+def open_model(path: Path) -> TfliteGraph:
+    """The graph of a .tflite that can be compiled. Raises ConfigError for any other file."""
+    artefact = open_artefact(path)
+    if artefact.kind != "tflite":
+        raise ConfigError(f"LiteRT compiles a .tflite, and this is: {artefact.kind}", file=path)
+    if artefact.pieces:
+        problem = "is compiled for QNN already: run it without --engine"
+        raise ConfigError(problem, file=path)
+    graph = read_tflite_graph(path)
+    for tensor in graph.named(graph.inputs):
+        if tensor.data_type is None or any(size <= 0 for size in tensor.shape):
+            problem = f"the input {tensor.name} has no fixed shape, or a type that no file can hold"
+            raise ConfigError(problem, file=path)
+    return graph
+
+
+def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float) -> CompiledModel:
+    """A model as LiteRT compiles it for the device of a case, and what its CPU makes of it.
+
+    `tolerance` 0 means the usual one. Raises TargetFailure if the compiler or its plug-in refuses
+    it, or takes no node; ConfigError for a file that LiteRT does not take, or inputs or a tolerance
+    for a model that its CPU does not run; InfraError.
+    """
+    graph, tensors = open_model(path), TensorFiles(cache_root())
+    surface = [Tensor(one.name, one.size, str(one.data_type)) for one in graph.named(graph.inputs)]
+    if inputs is None:
+        read = tensors.generated(surface, path)
+    else:
+        read = tensors.given("inputs", inputs, surface, path)
+    host, soc = case.ready.stock.litert, soc_for(case.device.soc, case.ready.stock.htp_arch)
+    case.notes.makers.append(host.qnn_version)
+    try:
+        made = compile_litert(host, path, soc, cache_root())
+        compiled = read_tflite_graph(made)
+        taken = taken_by(graph, compiled)
+        if not any(taken):
+            why = f"its plug-in took none of {len(taken)} nodes for {soc}"
+            raise CompileError(f"LiteRT compiled nothing of {path.name}", chain=[why])
+    except CompileError as error:
+        refusal = diagnosed("failed", ErrorRecord.of(message=str(error)), foreseen=case.foreseen)
+        raise TargetFailure(Verdict("failed", "target", refusal)) from error
+    partitions = [node for node in compiled.nodes if node.partition is not None]
+    refused, found = None, dict[str, Path]()
+    try:
+        names = {one.name for node in partitions for one in compiled.named(_ends(node))}
+        given = dict(zip(graph.inputs, read, strict=True))
+        found = _on_cpu(host, path, given, numbers_of(graph, names), tensors)
+    except RefusedByCpu as error:
+        refused = str(error)
+        if tolerance or inputs is not None:
+            problem = f"of no use: LiteRT's CPU does not run this model, {refused}"
+            field = "tolerance" if tolerance else "inputs"
+            raise ConfigError(problem, file=path, field=field) from error
+    pieces = {name: one for one in open_artefact(made).pieces for name in one.facts["partitions"]}
+    sources = [
+        _source(path, node, pieces[str(node.partition)], compiled, found, tolerance)
+        for node in partitions
+    ]
+    return CompiledModel(graph, taken, tuple(sources), soc, refused)
+
+
+def numbers_of(graph: TfliteGraph, names: Collection[str]) -> dict[str, int]:
+    """The numbers of tensors by their names (pure).
+
+    Raises RefusedByCpu for a name that no tensor has, or several have.
+    """
+    found = {one.name: at for at, one in enumerate(graph.tensors) if one.name in names}
+    several = sum(one.name in names for one in graph.tensors) > len(found)
+    if several or (missing := sorted(set(names) - found.keys())):
+        why = "two tensors have one name" if several else f"it has no tensor {missing[0]!r}"
+        raise RefusedByCpu(f"what the compiler names cannot be found in the model: {why}")
+    return found
+
+
+def _ends(node: TfliteNode) -> tuple[int, ...]:
+    return node.inputs + node.outputs
+
+
+def _on_cpu(
+    host: LitertHost,
+    path: Path,
+    inputs: Mapping[int, Path],
+    wanted: Mapping[str, int],
+    tensors: TensorFiles,
+) -> dict[str, Path]:
+    """Raw files of tensors by their names, as LiteRT's CPU computes them."""
+    with scratch_folder() as folder:
+        made = run_on_cpu(host, path, inputs, tuple(wanted.values()), folder)
+        return {name: tensors.keep(made[number].read_bytes()) for name, number in wanted.items()}
+
+
+def _source(
+    path: Path,
+    node: TfliteNode,
+    piece: Piece,
+    compiled: TfliteGraph,
+    found: Mapping[str, Path],
+    tolerance: float,
+) -> ContextFile:
+    """A partition as a context, with the files of its tensors where there are any."""
+    inputs, outputs = compiled.named(node.inputs), compiled.named(node.outputs)
+    file = piece_file(piece, cache_root()).absolute()
+    graph = node.partition if len(piece.facts["partitions"]) > 1 else None
+    name = f"{path.name}#{node.partition}"
+    if not found:
+        return ContextFile(file, graph=graph, name=name)
+    return ContextFile(
+        file,
+        inputs=[found[one.name] for one in inputs],
+        expected=[found[one.name] for one in outputs],
+        tolerance=tolerance or USUAL_TOLERANCE * _largest(outputs, found),
+        graph=graph,
+        name=name,
+    )
+
+
+def _largest(tensors: Iterable[TfliteTensor], found: Mapping[str, Path]) -> float:
+    """The largest magnitude of all values of tensors."""
+    import numpy as np
+
+    largest = 0.0
+    for one in tensors:
+        if one.data_type not in (None, "bool8"):
+            values = np.abs(np.fromfile(found[one.name], one.data_type).astype(np.float64))
+            largest = max(largest, float(np.max(values[np.isfinite(values)], initial=0.0)))
+    return largest

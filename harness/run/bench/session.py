@@ -1,0 +1,127 @@
+"""A user's own ONNX model as ONNX Runtime loads it on a device: with EPContext nodes, or plain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.contexts import ContextFile, DeployedModel, Files, OnnxModel, Source, TensorFiles
+from harness.contexts.sources.onnx_model import OnnxSurface
+from harness.ground import ConfigError, cache_root
+from harness.ground.files.names_inside import open_inside
+from harness.ground.files.verified_folder import valid_name
+from harness.libraries import Blob, open_artefact, piece_file
+from harness.probe import Plan
+from harness.run.bench.ort import OrtOnDevice
+
+_MODEL: Final = "model.onnx"
+
+
+@dataclass(frozen=True)
+class SessionModel:
+    """An .onnx that a session is made of.
+
+    `sources` are its contexts, or for a model without EPContext nodes what it is compiled from.
+    `beside` are the files that ONNX Runtime looks for, by their names as seen from the model.
+    `mixed`: beside EPContext nodes it has others, which may be on the CPU.
+    """
+
+    path: Path
+    sources: tuple[Source, ...]
+    surface: OnnxSurface
+    beside: Mapping[str, Path]
+    mixed: bool
+
+    @property
+    def model(self) -> OnnxModel | None:
+        """The model, if it has no EPContext nodes."""
+        return next((one for one in self.sources if isinstance(one, OnnxModel)), None)
+
+    def files(self, inputs: Files, expected: Files) -> dict[str, Path]:
+        """All that is put on the device, by names there. Raises ConfigError, InfraError.
+
+        The model lies in a folder of its own: what lies beside it may be called anything.
+        """
+        tensors, found, read = TensorFiles(cache_root()), dict[str, Path](), tuple[Path, ...]()
+        if self.model is None:
+            found = {f"model/{name}": path for name, path in self.beside.items()}
+            found[f"model/{_MODEL}"] = self.path
+            read = tensors.generated(self.surface.inputs, self.path) if inputs is None else ()
+        if inputs is not None:
+            read = tensors.given("inputs", inputs, self.surface.inputs, self.path)
+        found |= {f"input.{at}.raw": file for at, file in enumerate(read)}
+        if expected is not None and self.surface.outputs is None:
+            problem = "its outputs have no fixed shape: nobody knows what to compare"
+            raise ConfigError(problem, file=self.path, field="expected")
+        if expected is not None and self.surface.outputs is not None:
+            read = tensors.given("expected", expected, self.surface.outputs, self.path)
+            found |= {f"expected.{at}.raw": file for at, file in enumerate(read)}
+        return found
+
+    def deployed(
+        self, known: DeployedModel | None, folder: str, files: Iterable[str], tolerance: float
+    ) -> DeployedModel:
+        """The model with the files of `files` that lie in `folder` (pure).
+
+        `known` is a model without EPContext nodes, as it was made ready with its own inputs.
+        """
+        there = sorted(files, key=lambda name: (len(name), name))
+        inputs = tuple(f"{folder}/{one}" for one in there if one.startswith("input."))
+        expected = tuple(f"{folder}/{one}" for one in there if one.startswith("expected."))
+        if known is None or self.model is None:
+            return DeployedModel(f"{folder}/model/{_MODEL}", inputs, expected, tolerance)
+        own = () if inputs or not self.model.compared else known.expected
+        return DeployedModel(known.file, inputs or known.inputs, expected or own, tolerance)
+
+    def plan(self, ort: OrtOnDevice, deployed: DeployedModel, repeat: int) -> Plan:
+        """A session, executed; twice, so that there is something to compare with, if need be."""
+        steps = ort.session(0, deployed.file, fallback=self.mixed)
+        run = ort.run(0, deployed, repeat=repeat)
+        return ort.plan((*steps, run, *(() if deployed.expected else (run,))), sessions=1)
+
+
+def open_session(path: Path, tolerance: float = 0.0) -> SessionModel:
+    """What ONNX Runtime is to load. Raises ConfigError for a file that it cannot take."""
+    artefact = open_artefact(path)
+    if artefact.kind == "onnx":
+        model = OnnxModel.of(path.absolute(), tolerance)
+        return SessionModel(path, (model,), OnnxSurface.of(path), {}, mixed=False)
+    if artefact.kind != "epcontext":
+        problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
+        raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])
+    surface = OnnxSurface.of(path)
+    folder = path.parent
+    sides = [piece.path for piece in artefact.pieces if piece.path != artefact.path]
+    beside = {one.relative_to(folder).as_posix(): one for one in sides}
+    beside |= {name: folder / name for name in surface.beside}
+    for name in beside:
+        if not valid_name(name) or name == _MODEL:
+            problem = f"the file {name!r} beside it cannot be called so on a device"
+            raise ConfigError(problem, file=path)
+        try:
+            with open_inside(folder, name) as stream:
+                size = os.fstat(stream.fileno()).st_size
+        except OSError as error:
+            problem = f"the file {name!r} is to lie beside it: {error.strerror}"
+            raise ConfigError(problem, file=path) from error
+        side = Blob(folder / name, 0, size, name, within=folder)
+        beside[name] = piece_file(side, cache_root())
+    contexts = [piece for piece in artefact.pieces if piece.kind == "context"]
+    return SessionModel(
+        path,
+        _sources(path, [piece_file(piece, cache_root()) for piece in contexts]),
+        surface,
+        beside,
+        mixed=bool(artefact.facts["other_nodes"]),
+    )
+
+
+def _sources(path: Path, files: Sequence[Path]) -> tuple[ContextFile, ...]:
+    several = len(files) > 1
+    return tuple(
+        ContextFile(file.absolute(), name=f"{path.name}#{at}" if several else path.name)
+        for at, file in enumerate(files)
+    )

@@ -1,0 +1,39 @@
+"""What suites measure, and how it is judged, side by side."""
+
+from harness.ground.facts.memory_types import TENSOR_MEMORIES, TensorMemory
+from harness.run.experiments.backends import measure_backend, measure_context
+from harness.run.experiments.capacity import Limit, SizePoint, find_limit
+from harness.run.experiments.growth import GrowthTolerance, measure_growth
+from harness.run.experiments.latency import LatencyTolerance
+from harness.run.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
+from harness.run.experiments.sharing import (
+    STRATEGIES,
+    Strategy,
+    measure_sharing,
+    planned_sharing,
+    release_orders,
+    spill_fill_bytes,
+)
+
+__all__ = [
+    "STRATEGIES",
+    "TENSOR_MEMORIES",
+    "GrowthTolerance",
+    "LatencyTolerance",
+    "Limit",
+    "Pairing",
+    "SizePoint",
+    "Strategy",
+    "TensorMemory",
+    "Tolerances",
+    "by_memory",
+    "find_limit",
+    "measure_backend",
+    "measure_context",
+    "measure_growth",
+    "measure_pairing",
+    "measure_sharing",
+    "planned_sharing",
+    "release_orders",
+    "spill_fill_bytes",
+]

@@ -1,0 +1,367 @@
+"""One case while pytest runs it: its attempts, and one result record of the phases of each.
+
+A fault of the lab is no verdict and is tried again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness.ground import Cause, ConfigError, DeviceError, HarnessError, InfraError
+from harness.ground.facts.axes import IN_AXES
+from harness.ground.files.notices import at_work
+from harness.libraries.runtimes.runtime import NotOffered
+from harness.run.bench import CaseBench, NotPassed
+from harness.run.bench.wrong_call import at_fault
+from harness.run.pytest_plugin.attempts import AttemptEnd
+from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
+from harness.run.pytest_plugin.case_names import own_test
+from harness.run.pytest_plugin.collected import parameters_of, placement_of
+from harness.run.pytest_plugin.neighbours import told_by_timeout
+from harness.run.pytest_plugin.own_contexts import suite_of
+from harness.run.pytest_plugin.pytest_internals import missing_fixture, run_phases, tear_down_for
+from harness.run.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
+from harness.verdict import (
+    CaseRecord,
+    DeviceEvent,
+    DeviceRecord,
+    ErrorRecord,
+    Outcome,
+    PlacementRecord,
+    diagnosed,
+)
+from harness.verdict.failure.diagnosis import Foreseen
+from harness.verdict.results.record import Expected, Fixed, PreflightRecord
+
+if TYPE_CHECKING:
+    from harness.libraries import Finding
+    from harness.run.pytest_plugin.device_run import Run
+    from harness.run.workbench import Placement
+
+_JUDGED: Final = (AssertionError, pytest.fail.Exception)
+"""How a test says that the target does wrong."""
+
+_WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
+
+
+class Case:
+    """Collects what happens to one item until its teardown is over.
+
+    `bench` and `device` are set by the fixture once the device is ready, `preflight` before that;
+    `attempt` is the number of this attempt, the first is 1.
+    """
+
+    def __init__(self, item: pytest.Item, run: Run, placement: Placement, attempt: int) -> None:
+        self.item = item
+        self.placement = placement
+        self.device: DeviceRecord | None = None
+        self._run = run
+        self.bench: CaseBench | None = None
+        self.preflight: tuple[Finding, ...] = ()
+        self.log_prefix = ""
+        self.attempt = attempt
+        self._started = datetime.now(UTC)
+        self._begun = time.monotonic()
+        self._aside_s = 0.0
+        self._outcome: Outcome = "passed"
+        self._cause: Cause | None = None
+        self._error: ErrorRecord | None = None
+        self._reason: str | None = None
+        self.known_issue: str | None = None
+        self.fixed: Fixed | None = None
+
+    def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
+        """Takes note of one finished phase (setup, call or teardown)."""
+        if report.skipped and self._outcome == "passed":
+            self._outcome = "skipped"
+            self._reason = _reason(report)
+        elif report.failed and self._outcome == "passed":
+            self._fail(report, failure)
+            if self._outcome in _WITH_EVIDENCE and self.bench is not None:
+                began = time.monotonic()
+                seen = self.bench.collect_evidence()
+                if self._error is not None:
+                    known = self.bench.foreseen
+                    self._error = diagnosed(self._outcome, self._error, seen, foreseen=known)
+                self._aside_s += time.monotonic() - began
+
+    def remark(self, lines: Iterable[str]) -> None:
+        """Adds to what went wrong, for whoever reads it."""
+        for line in lines:
+            self._error = self._error and self._error.with_line(line)
+
+    def was_not_run(self, error: HarnessError) -> None:
+        """Takes note of what kept the whole run from its cases."""
+        self._outcome, self._cause = "error", error.cause
+        self._error = ErrorRecord.of(message=str(error))
+
+    def unchecked_failure(self) -> BaseException | None:
+        """The failure of a plan whose observation the test did not `check`; None if it passed."""
+        verdict = self.bench.notes.verdict if self.bench else None
+        return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
+
+    def problem_of_the_suite(self) -> ConfigError | None:
+        """What the test's own code did wrong, if that is why there is no verdict."""
+        if self._cause != "config" or self._error is None:
+            return None
+        return ConfigError(f"{self.item.nodeid}: {self._error.message}")
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the target said that it cannot do what the case is about."""
+        return self._outcome == "unsupported"
+
+    @property
+    def is_lab_error(self) -> bool:
+        """Whether what went wrong says nothing about the target."""
+        return self._outcome == "error"
+
+    @property
+    def end(self) -> AttemptEnd:
+        """What this attempt came to; after a fault of the lab, another may give a verdict."""
+        if self._outcome == "error" and self._cause == "infra":
+            return "lab"
+        return "cannot" if self.is_unsupported else "verdict"
+
+    def record(self) -> CaseRecord:
+        """The case's record as of now."""
+        notes = self.bench.notes if self.bench else None
+        measured: dict[str, Any] = notes.figures() if notes else {}
+        device = self.device or self._run.asked.device_record(self.placement)
+        if device.name != self.placement.device:
+            # what another device came to is no verdict about the one that the name tells of
+            said = f"ran on {device.name} instead of {self.placement.device}, which is a bug"
+            self._outcome, self._cause, self._error = (
+                "error",
+                "harness",
+                ErrorRecord.of(message=said),
+            )
+            device = self._run.asked.device_record(self.placement)
+        return CaseRecord(
+            run=self._run.records.open_folder().run_id,
+            case=self.item.nodeid,
+            test=own_test(self.item),
+            placement=PlacementRecord(
+                device=self.placement.where,
+                engine=self.placement.engine,
+                backend=self.placement.backend,
+                qnn=self.placement.qnn,
+                ort=self.placement.ort,
+                compiler=self.placement.other_compiler,
+            ),
+            engine=self.placement.engine,
+            suite=suite_of(self.item),
+            line=None if (line := self.item.location[1]) is None else line + 1,
+            axes=self._axes(),
+            device=device,
+            runtime=notes.libraries() if notes else None,
+            preflight=tuple(
+                PreflightRecord.model_validate(asdict(one)) for one in self.own_findings()
+            ),
+            outcome=self._outcome,
+            cause=self._cause,
+            expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
+            fixed=self.fixed if self._outcome == "passed" else None,
+            error=self._error,
+            measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
+            checks=tuple(notes.checks) if notes else (),
+            outputs=notes.outputs if notes else None,
+            started=self._started,
+            duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
+            attempt=self.attempt,
+            logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
+        )
+
+    def _axes(self) -> dict[str, Any]:
+        placement, given = self.placement, parameters_of(self.item)
+        axes = {
+            "backend": placement.backend,
+            "qnn": placement.qnn_version,
+            "ort": self._ort(),
+            "compiler": placement.compiler if takes_compiled(given.values()) else None,
+        }
+        if self._run.options.fan_out in ("device", "soc"):
+            axes[self._run.options.fan_out] = placement.where
+        return axes | own_axes(parameters_of(self.item))
+
+    def own_findings(self) -> tuple[Finding, ...]:
+        """What preflight said of this case: nothing about contexts that only others take."""
+        if not self.preflight:
+            return ()
+        sources = sources_of(parameters_of(self.item), self.item.path.parent)
+        own = {None, *map(str, sources)}
+        return tuple(one for one in self.preflight if one.context in own)
+
+    def foreseen(self) -> Foreseen:
+        """What preflight said of this case, for the diagnosis of a failure."""
+        # ONNX Runtime makes one session of all the contexts that a model has
+        loaded = () if self.placement.takes_models else sources_in(parameters_of(self.item))
+        return Foreseen(self.own_findings(), tuple(map(str, loaded)))
+
+    def _ort(self) -> str | None:
+        """The version of the ONNX Runtime that the case uses, if it uses one."""
+        runtime = self.bench.notes.runtime if self.bench else None
+        return (runtime and runtime.ort) or self.placement.ort_version
+
+    def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
+        if isinstance(failure, NotPassed):
+            verdict = failure.verdict
+            self._outcome, self._cause, self._error = (
+                verdict.outcome,
+                verdict.cause,
+                verdict.error,
+            )
+            return
+        cause, wrong_call = at_fault(failure, str(self.item.path))
+        own = failure is None or (cause == "config" and wrong_call is None)
+        if isinstance(failure, NotOffered):
+            self._outcome, self._cause = "unsupported", None
+        elif isinstance(failure, HarnessError):
+            self._outcome, self._cause = "error", failure.cause
+        elif failure is not None and (told := told_by_timeout(failure)) is not None:
+            self._outcome, self._cause = "error", "config"
+            self._error = ErrorRecord.of(message=told)
+            return
+        elif failure is None or (own and isinstance(failure, _JUDGED) and report.when == "call"):
+            # Without an exception it is an xfail(strict) that passed.
+            self._outcome, self._cause = "failed", "target"
+        else:
+            self._outcome, self._cause = "error", cause
+        text = str(report.longrepr if failure is None else failure).strip()
+        if isinstance(failure, pytest.FixtureLookupError):  # whose words are not its own
+            text = (missing_fixture(report) or text).partition("\n")[0]
+        if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
+            text = f"{type(failure).__name__}: {text}"
+            text = text if wrong_call is None else f"{wrong_call}; {text}"
+        if self._outcome == "failed":
+            # pytest appends how it compared; the first line is what the test says.
+            text = text.partition("\n")[0]
+        self._error = ErrorRecord.of(message=text)
+        if isinstance(failure, InfraError) and self._names_a_serial(failure):
+            # nobody knows a device by its serial number; what is alike stays so
+            named = f"{self.placement.device}: {self._error.message}"
+            self._error = self._error.model_copy(update={"message": named})
+
+    def _names_a_serial(self, error: InfraError) -> bool:
+        """Whether an error is of the device, and does not say its name."""
+        serial = (self.device or self._run.asked.device_record(self.placement)).serial
+        of_device = isinstance(error, DeviceError) or bool(serial and serial in str(error))
+        return of_device and self.placement.device not in str(error)
+
+
+def run_case(
+    item: pytest.Item,
+    nextitem: pytest.Item | None,
+    run: Run,
+    placement: Placement,
+    key: pytest.StashKey[Case],
+) -> None:
+    """Runs one case of a run: on the device that its name has, or on one of those that share it.
+
+    Hooks find the attempt under way in the item's stash, below `key`. It is tried again if only the
+    lab failed, as often as the run allows and as long as that is worth while; and on a device of
+    another kind, where any will do, if that cannot do what the case is about. Only the last
+    attempt's reports are logged; the records of all attempts go with them, and before each those of
+    what happened to devices meanwhile.
+    """
+    assert run.records.folder is not None
+    if run.messages is not None and run.messages.is_pause(item, nextitem):
+        _end_pause(item, nextitem)
+        return
+    if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
+        nextitem = item.parent  # type: ignore[assignment]
+    attempts = run.attempts(item.nodeid, placement)
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    records: list[CaseRecord | DeviceEvent] = []
+    goes_on = True
+    while goes_on:
+        place = attempts.begin()
+        item.stash[key] = case = Case(item, run, place, attempts.number)
+        at_work(place.device, case=item.nodeid)
+        try:
+            reports = run_phases(item, nextitem)
+        finally:
+            at_work(place.device, case=None)
+        records += [*run.records.take_events(), case.record()]
+        goes_on = attempts.go_on(
+            case.end, stop=bool(item.session.shouldstop), is_last=nextitem is None
+        )
+    records += run.records.take_events()
+    if (given_up := attempts.given_up(case.end)) is not None:
+        for report in reports:
+            setattr(report, GIVEN_UP, asdict(given_up))
+    run.records.attach(records, reports[-1])
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    del item.stash[key]  # pytest keeps every item until the end of the run
+
+
+def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tears down what the case before had in common with others and not with the next one."""
+    ends = (pytest.exit.Exception, KeyboardInterrupt)
+    call = pytest.CallInfo.from_call(
+        lambda: tear_down_for(item, nextitem), when="teardown", reraise=ends
+    )
+    if call.excinfo is not None:
+        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        item.ihook.pytest_runtest_logreport(report=report)
+
+
+def record_not_run(items: Iterable[pytest.Item], run: Run, error: HarnessError) -> None:
+    """Writes down for each case of a run that is given up why it has no verdict."""
+    for item in items:
+        if (placement := placement_of(item)) is not None:
+            earlier = run.records.earlier.get(item.nodeid)
+            case = Case(item, run, placement, 1 + (earlier.attempt if earlier else 0))
+            case.was_not_run(error)
+            run.records.open_folder().journal.append(case.record())
+
+
+def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
+    """Writes down that no device of the lab can run a test: `unsupported`, once, and why.
+
+    Not if it needs other versions or backends than those asked for: then nobody knows.
+    """
+    why, folder = _reason(report), run.records.folder
+    if not fits_nowhere(why) or folder is None or item.nodeid in run.records.earlier:
+        return
+    axes: dict[str, Any] = dict.fromkeys(IN_AXES)
+    path, line, _ = item.location
+    record = CaseRecord(
+        run=folder.run_id,
+        case=item.nodeid,
+        test=own_test(item),
+        placement=None,
+        suite=suite_of(item),
+        line=None if line is None else line + 1,
+        axes=axes | own_axes(parameters_of(item)),
+        device=None,
+        outcome="unsupported",
+        cause=None,
+        expected=None,
+        error=ErrorRecord.of(message=why),
+        measurements={},
+        started=datetime.now(UTC),
+        duration_s=round(report.duration, 6),
+        attempt=1,
+        logs=(),
+    )
+    run.records.attach([record], report)
+    setattr(report, UNSUPPORTED, True)
+    report.longrepr = (path, (line or 0) + 1, f"unsupported: {why}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why a test was skipped, or expected to fail."""
+    expected = getattr(report, "wasxfail", None)
+    if expected is not None:
+        return f"xfail: {expected}"
+    told = report.longrepr
+    return str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ")

@@ -1,0 +1,213 @@
+"""What tests there are, before pytest leaves out those that were not chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import harness
+from harness.ground import InfraError
+from harness.run.pytest_plugin.own_contexts import suite_of
+from harness.run.pytest_plugin.terminal import NO_DEVICE
+from harness.verdict.results.case_names import NO_PLACEMENT
+
+if TYPE_CHECKING:
+    from harness.contexts import Files
+    from harness.run.pytest_plugin.asked import Selection
+    from harness.run.workbench import Need, Placement
+    from harness.verdict.results.known_issue_lint import CollectedTests
+
+_WORKER_SAYS = "qnn_harness_collected"
+
+
+class Collected:
+    """Takes note of all collected device tests; from xdist's workers by what they say at the end.
+
+    Nothing is known where single tests were named: the others were not even looked for. Nor is it
+    asked where nothing is run.
+    """
+
+    def __init__(self, asked: Selection) -> None:
+        self._asked = asked
+        self._tests: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Comes before -k and -m choose."""
+        options = self._asked.options
+        own = options.contexts.paths  # suites have others than they are written with
+        if not options.known_issues or own or any("::" in one for one in config.args):
+            return
+        if config.option.collectonly:
+            return
+        from harness.run.pytest_plugin.axes import own_axes
+        from harness.verdict.results.known_issue_lint import CollectedTests
+
+        collected = CollectedTests(tests=self._tests)
+        for item in items:
+            if item.get_closest_marker("device") is not None:
+                test = getattr(item, "originalname", item.name)
+                collected.add(suite_of(item), test, own_axes(parameters_of(item)))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A worker tells the process that distributes."""
+        output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[_WORKER_SAYS] = [[*names, axes] for names, axes in self._tests.items()]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """What a worker told; all of them collect the same."""
+        for suite, test, axes in getattr(node, "workeroutput", {}).get(_WORKER_SAYS, ()):
+            self._tests[suite, test] = axes
+
+    def tests(self) -> CollectedTests | None:
+        """All that is known; None if it is nothing."""
+        if not self._tests:
+            return None
+        from harness.verdict.results.known_issue_lint import CollectedTests
+
+        devices = self._asked.lab.devices
+        file = self._asked.options.known_issues
+        beside = file.parent.glob("**/test_*.py") if file is not None else ()
+        return CollectedTests(
+            tests=self._tests,
+            suites=frozenset(path.stem.removeprefix("test_") for path in beside),
+            devices=frozenset(device.name for device in devices),
+            socs=frozenset(device.soc for device in devices if device.soc),
+        )
+
+
+def parameters_of(item: pytest.Item) -> Mapping[str, Any]:
+    """The values of a test's parameters by name, its placement among them."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params if callspec else {}
+
+
+def placement_of(item: pytest.Item) -> Placement | None:
+    """Where a case runs, and with what; None for any other test."""
+    found = parameters_of(item).get("placement")
+    return found if hasattr(found, "compiler") else None
+
+
+def nowhere(reasons: Iterable[str]) -> Any:
+    """What a test has for its placement where no device fits: it is skipped, and says why."""
+    why = f"{NO_DEVICE}: {'; '.join(reasons)}"
+    return pytest.param(None, id=NO_PLACEMENT, marks=pytest.mark.skip(reason=why))
+
+
+def need_of(item: pytest.Item) -> Need | None:
+    """What a case wants made ready; None for any other test."""
+    placement = placement_of(item)
+    if placement is None:
+        return None
+    from harness.run.pytest_plugin.axes import files_of, sources_of
+    from harness.run.workbench import Need
+
+    given = parameters_of(item)
+    return Need(placement, sources_of(given, item.path.parent), files_of(given))
+
+
+def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
+    """The SHA-256 of each file that says what cases of these names do, by a name for it.
+
+    Test modules, what was imported from beside or below them, conftests, files of models and known
+    issues; of their inputs and expected outputs one for each folder. A checkout may lie anywhere:
+    modules are called as from the folder that they have in common, other files by their own name.
+    What cannot be read is left out: its case says so.
+    """
+    from harness.contexts import ContextFile, OnnxModel, WholeFile
+    from harness.ground.files.whole_file import sha256_of
+    from harness.run.pytest_plugin.axes import files_of, sources_of
+
+    tests = {item.path for item in items}
+    base = os.path.commonpath([path.parent for path in tests])
+    found: dict[str, list[str]] = {}
+    for path in _modules(tests):
+        with contextlib.suppress(OSError):
+            name = Path(os.path.relpath(path, base)).as_posix()
+            found.setdefault(name, []).append(sha256_of(path))
+    others: set[Files] = {asked.options.known_issues}
+    models: dict[str, set[str]] = {}
+    for item in items:
+        given = parameters_of(item)
+        others.update(files_of(given))
+        for whole in given.values():
+            if isinstance(whole, WholeFile):
+                others.update((whole.given.inputs, whole.given.expected))
+        for one in sources_of(given, item.path.parent):
+            if isinstance(one, ContextFile):
+                others.update((one.path, one.inputs, one.expected))
+            elif isinstance(one, OnnxModel):
+                models.setdefault(one.path.name, set()).add(one.digest)
+    paths = {path for one in others for path in (one if isinstance(one, tuple) else [one])}
+    for other in filter(None, paths):
+        if (digest := _digest(other)) is not None:
+            found.setdefault(other.name, []).append(digest)
+    for name, known in models.items():
+        found.setdefault(name, []).extend(known)
+    return {name: _one_digest(digests) for name, digests in found.items()}
+
+
+def _digest(path: Path) -> str | None:
+    """Of a file, or of all files in a folder with their names; None if it cannot be read."""
+    from harness.ground import cache_root
+    from harness.ground.files.hash_cache import HashCache
+
+    is_folder = path.is_dir()
+    files = {"": path}
+    if is_folder:
+        files = {one.relative_to(path).as_posix(): one for one in path.rglob("*") if one.is_file()}
+    try:
+        hashed = HashCache(cache_root(), path if is_folder else path.parent).hashed(files)
+    except InfraError:
+        return None
+    if not is_folder:
+        return hashed[""].sha256
+    return _one_digest([f"{name} {one.sha256}" for name, one in hashed.items()])
+
+
+def _modules(tests: set[Path]) -> set[Path]:
+    """Files of tests, with what else of their folders is imported, and the conftests above.
+
+    Not what is installed: that is told by its version.
+    """
+    folders = {path.parent for path in tests}
+    above = {folder for path in tests for folder in path.parents}
+    installed = {Path(sys.prefix), Path(harness.__file__).parent}
+    found = set(tests)
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None)
+        path = Path(file) if isinstance(file, str) else Path()
+        beside = path.suffix == ".py" and not folders.isdisjoint(path.parents)
+        if (
+            beside or (path.name == "conftest.py" and path.parent in above)
+        ) and installed.isdisjoint(path.parents):
+            found.add(path)
+    return found
+
+
+def _one_digest(digests: list[str]) -> str:
+    """One of several files of a name."""
+    if len(digests) == 1 and len(digests[0]) == 64:
+        return digests[0]
+    return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
+
+
+def leave_out(
+    config: pytest.Config, items: list[pytest.Item], others: Sequence[pytest.Item]
+) -> None:
+    """Takes tests out of those that pytest runs, and tells who counts them."""
+    if others:
+        gone = set(others)
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=others)

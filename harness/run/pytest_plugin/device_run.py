@@ -1,0 +1,155 @@
+"""One run of device tests: what it is asked for, what it leaves, and what its cases run with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.ground import HarnessError
+from harness.run.pytest_plugin.asked import Selection
+from harness.run.pytest_plugin.attempts import Attempts, Twins
+from harness.run.pytest_plugin.ending import Ending
+from harness.run.pytest_plugin.options import Options
+from harness.run.pytest_plugin.records import Records
+
+if TYPE_CHECKING:
+    from harness.ground.host.guard import GuardedProcess
+    from harness.run.pytest_plugin.collected import Collected
+    from harness.run.pytest_plugin.messages import Messages
+    from harness.run.pytest_plugin.terminal import Live
+    from harness.run.workbench import Need, Placement, ReadyPlacement, Workbench
+
+
+class Run:
+    """Made when pytest starts, but touches nothing until a device test is collected."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        works_for: Path | None = None,
+        ending: Ending | None = None,
+    ) -> None:
+        """`works_for` and `ending` are as in `Records`."""
+        self.options = options
+        self.ending = ending or Ending()
+        self.asked = Selection(options)
+        self.asked.takes_places = works_for is None
+        self.records = Records(self.asked, self.ending, works_for)
+        self.ended = False
+        self.problem: HarnessError | None = None
+        self.messages: Messages | None = None
+        self.collected: Collected | None = None
+        self.live: Live | None = None
+        self._needs: Sequence[Need] = ()
+        self._workbench: Workbench | None = None
+        self._ahead: GuardedProcess | None = None
+
+    @property
+    def workbench(self) -> Workbench:
+        """What cases are run with; made on first use, ended by `close`."""
+        if self._workbench is None:
+            from harness.device import Leases
+            from harness.ground import cache_root
+            from harness.ground.files.cache import lease_root
+            from harness.run.workbench import Workbench
+
+            purpose = f"pytest, run {self.records.planned_folder.name}"
+            self._workbench = Workbench(
+                self.asked.lab,
+                cache=cache_root(),
+                tell=self.records.note_event,
+                leases=Leases(lease_root(), purpose=purpose),
+                lease_wait_s=self.options.lease_timeout_s,
+                catalog=self.asked.catalog,
+                preflight=self.options.preflight,
+                run=str(self.records.planned_folder),
+                executorch=self.options.executorch,
+            )
+        return self._workbench
+
+    def close(self) -> None:
+        """Ends everything the run started."""
+        if self._ahead is not None:
+            self._ahead.stop()
+        if self._workbench is not None:
+            self._workbench.close()
+        self.asked.close()
+
+    def will_run(self, cases: Mapping[str, str], side_by_side: int = 1) -> None:
+        """Opens the run's folder for cases, {node id: device or pool}; who watches sees them.
+
+        So many of them run at the same time.
+        """
+        self.records.will_run(cases)
+        if self.live is not None and self.records.folder is not None:
+            shared = Counter(self.asked.sharing.values())
+            self.live.begin(cases, side_by_side, self.records.folder, shared)
+
+    def begin(self, needs: Sequence[Need]) -> None:
+        """Makes everything ready that the cases need.
+
+        Raises an error if no case at all can run and no device is to blame. A worker makes ready
+        what it is given, when it is given it.
+        """
+        from harness.run.workbench.placement import by_placement
+
+        self._needs = needs = [
+            replace(need, placement=self.twins.not_taken(need.placement)) for need in needs
+        ]
+        self.workbench.needs = {
+            placement.on(device): sources
+            for placement, sources in by_placement(needs).items()
+            for device in placement.candidates
+        }
+        if self.records.is_worker:
+            if self.messages is not None:
+                self.messages.ends_in_order()
+            return
+        failed = self.workbench.prepare(needs)
+        self.records.write_events()
+        if needs and all(need.placement in failed for need in needs):
+            self._nothing_ready(list(failed.values()))
+
+    def _nothing_ready(self, errors: Sequence[HarnessError]) -> None:
+        """Raises why no case can be run, unless a device is out of reach: that may come back."""
+        from harness.ground import DeviceError, DeviceRefused, InfraError
+
+        if any(self.twins.device(need.placement).is_out for need in self._needs):
+            return
+        lost = [error for error in errors if isinstance(error, DeviceError)]
+        if all(isinstance(error, DeviceRefused) for error in lost):
+            raise next((error for error in errors if isinstance(error, InfraError)), errors[0])
+
+    @cached_property
+    def twins(self) -> Twins:
+        """Which devices can take a case of this run."""
+        return Twins(self.workbench, is_worker=self.records.is_worker)
+
+    def attempts(self, node_id: str, placement: Placement) -> Attempts:
+        """Those at a case that begins here, or goes on after others."""
+        earlier = self.records.earlier.get(node_id)
+        return Attempts(
+            self.twins,
+            self.asked.kinds,
+            placement,
+            retries=self.options.retries,
+            before=earlier.attempt if earlier else 0,
+            move=self.messages.find(node_id) if self.messages else None,
+        )
+
+    def prepare_ahead(self) -> None:
+        """Begins to make ready what `--ahead` asks for. Raises HarnessError."""
+        if self.options.ahead and self._needs and not self.records.is_worker:
+            from harness.run.pytest_plugin.prefetch import begin_ahead
+
+            self._ahead = begin_ahead(self.asked, self.workbench, self._needs)
+
+    def ready(self, placement: Placement) -> ReadyPlacement:
+        """A placement, with all that its cases need there. Raises HarnessError."""
+        self.twins.look_again(placement)
+        return self.workbench.ready(placement)

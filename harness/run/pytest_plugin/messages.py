@@ -1,0 +1,99 @@
+"""What a controller and its workers tell each other beside what pytest-xdist carries."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness.run.pytest_plugin.attempts import MovedCase
+
+if TYPE_CHECKING:
+    import pytest
+
+    from harness.answers import Shard
+    from harness.run.pytest_plugin.scheduler import CaseNeeds
+
+_WORKER: Final = "worker-"
+_CASES: Final = "cases-"
+
+
+class Messages:
+    """Files in a folder that a controller and its workers share.
+
+    The channel of pytest-xdist brings node ids and reports from a worker, and numbers of tests to
+    it, while it runs. A node id does not tell for sure that it is one of a case: any test may be
+    called so. It can be longer than the name of a file, so that a hash stands for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._begun: pytest.Item | None = None
+
+    def tell_cases(
+        self, worker: str, cases: Mapping[str, CaseNeeds], shard: Shard | None = None
+    ) -> None:
+        """Which of the tests that a worker collected are cases, and of which shard.
+
+        Told before pytest-xdist says which tests there are.
+        """
+        told = [cases, shard.model_dump(mode="json") if shard is not None else None]
+        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
+
+    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], Shard | None]:
+        """What `tell_cases` of a worker told; empty if it has none."""
+        try:
+            cases, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
+        except FileNotFoundError:
+            return {}, None
+        if shard is not None:
+            from harness.answers import Shard
+
+            shard = Shard.model_validate(shard)
+        return cases, shard
+
+    def is_pause(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Whether a worker is to begin a case, or has done so and waits for the next one.
+
+        pytest-xdist begins a test when it knows the next; so each case is sent twice (`ByDevice`).
+        """
+        if self._begun is item:
+            self._begun = None
+            return True
+        self._begun = item if nextitem is item else None
+        return False
+
+    def put(self, node_id: str, move: MovedCase) -> None:
+        """Writes it down, before the worker is told to run the case."""
+        self._file(node_id).write_text(json.dumps(asdict(move)))
+
+    def find(self, node_id: str) -> MovedCase | None:
+        """What was written down for a case."""
+        try:
+            return MovedCase(**json.loads(self._file(node_id).read_text()))
+        except FileNotFoundError:
+            return None
+
+    def ends_in_order(self) -> None:
+        """Says that this worker takes a SIGTERM for Ctrl-C."""
+        (self.folder / f"{_WORKER}{os.getpid()}").touch()
+
+    def end_workers(self) -> None:
+        """Has those of our workers end that said it."""
+        ours: set[str] = set()
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):
+                ours.update((thread / "children").read_text().split())
+        for file in self.folder.glob(f"{_WORKER}*"):
+            if (pid := file.name.removeprefix(_WORKER)) in ours:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGTERM)
+
+    def _file(self, node_id: str) -> Path:
+        return self.folder / hashlib.sha256(node_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,438 @@
+"""The options of the plug-in: each stands here once, as a field of what a run is asked.
+
+pytest's options, what they are read into, which of them choose cases, and those that
+`qnn-harness run` hands on are all made of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from harness.ground import BACKENDS, ENGINES, QNN
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class _Started:
+    """Where pytest was started, its root, and where results go."""
+
+    here: Path
+    root: Path
+    reports: Path
+
+
+_Get = Callable[[str], Any]
+
+
+def split_list(values: Sequence[str] | None, _: object = None) -> list[str]:
+    """Flattens a repeatable, comma-separated option: ["a,b", "c"] -> [a, b, c]."""
+    parts = (part.strip() for value in values or () for part in value.split(","))
+    return [part for part in parts if part]
+
+
+def _specs(values: Sequence[str] | None, _: object = None) -> list[str]:
+    """Versions and ranges as given: what their commas mean is for who resolves them."""
+    return [value for value in values or () if value.strip(" ,")]
+
+
+def _drift_steps(text: str) -> int:
+    """The STEPS of `--fail-on drift:STEPS`."""
+    from harness.verdict import steps_of
+
+    steps = steps_of(text)
+    if steps is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
+    return steps
+
+
+def _named(text: str) -> str:
+    """A path; not an empty text, as of a shell variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
+    return text
+
+
+def _tuple(values: Sequence[str] | None, _: object) -> tuple[str, ...]:
+    return tuple(split_list(values))
+
+
+def _path(given: str | None, at: _Started) -> Path | None:
+    return at.here / given if given else None
+
+
+def _run(given: str | None, at: _Started) -> Path | None:
+    # a bare name means a run among the reports; anything else is a path
+    return None if given is None else Path(at.reports if "/" not in given else at.here, given)
+
+
+def _known_issues(given: str | None, at: _Started) -> Path | None:
+    issues = _path(given, at) or at.root / "suites/known_issues.yaml"
+    return issues if given is not None or issues.exists() else None
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. `given` are pytest's words for it, which are those of `argparse`.
+
+    `chooses` tells whether it says which cases a run has: the same cases run with other versions,
+    for one. `run` is its help in `qnn-harness run`, None: that has it not.
+    """
+
+    name: str
+    given: Mapping[str, Any]
+    chooses: bool = False
+    run: str | None = None
+
+    @property
+    def parameter(self) -> str:
+        """What a function calls it."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value follows it."""
+        return not str(self.given.get("action")).startswith("store_")
+
+
+Preflight = Literal["strict", "warn", "off"]
+PREFLIGHT: Final[tuple[Preflight, ...]] = get_args(Preflight)
+"""What may be done about libraries that do not fit."""
+
+_Words = dict[str, Any]
+_FLAG: Final[_Words] = {"action": "store_true"}
+_VERSIONS: Final[_Words] = {"action": "append", "read": _specs}
+_NAMES: Final[_Words] = {"action": "append", "read": split_list, "chooses": True}
+_WORDS: Final[_Words] = {"action": "append", "read": _tuple, "chooses": True}
+_DIR: Final[_Words] = {"type": _named, "read": _path, "chooses": True}
+
+
+def _option(
+    usage: str,
+    help: str,
+    run: str | None = None,
+    chooses: bool = False,
+    read: Callable[[Any, _Started], Any] = lambda given, _: given,
+    **given: Any,
+) -> Any:
+    """A field that an option is read into. `usage` is its name and what stands for its value."""
+    name, _, metavar = usage.partition(" ")
+    given |= {"help": help} | ({"metavar": metavar} if metavar else {})
+    return _field(lambda get, at: read(get(name), at), Option(name, given, chooses, run))
+
+
+def _field(read: Callable[[_Get, _Started], Any], *options: Option) -> Any:
+    return field(metadata={"read": read, "options": options})
+
+
+def _options_of(asked: type) -> Iterator[Option]:
+    for one in fields(asked):
+        yield from one.metadata["options"]
+
+
+def _read_all(asked: type, get: _Get, at: _Started) -> dict[str, Any]:
+    return {one.name: one.metadata["read"](get, at) for one in fields(asked)}
+
+
+@dataclass(frozen=True)
+class ContextsAsked:
+    """What is asked of contexts of the user's own: the options called `--contexts...`."""
+
+    paths: tuple[Path, ...] = _option(
+        "--contexts PATH",
+        "run the suites that take contexts on those of a file, a folder or a pattern, instead "
+        "of their own models (repeatable): a context binary, or what has some inside",
+        action="append",
+        chooses=True,
+        type=_named,
+        read=lambda given, at: tuple(at.here / one for one in given or ()),
+    )
+    numbers: tuple[str, ...] = _option(
+        "--contexts-number N[,N]",
+        "how many contexts a named file is run with, its own taken in turn (default: each once)",
+        "How many (default: each once).",
+        **_WORDS,
+    )
+    residencies: tuple[str, ...] = _option(
+        "--contexts-residency NAME",
+        "resident, sequential or window: how a named file is run (default: resident)",
+        "How they are loaded (default: resident, all at once).",
+        **_WORDS,
+    )
+    inputs: Path | None = _option(
+        "--contexts-inputs DIR",
+        "inputs for these contexts (default: made up)",
+        "Inputs (default: made up).",
+        **_DIR,
+    )
+    expected: Path | None = _option(
+        "--contexts-expected DIR",
+        "what they should give (default: not known)",
+        "What outputs should be.",
+        **_DIR,
+    )
+    tolerance: float = _option(
+        "--contexts-tolerance T",
+        "by how much an output may differ from that, in units of the raw values (default: 0)",
+        "How far they may be off.",
+        chooses=True,
+        type=float,
+        default=0.0,
+    )
+    graph: str | None = _option(
+        "--contexts-graph NAME",
+        "the graph to execute of contexts with several",
+        "Which of several to execute.",
+        chooses=True,
+    )
+
+
+_ENGINE: Final = Option(
+    "--contexts-engine",
+    {
+        "help": "what executes a named file: "
+        + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values())
+        + "; default: qnn",
+        "choices": tuple(ENGINES),
+        "default": QNN.name,
+    },
+    chooses=True,
+    run=f"{', '.join(ENGINES)}.",
+)
+_FAN_OUTS: Final = (
+    ("--each-device", "device", "each device that fits, also of a pool"),
+    ("--each-soc", "soc", "each kind of device that fits (SoC, target, tags), on any of it"),
+    ("--any-device", "any", "one device that fits, whichever is free"),
+)
+_STORED: Final[_Words] = {"action": "store_const", "dest": "fan_out"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options as given, with paths made absolute and lists taken apart."""
+
+    contexts: ContextsAsked = _field(
+        lambda get, at: ContextsAsked(**_read_all(ContextsAsked, get, at)),
+        *_options_of(ContextsAsked),
+        _ENGINE,
+    )
+    executorch: Path | None = _option(
+        "--executorch BUILD_DIR",
+        "a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
+        "libraries for: phones",
+        "A build for --engine executorch (default: its wheel).",
+        read=_path,
+    )
+    qnn: list[str] = _option(
+        "--qnn VERSION",
+        "QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
+        "of them of one source of the lab (sdk:latest), or the path of an SDK, folder, AAR or "
+        "Maven repository (default: latest)",
+        "QNN runtimes (default: latest).",
+        action="append",
+        read=lambda given, _: _specs(given) or ["latest"],
+    )
+    qnn_given: bool = _field(lambda get, _: bool(_specs(get("--qnn"))))
+    ort: list[str] = _option(
+        "--ort VERSION",
+        "ONNX Runtime versions for tests that use it: as for --qnn",
+        "ONNX Runtimes of --engine ort.",
+        **_VERSIONS,
+    )
+    compilers: list[str] = _option(
+        "--compiler VERSION",
+        "QNN versions that compile the contexts (default: the runtime's own)",
+        "QNN versions that compile what is compiled here (default: the runtime's own).",
+        **_VERSIONS,
+    )
+    backends: list[str] = _option(
+        "--backend NAME",
+        "htp, gpu, cpu (default: those that a test names, else htp)",
+        f"{', '.join(BACKENDS)}.",
+        **_NAMES,
+    )
+    devices: list[str] = _option(
+        "--device NAME",
+        "devices to run on, by name, or by address (adb://host:port/serial, "
+        "ssh://user@host/serial) also such as the lab does not have (default: every enabled one)",
+        "Devices, or their addresses (default: all enabled).",
+        **_NAMES,
+    )
+    fan_out: Literal["device", "soc", "any"] | None = _field(
+        lambda get, _: get("fan_out"),
+        *(
+            Option(name, _STORED | {"const": value, "help": f"run a case on {said}"}, chooses=True)
+            for name, value, said in _FAN_OUTS
+        ),
+    )
+    lab: Path = _option(
+        "--lab FILE",
+        "the lab's devices (default: devices.yaml in the rootdir)",
+        "The lab's devices (default: devices.yaml, else one simulated device).",
+        read=lambda given, at: _path(given, at) or at.root / "devices.yaml",
+    )
+    reports: Path = _option(
+        "--reports DIR",
+        "where results go (default: reports in the rootdir)",
+        "Where results go (default: reports).",
+        read=lambda _, at: at.reports,
+    )
+    known_issues: Path | None = _option(
+        "--known-issues FILE",
+        "expected failures (default: suites/known_issues.yaml in the rootdir, if there)",
+        "Failures that are expected.",
+        read=_known_issues,
+    )
+    strict_known: bool = _option(
+        "--strict-known",
+        "a case that passes where a known issue is expected fails the run",
+        "One that does not fail fails the run.",
+        **_FLAG,
+    )
+    preflight: Preflight = _option(
+        "--preflight",
+        "what to do about libraries that do not fit together, the device or the contexts: "
+        "run nothing with them, run and record it, do not look (default: warn)",
+        "As of pytest.",
+        choices=PREFLIGHT,
+        default="warn",
+    )
+    retries: int = _option(
+        "--retries N",
+        "how often a case is tried again that only the lab failed (default: 2)",
+        "For what only the lab failed.",
+        type=int,
+        default=2,
+        read=lambda given, _: max(0, given),
+    )
+    lease_timeout_s: float = _option(
+        "--lease-timeout SECONDS",
+        "how long to wait for a device that another process holds (default: 60)",
+        type=float,
+        default=60.0,
+        read=lambda given, _: max(0.0, given),
+    )
+    drift_steps: int | None = _option(
+        "--fail-on drift:STEPS",
+        "the run fails if an output of named files differs between versions, devices or "
+        "backends by more than so many steps of its type; what has none, if it differs at all and "
+        "STEPS is 0",
+        "Outputs may differ so much at most.",
+        type=_drift_steps,
+    )
+    resume: Path | None = _option(
+        "--resume RUN",
+        "complete a run (its folder, its name, or `latest`): only cases that have no record "
+        "in it, or whose verdict was lost",
+        "Complete a run: its folder, name, or latest.",
+        read=_run,
+    )
+    # which part of the cases a run has is said beside its selection, which all parts share
+    shard: str | None = _option(
+        "--shard I/N",
+        "of the cases, run the I-th of N parts, as other machines run the others; "
+        "`qnn-harness merge` makes one run of them",
+    )
+    shard_by: Path | None = _option(
+        "--shard-by RUN",
+        "divide by how long cases took in a run (its folder, its name, or its journal), which "
+        "has to be the same on all machines (default: each case counts the same)",
+        type=_named,
+        read=_run,
+    )
+    trace: bool = _option(
+        "--trace-json",
+        "write a timeline of the run (trace.json), which ui.perfetto.dev opens",
+        "Write a timeline, for ui.perfetto.dev.",
+        **_FLAG,
+    )
+    plan: bool = _option(
+        "--plan",
+        "list the cases and the files each would push, and run nothing",
+        "List cases and files, and run nothing.",
+        **_FLAG,
+        chooses=True,
+    )
+    only_case: str | None = _option(
+        "--only-case NODEID",
+        "run the one case of this name, whatever versions it names, with those asked for, on "
+        "the first of the devices asked for that fits",
+        chooses=True,
+    )
+    problem_file: Path | None = _option(
+        "--problem-file FILE",
+        "where to say, as JSON, what kept the run from its cases (for programs)",
+        read=_path,
+    )
+    ahead: tuple[str, ...] = _option(
+        "--ahead VERSIONS",
+        "while cases run, fetch, compile and push what a run with other versions will need: "
+        '"qnn=2.50.40 compiler=2.47.0" (repeatable; not beside tests marked `timed`)',
+        action="append",
+        read=lambda given, _: tuple(given or ()),
+    )
+
+
+OPTIONS: Final = tuple(_options_of(Options))
+"""All of them."""
+
+WITH_VALUE: Final = tuple(one.name for one in OPTIONS if one.takes_value)
+"""Our options that take a value."""
+
+_NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
+# what a command line says besides which cases it means, of pytest's own options
+_SHORT: Final = ("-n", "-p", "-c")
+_SAYS_NO_CASE: Final = frozenset(
+    {
+        *(name for name, one in _NO_CASE.items() if one.takes_value),
+        *("--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
+        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
+    }
+)
+_FLAGS: Final = frozenset(
+    {
+        *(name for name, one in _NO_CASE.items() if not one.takes_value),
+        *("--json", "-q", "-v", "-vv", "-s", "-x", "-ra"),
+    }
+)
+
+
+def selection(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line that choose cases, in one order (pure).
+
+    Versions choose none: other ones are the same cases.
+    """
+    return tuple(sorted(_words(iter(command[1:]))))
+
+
+def _words(command: Iterator[str]) -> Iterator[str]:
+    for word in command:
+        name, equals, value = word.partition("=")
+        short = len(word) == 2 and word[0] == "-"
+        if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
+            continue  # as in -nauto
+        if short or name in WITH_VALUE or name in _SAYS_NO_CASE:
+            value = value if equals else next(command, "")
+            if name not in _SAYS_NO_CASE:
+                yield f"{name}={value}"
+        else:
+            yield word
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Registers the options; every list takes commas, repetition, or both."""
+    group = parser.getgroup("qnn-harness", "Qualcomm device tests (qnn-harness)")
+    for option in OPTIONS:
+        group.addoption(option.name, **option.given)
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Reads the options; nothing is checked against the lab or the catalog yet."""
+    here, reports = config.invocation_params.dir, config.getoption("--reports")
+    at = _Started(here, config.rootpath, here / reports if reports else config.rootpath / "reports")
+    return Options(**_read_all(Options, config.getoption, at))

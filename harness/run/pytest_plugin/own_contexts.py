@@ -1,0 +1,241 @@
+"""Contexts of the user's own: given to suites that take some, or run as cases of their file.
+
+`pytest --contexts model.pte` has every test marked `takes_contexts` run on the contexts in that
+file, instead of on what it is parametrized with. `pytest model.pte` collects the file itself, as if
+it were a module with a test of `own_cases.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, cast
+
+import pytest
+
+from harness.ground import ENGINES, QNN, ConfigError
+from harness.ground.facts.engines import Engine
+from harness.libraries.containers.artefact import SUFFIXES
+from harness.run.pytest_plugin.options import ContextsAsked, Options
+from harness.run.pytest_plugin.pytest_internals import FileOfTests
+from harness.verdict import split_node_id
+
+if TYPE_CHECKING:
+    from harness.contexts import Given, Residency, SourceList, WholeFile
+    from harness.libraries import Artefact
+
+TAKES: Final = "takes_contexts"
+
+TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
+"""The tests that a file of a user's can have."""
+
+_RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
+_UNNAMED: Final = ("[", "::")
+
+
+def nothing_beside(root: Path) -> list[str]:
+    """pytest's arguments for a file that was handed over: what lies beside it is not run.
+
+    A conftest.py or a pytest.ini there is somebody else's program.
+    """
+    return ["-c", os.devnull, "--noconftest", f"--rootdir={root}"]
+
+
+def is_of_a_file(case: str) -> bool:
+    """Whether a case is one of a file that was named, and not of a test in Python (pure)."""
+    file, _, test = split_node_id(case)[0].partition("::")
+    return not file.endswith(".py") and test in TESTS
+
+
+class ArtefactFile(FileOfTests):
+    """A file of the user's that was named on pytest's command line."""
+
+    @property
+    def engine(self) -> Engine:
+        """What loads its contexts; the case of a search says it by its name."""
+        only_case = self.config.getoption("--only-case")
+        if only_case is not None:
+            others = (one for one in ENGINES.values() if not one.takes_contexts)
+            return next((one for one in others if f"::{one.test}" in only_case), QNN)
+        return ENGINES[self.config.getoption("--contexts-engine")]
+
+    def module_of_tests(self) -> ModuleType:
+        """The tests of all engines."""
+        from harness.run.pytest_plugin import own_cases
+
+        return own_cases
+
+    def is_test(self, name: str) -> bool:
+        """Whether a function there is the test of the engine."""
+        return name == self.engine.test
+
+
+def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
+    """The cases of a file, if it is one that was named and may hold contexts.
+
+    Its name in node ids is its path as seen from the root folder, wherever it lies: pytest has none
+    for a file outside.
+    """
+    if file.suffix == ".py" or not parent.session.isinitpath(file):
+        return None
+    # what is called so is taken whatever it holds: its case says what is wrong with it
+    if file.suffix.lower() not in SUFFIXES and not _recognised(file):
+        return None
+    name = Path(os.path.relpath(file, parent.config.rootpath)).as_posix()
+    made: ArtefactFile = ArtefactFile.from_parent(parent, path=file, nodeid=name)
+    return made
+
+
+def _recognised(file: Path) -> bool:
+    from harness.libraries import open_artefact
+    from harness.libraries.containers.open import UnknownFileError
+
+    try:
+        open_artefact(file)
+    except UnknownFileError:
+        return False
+    except ConfigError:
+        return True  # its case says what is wrong with it
+    return True
+
+
+def suite_of(item: pytest.Item) -> str:
+    """What records call the file that a test stands in."""
+    module = item.getparent(ArtefactFile)
+    return module.engine.suite if module is not None else item.path.stem.removeprefix("test_")
+
+
+def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
+    """Gives a test the contexts of the user's instead of its own, if there are any for it.
+
+    Raises ConfigError for what is no artefact, or an option that asks for what there is not.
+    """
+    own = metafunc.definition.getparent(ArtefactFile)
+    marker = metafunc.definition.get_closest_marker(TAKES)
+    if own is not None and not own.engine.takes_contexts:
+        wholes = _whole_files(own.path, own.engine, options.contexts)
+        _parametrize(metafunc, "workload", wholes)
+    elif own is not None:
+        contexts = _contexts_of_file(own.path, options.contexts)
+        ways = _ways(options, contexts)
+        _parametrize(metafunc, "workload", [contexts])
+        _parametrize(metafunc, "residency,contexts", ways)
+    elif marker is not None and options.contexts.paths:
+        _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
+
+
+@cache
+def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[WholeFile]:
+    """What of a file another engine than the probe is to run. Raises ConfigError."""
+    from harness.run.bench.whole_files import WHOLE_FILES
+
+    if asked.numbers or asked.residencies:
+        problem = f"{engine.title} loads what a file holds, all at once: no number, no residency"
+        raise ConfigError(problem, file=path)
+    return WHOLE_FILES[engine.name](path, _given(asked))
+
+
+def _given(asked: ContextsAsked) -> Given:
+    from harness.contexts import Given
+
+    return Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
+
+
+def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
+    """The device tests that take no contexts, where the user's are given to those that do."""
+    if not options.contexts.paths:
+        return []
+    return [
+        item
+        for item in items
+        if item.get_closest_marker("device")
+        and not item.get_closest_marker(TAKES)
+        and item.getparent(ArtefactFile) is None
+    ]
+
+
+def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]) -> None:
+    """Has a test run with these values of parameters, whatever it says of them itself."""
+    marks = metafunc.definition.own_markers
+    ids = str if "," not in names else None
+    new = pytest.mark.parametrize(names, values, ids=ids).mark
+    for at, mark in enumerate(marks):
+        if mark.name == "parametrize" and mark.args[0] == names:
+            marks[at] = new
+            return
+    marks.append(new)
+
+
+@cache
+def _contexts_of_paths(asked: ContextsAsked) -> list[SourceList]:
+    from harness.contexts import artefacts_with_contexts
+
+    return [_contexts_in(artefact, asked) for artefact in artefacts_with_contexts(asked.paths)]
+
+
+@cache
+def _contexts_of_file(path: Path, asked: ContextsAsked) -> SourceList:
+    from harness.libraries import open_artefact
+
+    return _contexts_in(open_artefact(path), asked)
+
+
+def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
+    """The contexts of an artefact. Raises ConfigError and InfraError."""
+    from harness.contexts import contexts_of
+    from harness.ground import cache_root
+
+    require_name(artefact.path)
+    given = _given(asked)
+    if artefact.kind != "onnx" and not any(piece.expected for piece in artefact.pieces):
+        given.require_use_of_tolerance(artefact.path)
+    return contexts_of(artefact, cache_root(), given)
+
+
+def require_name(path: Path) -> None:
+    """Raises ConfigError for a file that no case can be called by."""
+    if any(text in str(path) for text in _UNNAMED):
+        problem = "a path with [ or :: cannot stand in the name of a case: call it otherwise"
+        raise ConfigError(problem, file=path)
+
+
+def _ways(options: Options, own: SourceList) -> list[tuple[str, int]]:
+    """Residency and number of contexts of each case of a file with these contexts.
+
+    A single case (`--only-case`) is run as its name says. Raises ConfigError.
+    """
+    from harness.contexts import RESIDENCIES
+
+    named = named_way(options.only_case or "")
+    if named is not None:
+        return [named]
+    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(own)]
+    usual = (own.plan.residency,) if own.plan else RESIDENCIES[:1]
+    residencies = list(dict.fromkeys(options.contexts.residencies or usual))
+    for residency in residencies:
+        if residency not in RESIDENCIES:
+            problem = f"no residency {residency!r}"
+            raise ConfigError(problem, field="--contexts-residency", choices=RESIDENCIES)
+    return [(residency, number) for residency in residencies for number in numbers]
+
+
+def named_way(case: str) -> tuple[Residency, int] | None:
+    """Residency and number of contexts that the name of a case ends with, if it does."""
+    found = _RUN.search(case)
+    return (cast("Residency", found[1]), int(found[2])) if found else None
+
+
+def context_numbers(given: Sequence[str], option: str) -> list[int]:
+    """How many contexts an option says; each once, since twice would be two cases of one name.
+
+    Raises ConfigError for what is no number, naming the option.
+    """
+    for text in given:
+        if not (text.isdecimal() and len(text) < 7 and int(text)):
+            problem = f"{text[:40]!r} is no number of contexts: 1 to 999999"
+            raise ConfigError(problem, field=option)
+    return list(dict.fromkeys(map(int, given)))

@@ -1,0 +1,448 @@
+"""The hooks that pytest calls: they only connect pytest's life cycle to the rooms below.
+
+Imports at the top stay small, since every pytest run of the environment loads this module.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.facts.engines import EXECUTORCH
+from harness.run.pytest_plugin.asked import Selection
+from harness.run.pytest_plugin.collected import Collected, leave_out, need_of, nowhere, placement_of
+from harness.run.pytest_plugin.device_run import Run
+from harness.run.pytest_plugin.ending import Ending
+from harness.run.pytest_plugin.neighbours import (
+    ignored_options,
+    known_arguments,
+    refuse_a_moved_rootdir,
+    refuse_cases_of_one_name,
+    refuse_programs_beside_files,
+)
+from harness.run.pytest_plugin.options import WITH_VALUE, add_options, read_options
+from harness.run.pytest_plugin.own_contexts import (
+    ArtefactFile,
+    choose_contexts,
+    collect_artefact,
+    left_out,
+)
+from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
+from harness.run.pytest_plugin.terminal import (
+    LAB_ERROR,
+    NO_DEVICE,
+    OURS,
+    OVER,
+    RETRIED,
+    STOPPED_BY,
+    UNSUPPORTED,
+    Live,
+    clean_report,
+    guard_output,
+    show_notices,
+    stop,
+    tell_controller,
+    tell_progress,
+)
+
+_log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from harness.run.bench import Bench
+    from harness.run.pytest_plugin.case import Case
+    from harness.run.workbench import Placement
+
+RUN = pytest.StashKey[Run]()
+CASE = pytest.StashKey["Case"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    known = known_arguments(early_config, parser, args)
+    refuse_a_moved_rootdir(early_config, known, WITH_VALUE)
+    refuse_programs_beside_files(early_config, known)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
+        "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
+        "with contexts of all compilers if compilers is all",
+    )
+    config.addinivalue_line(
+        "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
+    )
+    config.addinivalue_line(
+        "markers",
+        "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
+    )
+    config.addinivalue_line(
+        "markers", "planned(says): a function of contexts and parameters; what --plan says besides"
+    )
+    from harness.run.pytest_plugin.messages import Messages
+    from harness.run.pytest_plugin.parallel import (
+        Controller,
+        asks_for_devices,
+        folder_for_worker,
+        is_controller,
+    )
+
+    show_notices(config)
+    ending = Ending(interrupt=not config.getoption("usepdb", False))
+    config.pluginmanager.register(ending, "qnn-harness-ending")
+    config.pluginmanager.register(_Last(), "qnn-harness-last")
+    run = Run(read_options(config), works_for=folder_for_worker(config, "run"), ending=ending)
+    if (messages := folder_for_worker(config, "messages")) is not None:
+        run.messages = Messages(messages)
+    run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
+    config.stash[RUN] = run
+    if asks_for_devices(config):
+        ending.watch()
+        run.collected = Collected(run.asked)
+        config.pluginmanager.register(run.collected, "qnn-harness-collected")
+    if is_controller(config):
+        config.pluginmanager.register(Controller(run), "qnn-harness-controller")
+    if run.records.is_worker:
+        tell_progress(config, run.messages)
+    else:
+        config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+        run.live = Live(config)
+        config.pluginmanager.register(run.live, "qnn-harness-live")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    if config.getoption("--plan") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses = None  # a plan is printed, not distributed
+    return (yield)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto`: as many workers as there are devices, if only device tests are asked for.
+
+    One device needs no worker: it is driven from here.
+    """
+    if config.getoption("markexpr", "") != "device":
+        return None
+    devices = Selection(read_options(config)).number_of_devices
+    return devices if devices > 1 else 0
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if RUN in config.stash:
+        config.stash[RUN].close()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFile | None:
+    return collect_artefact(file_path, parent)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "placement" not in metafunc.fixturenames:
+        return
+    from harness.run.pytest_plugin.axes import made_by, takes_compiled
+
+    run = metafunc.config.stash[RUN]
+    marker = metafunc.definition.get_closest_marker("device")
+    values: Sequence[object] = ()
+    try:
+        choose_contexts(metafunc, run.options)
+        requirements = dict(marker.kwargs) if marker else {}
+        given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
+        own = run.options.executorch is not None and requirements.get("engine") == EXECUTORCH.name
+        values, reasons = run.asked.placements(
+            requirements,
+            compiled=takes_compiled(given),
+            made_by=made_by(given) if own else (),
+        )
+        values = values or [nowhere(reasons)]
+    except HarnessError as error:
+        # Raised here it would be reported once per test; it stops the run after collection.
+        run.problem = run.problem or error
+    metafunc.parametrize("placement", values, ids=str, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run = config.stash[RUN]
+    if run.problem is not None and any("placement" in _fixtures(item) for item in items):
+        _stop(config, run.problem)
+    for item in items:
+        if item.get_closest_marker("device") and "placement" not in _fixtures(item):
+            problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
+            _stop(config, ConfigError(problem))
+    leave_out(config, items, left_out(items, run.options))
+    try:
+        cases = [item for item in items if placement_of(item)]
+        refuse_cases_of_one_name(cases)
+        if cases:
+            from harness.run.pytest_plugin.case_names import refuse_names_of_axes
+
+            refuse_names_of_axes(cases)
+        if run.options.only_case is not None:
+            from harness.run.pytest_plugin.case_names import only_case, refuse_a_compiler
+
+            left = only_case(run.options.only_case, items, config.invocation_params.dir)
+            refuse_a_compiler(left[0], run.options.compilers)
+            leave_out(config, items, [item for item in items if item not in left])
+        if any(placement_of(item) for item in items):
+            from harness.run.pytest_plugin.case_names import without_repeats
+
+            items[:] = without_repeats(items)
+        leave_out(config, items, run.records.of_other_shards(items))
+        done = [item for item in items if placement_of(item) and run.records.has_verdict(item)]
+    except HarnessError as error:
+        _stop(config, error)
+    leave_out(config, items, done)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """A path that is not there is told by a worker, whose controller would break over it."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        problem = "\n".join(map(str, error.args))
+        tell_controller(session.config, problem, pytest.ExitCode.USAGE_ERROR)
+        raise
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A worker tells which of its tests are cases, before pytest-xdist says their names."""
+    run = session.config.stash[RUN]
+    # pytest comes here also where something is wrong with what was collected: nothing will be run
+    if run.messages is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
+        return
+    needs = [(item.nodeid, need) for item in session.items if (need := need_of(item))]
+    if needs:
+        worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
+        told = {name: (*one.told, run.asked.kinds_for(one.placement)) for name, one in needs}
+        run.messages.tell_cases(worker, told, run.records.shard)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> object:
+    run = session.config.stash[RUN]
+    needs = [need for need in map(need_of, session.items) if need is not None]
+    if not needs or session.config.option.collectonly:
+        return None
+    try:
+        if run.options.plan:
+            from harness.run.pytest_plugin.plan_view import show_plan
+
+            show_plan(session, run)
+            return True
+        for text in ignored_options(session.config, session.items):
+            _log.warning(text)
+        cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
+        run.will_run(cases)
+        run.begin(needs)
+        if not any(item.get_closest_marker("timed") for item in session.items):
+            run.prepare_ahead()
+    except HarnessError as error:
+        if isinstance(error, InfraError) and run.records.folder is not None:
+            from harness.run.pytest_plugin.case import record_not_run
+
+            record_not_run(session.items, run, error)
+        run.problem = error
+        _stop(session.config, error)
+    return None
+
+
+def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
+    """Ends the run because of an error, and tells whoever asked for it."""
+    config.stash[RUN].asked.note_problem(error)
+    stop(config, error)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    placement = placement_of(item)
+    run = item.config.stash[RUN]
+    if placement is None or run.records.folder is None:
+        return None
+    from harness.run.pytest_plugin.case import run_case
+
+    run_case(item, nextitem, run, placement, CASE)
+    return True
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
+    """A device with the asked-for runtime on it, ready for this case.
+
+    After a fault of the lab it may be another one of those that share the case.
+    """
+    from harness.run.bench import Bench, CaseBench
+
+    run = request.config.stash[RUN]
+    case = request.node.stash[CASE]
+    assert run.records.folder is not None
+    logs = run.records.folder.case_folder(request.node.nodeid)
+    try:
+        ready = run.ready(case.placement)
+    finally:
+        case.preflight = run.workbench.findings(case.placement)
+    run.workbench.refuse(case.placement, case.own_findings())
+    made = CaseBench(ready, logs, request.node.path.parent)
+    case.bench, made.foreseen = made, case.foreseen()
+    case.log_prefix = f"{logs.parent.name}/{logs.name}"
+    case.device = ready.held.record
+    if request.node.get_closest_marker("timed") is not None:
+        made.settle()
+    return Bench(made)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    case = item.stash.get(CASE, None)
+    if case is None:
+        if report.skipped and NO_DEVICE in str(report.longrepr):
+            from harness.run.pytest_plugin.case import note_unfit
+
+            note_unfit(item, report, item.config.stash[RUN])
+        return report
+    setattr(report, OURS, True)
+    failure = call.excinfo.value if call.excinfo else None
+    lost = case.bench.lost_lease() if case.bench is not None else None
+    if lost is not None:
+        failure, report.outcome = lost, "failed"
+    elif report.when == "call" and report.passed:
+        failure = case.unchecked_failure()
+        report.outcome = "failed" if failure else "passed"
+    case.saw(report, failure)
+    if isinstance(failure, ConfigError):
+        item.config.stash[RUN].asked.note_problem(failure)
+    elif failure is not None and not isinstance(failure, HarnessError):
+        problem = case.problem_of_the_suite()
+        if problem is not None:
+            item.config.stash[RUN].asked.note_problem(problem)
+    if report.failed:
+        _explain(item, case, report, failure)
+    elif report.when == "call" and report.passed:
+        case.fixed = item.config.stash[RUN].asked.fixed(case.record)
+        if case.fixed is not None and case.fixed.fails:
+            report.outcome = "failed"
+            names = ", ".join(case.fixed.known_issues)
+            report.longrepr = f"fixed? it passed, and is a known issue: {names} (--strict-known)"
+    return report
+
+
+def _explain(
+    item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
+) -> None:
+    """Says what a failure means: an expected one, the target's, or the lab's."""
+    from harness.run.bench import NotPassed
+
+    record, run = case.record(), item.config.stash[RUN]
+    issue = run.asked.expected(record)
+    remarks = [] if issue is not None else run.asked.not_asked(record)
+    case.remark(remarks)
+    if issue is not None:
+        case.known_issue = issue.id
+        report.outcome = "skipped"
+        report.wasxfail = f"known issue {issue.id}: {issue.link}"
+    elif case.is_unsupported:
+        report.outcome = "skipped"
+        setattr(report, UNSUPPORTED, True)
+    elif case.is_lab_error:
+        setattr(report, LAB_ERROR, record.cause)
+    if case.is_unsupported:
+        path, line, _ = item.location
+        told = "" if isinstance(failure, NotPassed) else "unsupported: "
+        report.longrepr = (path, (line or 0) + 1, f"{told}{failure}")
+    elif isinstance(failure, NotPassed | HarnessError):
+        named = record.error is not None and isinstance(failure, InfraError)
+        told = record.error.message if named and record.error else str(failure)
+        report.longrepr = "\n".join([told, *remarks])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if getattr(report, OURS, False):
+        clean_report(report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, str] | None:
+    if report.failed and getattr(report, LAB_ERROR, None):
+        return "error", "E", "ERROR"
+    if str(report.outcome) == RETRIED:
+        return RETRIED, "R", "RETRIED"
+    if str(report.outcome) == OVER:
+        return "", "", ""
+    if getattr(report, UNSUPPORTED, False):
+        return "unsupported", "u", "UNSUPPORTED"
+    return None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    from harness.run.pytest_plugin.parallel import asks_for_devices
+
+    if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
+        # A worker could only crash over it.
+        try:
+            config.stash[RUN].asked.check()
+        except HarnessError as error:
+            _stop(config, error)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    end_session(session, session.config.stash[RUN], exitstatus)
+
+
+class _Last:
+    """Around what all plug-ins do at the end: what interrupts that is caught by nobody else."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        guard_output(session.config)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        try:
+            return (yield)
+        except KeyboardInterrupt:
+            run = session.config.stash[RUN]
+            if run.records.folder is None:
+                raise
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            if not run.ended:
+                end_session(session, run, session.exitstatus)
+            reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter.ensure_newline()
+                pytest_terminal_summary(reporter, session.config)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    run = config.stash[RUN]
+    if run.records.folder is not None:
+        with run.ending.held():
+            show_summary(terminalreporter, run, run.records.folder)
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])

@@ -1,0 +1,137 @@
+"""Writes finished cases down, and ends a run: its exit code, its reports, its summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.ground import ConfigError, HarnessError
+from harness.run.pytest_plugin.terminal import OURS, RECORDS, tell, write_line
+
+if TYPE_CHECKING:
+    from harness.run.pytest_plugin.device_run import Run
+    from harness.verdict import RunFolder
+
+_EXIT_AFTER_FAILURES = 1
+_EXIT_NOTHING_WRONG = (0, 1)
+_SAID_CHARS = 1000
+
+
+class Recorder:
+    """Writes each finished case to the journal; lives where pytest reports come together."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected keeps the run from all cases."""
+        if report.failed:
+            said = " ".join(report.longreprtext.split())[-_SAID_CHARS:]
+            self._run.asked.note_problem(
+                ConfigError(f"{report.nodeid} cannot be collected: {said}")
+            )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Takes the lines for the journal that come with a report."""
+        try:
+            for record in report.__dict__.pop(RECORDS, ()):
+                self._run.records.open_folder().journal.append(record)
+        except HarnessError as error:
+            self._run.problem = error
+            pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
+
+
+def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
+    """Lets go of devices and writes the reports, as far as there is anything to report."""
+    run.ended = True
+    nothing_left = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and run.records.earlier
+    if run.options.resume and nothing_left:
+        _finish_complete(session, run)
+    elif run.records.folder is None or run.records.is_worker:
+        run.close()
+    else:
+        _finish(session, run, run.records.folder, exitstatus)
+
+
+def _finish(
+    session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
+) -> None:
+    """Ends a run: decides its exit code, lets go of its devices, and writes its reports."""
+    coverage = folder.coverage()
+    foreign = _foreign_failures(session) or _drifts(run, folder)
+    if exitstatus in _EXIT_NOTHING_WRONG:
+        session.exitstatus = _EXIT_AFTER_FAILURES if foreign else coverage.exit_code
+    problem = str(run.problem) if run.problem else None
+    if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
+        problem = "interrupted"
+    elif problem is None and coverage.not_run:  # as with -x
+        problem = f"{coverage.not_run} of {coverage.selected} cases were not run"
+    try:
+        _close(session, run)
+    finally:
+        with run.ending.held():
+            try:
+                code = int(session.exitstatus)
+                for line in run.records.finish(code, problem, other_failures=foreign):
+                    tell(session.config, line)
+            except HarnessError as error:
+                session.exitstatus = error.exit_code
+                tell(session.config, f"error: {error}", red=True)
+
+
+def _drifts(run: Run, folder: RunFolder) -> bool:
+    """Whether outputs drift by more than `--fail-on` allows."""
+    steps = run.options.drift_steps
+    return steps is not None and any(one.beyond(steps) for one in folder.drift())
+
+
+def _close(session: pytest.Session, run: Run) -> None:
+    try:
+        run.close()
+    except HarnessError as error:
+        session.exitstatus = session.exitstatus or error.exit_code
+        tell(session.config, f"error: {error}", red=True)
+
+
+def _finish_complete(session: pytest.Session, run: Run) -> None:
+    """Ends a `--resume` for which nothing was left to do: as that run ended, and says so."""
+    from harness.verdict import RunFolder
+
+    run.close()
+    folder = RunFolder.open(run.records.planned_folder)
+    drifts = _drifts(run, folder)
+    coverage = folder.coverage()
+    session.exitstatus = _EXIT_AFTER_FAILURES if drifts else coverage.exit_code
+    # the run may lack what was not asked for this time
+    told = f"nothing that was asked for is left to run in {folder.path}: {coverage.headline}"
+    tell(session.config, told)
+
+
+def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
+    """Prints what the run came to."""
+    from harness.answers import summary_lines
+    from harness.answers.report.grid import grid_lines, grids
+    from harness.verdict.results.drift import drift_lines
+
+    terminalreporter.section("qnn-harness")
+    records = folder.contents().records
+    for line in summary_lines(records, folder.coverage(), folder.path):
+        write_line(terminalreporter, line)
+    for grid in grids(records):
+        if len(grid.cells) > 1:
+            for line in grid_lines(grid):
+                write_line(terminalreporter, line)
+    for line in drift_lines(folder.drift()):
+        write_line(terminalreporter, line, yellow=True)
+    collected = run.collected.tests() if run.collected else None
+    for line in run.records.remarks(records, collected):
+        write_line(terminalreporter, line, yellow=True)
+
+
+def _foreign_failures(session: pytest.Session) -> bool:
+    """Whether something failed that is not a case of ours (a plain test, a collection)."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    stats = reporter.stats if reporter is not None else {}
+    bad = [*stats.get("failed", []), *stats.get("error", [])]
+    return any(not getattr(report, OURS, False) for report in bad)

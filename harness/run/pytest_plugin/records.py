@@ -1,0 +1,250 @@
+"""What a run leaves: its folder, once there is something to keep, and its journal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.ground import ConfigError, InfraError
+from harness.run.pytest_plugin.collected import parameters_of, placement_of, test_code
+from harness.run.pytest_plugin.options import selection
+from harness.run.pytest_plugin.terminal import RECORDS, fits_nowhere
+
+if TYPE_CHECKING:
+    from harness.answers import Shard
+    from harness.contexts import Source
+    from harness.device import LabEvent
+    from harness.run.pytest_plugin.asked import Selection
+    from harness.run.pytest_plugin.ending import Ending
+    from harness.verdict import CaseRecord, DeviceEvent, RunFolder
+    from harness.verdict.results.known_issue_lint import CollectedTests
+
+    Record = CaseRecord | DeviceEvent
+
+_log = logging.getLogger(__name__)
+
+
+class Records:
+    """What a run leaves behind: its folder, once there is something to keep, and its journal."""
+
+    def __init__(self, asked: Selection, ending: Ending, works_for: Path | None = None) -> None:
+        """`works_for` is the folder of the run that an xdist worker is part of.
+
+        `ending` begins to watch once there is something to end in order.
+        """
+        self.to_run = 0
+        self.folder: RunFolder | None = None
+        self.shard: Shard | None = None
+        self._asked = asked
+        self._ending = ending
+        self._works_for = works_for
+        self._events: list[Record] = []
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether another process keeps the journal and writes the reports."""
+        return self._works_for is not None
+
+    @cached_property
+    def planned_folder(self) -> Path:
+        """Where the results will be; `open_folder` makes it once there is something to keep."""
+        from harness.verdict import RunFolder, new_run_id
+
+        if self._asked.options.resume is not None:
+            return RunFolder.open(self._asked.options.resume).path
+        return self._works_for or self._asked.options.reports / new_run_id()
+
+    def open_folder(self) -> RunFolder:
+        """The folder of the run, made on first use. Raises ConfigError or InfraError."""
+        from harness.verdict import RunFolder
+
+        if self.folder is None and self._works_for is not None:
+            self.folder = RunFolder(self._works_for)
+        elif self.folder is None and self._asked.options.resume is not None:
+            self.folder = RunFolder.resume(self._asked.options.resume, command=sys.argv)
+        elif self.folder is None:
+            self.folder = RunFolder.create(
+                self._asked.options.reports,
+                command=sys.argv,
+                lab=self._asked.lab.model_dump(mode="json"),
+                devices=[device.name for device in self._asked.devices],
+                more={
+                    "known_issues": {issue.id: issue.link for issue in self._asked.known_issues},
+                    "selection": list(selection(sys.argv)),
+                    **(self.shard.in_run_json(selection(sys.argv)) if self.shard else {}),
+                },
+                run_id=self.planned_folder.name,
+            )
+        return self.folder
+
+    @cached_property
+    def earlier(self) -> dict[str, CaseRecord]:
+        """With `--resume`, the last record of each case that the run holds already."""
+        if self._asked.options.resume is None:
+            return {}
+        from harness.verdict import RunFolder, final_attempts
+
+        records = RunFolder.open(self._asked.options.resume).contents().records
+        return {record.case: record for record in final_attempts(records)}
+
+    def has_verdict(self, item: pytest.Item) -> bool:
+        """Whether a case need not run again: it did on the same files, and lost no verdict."""
+        from harness.verdict import LOST_TO
+
+        record = self.earlier.get(item.nodeid)
+        if record is None or record.standing in LOST_TO:
+            return False
+        told = record.measurements.get("context_files")
+        if not isinstance(told, dict) or not told:
+            return True
+        from harness.run.pytest_plugin.axes import sources_of
+
+        sources = sources_of(parameters_of(item), item.path.parent)
+        return not any(_is_other(one, told) for one in sources)
+
+    @cached_property
+    def durations(self) -> dict[str, float]:
+        """How long cases took in the run of `--shard-by`. Raises ConfigError if it is none."""
+        if self._asked.options.shard_by is None:
+            return {}
+        from harness.answers.history.previous import durations
+        from harness.verdict import RunFolder
+
+        return durations(RunFolder.open(self._asked.options.shard_by))
+
+    def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """The tests that `--shard` leaves to other machines; raises ConfigError.
+
+        Those without a device are divided, too, and by their number.
+        """
+        options, held = self._asked.options, None
+        if options.resume is not None:
+            from harness.verdict import RunFolder
+
+            held = RunFolder.open(options.resume).info().get("shard")
+        if options.shard is None:
+            if held or options.shard_by:
+                problem = "is not given: the run to resume is a shard, or --shard-by is given"
+                raise ConfigError(problem, field="--shard", choices=("I/N",))
+            return []
+        from harness.answers.merging.shards import divided, parse_shard, shard_of
+
+        asked = parse_shard(options.shard)
+        places = {item.nodeid: one.where for item in items if (one := placement_of(item))}
+        others = {item.nodeid: "" for item in items if item.nodeid not in places}
+        own = {name for name, number in divided(others, {}, asked[1]).items() if number == asked[0]}
+        if places:
+            knows = self.durations.keys() & places.keys()
+            by = options.shard_by.resolve().name if options.shard_by and knows else None
+            unfit = [item.nodeid for item in items if _is_unfit(item)]
+            code = test_code(items, self._asked)
+            self.shard, cases = shard_of(asked, places, self.durations, by, unfit, code)
+            own |= cases
+            if options.resume:
+                self.shard.refuse_to_complete(held)
+        return [item for item in items if item.nodeid not in own]
+
+    def will_run(self, cases: Collection[str]) -> None:
+        """Opens the run's folder: from now on every case that has no record was not run."""
+        self._ending.watch()
+        self.to_run = len(cases)
+        folder = self.open_folder()
+        if not self.is_worker:
+            folder.keep_selected(cases)
+        advice = self.shard.advice if self.shard is not None else None
+        # where cases are named after devices, labs have the same ones
+        if advice is not None and not self.is_worker and self._asked.options.fan_out == "any":
+            _log.warning(advice)
+
+    def note_event(self, event: LabEvent) -> None:
+        """Takes note of what happened to a device, once there is a journal."""
+        from harness.verdict import DeviceEvent
+
+        if self.folder is not None:
+            self._events.append(DeviceEvent.of(event, run=self.folder.run_id))
+
+    def write_events(self) -> None:
+        """Writes down what happened outside of any case."""
+        for record in self.take_events():
+            self.open_folder().journal.append(record)
+
+    def take_events(self) -> list[Record]:
+        """What happened to devices since it was last asked."""
+        taken, self._events = self._events, []
+        return taken
+
+    def attach(self, records: Sequence[Record], report: pytest.TestReport) -> None:
+        """Gives a report the lines for the journal; of a worker's it takes plain values only."""
+        plain = [record.model_dump(mode="json") for record in records if self.is_worker]
+        setattr(report, RECORDS, plain or records)
+
+    def remarks(self, records: Sequence[CaseRecord], collected: CollectedTests | None) -> list[str]:
+        """What else the user should know at the end of a run; `collected`: all there are."""
+        from harness.answers.report.summary import event_lines, preflight_lines
+        from harness.verdict.results.known_issue_lint import review_lines
+
+        found = preflight_lines(records)
+        if self.shard is not None:
+            found.append(f"{self.shard}; `qnn-harness merge` makes one run of all of them")
+        if self.folder is not None:
+            found += event_lines(self.folder.contents().events)
+            if self.to_run:
+                found += [f"left out: {why}" for why in self._asked.runtimes.reasons]
+        today = datetime.now(UTC).date()
+        return found + review_lines(records, self._asked.known_issues, today, collected)
+
+    def finish(
+        self, exit_code: int, problem: str | None = None, *, other_failures: bool = False
+    ) -> list[str]:
+        """Closes the journal and writes the reports that are made from it.
+
+        Returns what is to be printed for the CI system that runs this, if one does.
+        """
+        if self.folder is None or self.is_worker:
+            return []
+        from harness.answers import since_previous, tell_ci
+        from harness.answers.report import projections
+
+        self.write_events()
+        made_of = projections.finish(
+            self.folder,
+            exit_code=exit_code,
+            problem=problem,
+            other_failures=other_failures,
+            since=since_previous(self.folder),
+            trace=self._asked.options.trace,
+        )
+        return tell_ci(made_of, self.folder.path, os.environ)
+
+
+def _is_unfit(item: pytest.Item) -> bool:
+    """Whether a test could run in another lab than this one."""
+    reasons = (str(mark.kwargs.get("reason")) for mark in item.iter_markers("skip"))
+    return any(map(fits_nowhere, reasons))
+
+
+def _is_other(source: Source, told: dict[str, Any]) -> bool:
+    """Whether a file of the user's is not what a record tells of the one called so."""
+    from harness.contexts import ContextFile
+    from harness.ground import cache_root
+    from harness.ground.files.hash_cache import HashCache
+
+    name = str(source)
+    # a second one of the same name is `name (2)`
+    known = [told[one] for one in told if one == name or one.startswith(f"{name} (")]
+    if not isinstance(source, ContextFile) or not known:
+        return False
+    path = source.path
+    try:
+        now = HashCache(cache_root(), path.parent).hashed({path.name: path})[path.name].sha256
+    except InfraError:
+        return True  # it is gone, which its case says
+    return now not in [one.get("sha256") for one in known if isinstance(one, dict)]

@@ -1,0 +1,354 @@
+"""What a run shares with whoever watches it: progress, live where it can be, and warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import warnings
+from collections.abc import Collection, Generator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pytest
+
+from harness.ground import HarnessError, outgoing
+from harness.ground.errors.outgoing_stream import OutgoingStream
+from harness.ground.errors.outgoing_text import continued
+from harness.ground.files.notices import Notices, followed_by, shown_by
+from harness.run.pytest_plugin.pytest_internals import (
+    column,
+    is_pytests_own,
+    message_of,
+    reword,
+    uncaptured,
+    write_through,
+)
+
+if TYPE_CHECKING:
+    from harness.ground.progress.channel import Listener
+    from harness.ground.progress.show import Show
+    from harness.ground.progress.state import RunState
+    from harness.run.pytest_plugin.messages import Messages
+    from harness.verdict import RunFolder
+
+STOPPED_BY: Final = "qnn_harness_stopped_by"
+"""Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
+
+# What reports carry besides pytest's own, also from pytest-xdist's workers to the controller.
+
+RECORDS: Final = "qnn_harness_records"
+"""The lines for the journal: what happened to devices, and every attempt at the case."""
+
+LAB_ERROR: Final = "qnn_harness_lab_error"
+"""The cause of what went wrong, where that says nothing about the target."""
+
+NO_DEVICE: Final = "no device of the lab fits"
+"""What the reason begins with why a test has no case."""
+NOT_ASKED: Final = "it needs"
+"""What follows where versions or backends were asked for which it does not take."""
+
+UNSUPPORTED: Final = "qnn_harness_unsupported"
+"""Set where the target said that it cannot do what the case is about."""
+
+OURS: Final = "qnn_harness_case"
+"""Set on every report of a case with a device."""
+
+GIVEN_UP: Final = "qnn_harness_given_up"
+"""Set where a case may go on with another device: which it was on, how many attempts are left,
+and whether that device cannot do what the case is about, rather than being given up."""
+
+LIVE_FROM = pytest.StashKey[int]()
+"""The least verbosity with live lines: 0, but for a command that has pytest say less."""
+
+_PHASES: Final = ("setup", "call", "teardown")
+
+RETRIED: Final = "retried"
+"""Outcome of a report whose case goes on elsewhere."""
+OVER: Final = "over"
+"""Outcome of a report that a worker died of which a case is over: it counts for nothing."""
+
+
+def fits_nowhere(why: str) -> bool:
+    """Whether a test has no case for want of a device, and not by what was asked for."""
+    return why.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in why
+
+
+def write_line(reporter: Any, text: str, **markup: bool) -> None:
+    """Shows a line, or several, in which nothing that a device said steers the terminal."""
+    reporter.write_line(outgoing(text), **markup)
+
+
+def tell(config: pytest.Config, text: str, **markup: bool) -> None:
+    """Shows lines of their own, whatever was written before; nothing without a reporter."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        if column(reporter):  # with -q it leaves letters of cases where they are
+            reporter.line("")
+        write_line(reporter, text, **markup)
+
+
+def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
+    """Has pytest's terminal count what a worker said of a case that is run again no more."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    for told in reporter.stats.values() if reporter is not None else ():
+        told[:] = [one for one in told if one not in reports]
+
+
+def stop(config: pytest.Config, error: HarnessError) -> NoReturn:
+    """Ends the run with one clear message and the exit code of its cause.
+
+    What a worker prints is not seen: its controller says it.
+    """
+    tell(config, f"error: {error}", red=True)
+    tell_controller(config, str(error), error.exit_code)
+    pytest.exit("nothing was run", returncode=error.exit_code)
+
+
+def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None:
+    """Has the controller of this worker, if it is one, end the run for the same reason."""
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[STOPPED_BY] = problem, int(exit_code)  # execnet takes no enum
+
+
+def clean_report(report: pytest.TestReport) -> None:
+    """Makes what pytest will print of a case printable, whatever a device put into it.
+
+    In CI pytest prints all lines of a failure's message in its short summary, too.
+    """
+    told: Any = report.longrepr
+    if isinstance(told, str):
+        report.longrepr = continued(outgoing(told))
+    elif isinstance(told, tuple):
+        report.longrepr = (told[0], told[1], continued(outgoing(told[2])))
+    else:  # what else pytest knows to tell, `guard_output` sees
+        reword(told, message=lambda text: continued(outgoing(text)), line=outgoing)
+    if hasattr(report, "wasxfail"):
+        report.wasxfail = continued(outgoing(report.wasxfail))
+    report.sections[:] = [(name, outgoing(text)) for name, text in report.sections]
+
+
+def guard_output(config: pytest.Config) -> None:
+    """Lets nothing that pytest prints steer a terminal or a CI system, or tell a secret.
+
+    Be it a name, a warning, a traceback or what keeps a file from being collected.
+    """
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        write_through(reporter, lambda file: OutgoingStream(file, trusted=False))
+
+
+def show_notices(config: pytest.Config) -> None:
+    """Shows, until pytest ends, progress on a terminal only, and warnings in a pipe, too.
+
+    Both go through pytest's own reporter. What it writes while a case runs is captured, too, and
+    lost if the case passes in the end. Nobody sees that of a worker of pytest-xdist: its
+    warnings become pytest's, which the controller shows at the end.
+    """
+
+    def progress(text: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and reporter.isatty:
+            write_line(reporter, text)
+
+    def warn(text: str) -> None:
+        if hasattr(config, "workerinput"):
+            told = warnings.WarningMessage(
+                pytest.PytestWarning(outgoing(text)), pytest.PytestWarning, "qnn-harness", 0
+            )
+            more = {"when": "runtest", "nodeid": "", "location": None}
+            config.hook.pytest_warning_recorded.call_historic(
+                kwargs={"warning_message": told, **more}
+            )
+            return
+        # no other thread can know when this one begins and ends to capture
+        own = threading.current_thread() is threading.main_thread()
+        with uncaptured(config) if own else contextlib.nullcontext():
+            tell(config, f"warning: {text}", yellow=True)
+
+    shown = contextlib.ExitStack()
+    shown.enter_context(shown_by(Notices(progress=progress, warn=warn)))
+    config.add_cleanup(shown.close)
+
+
+class Live:
+    """Hooks that show how far a run is: live lines on a terminal, elsewhere a line now and then.
+
+    Nothing with -q. A terminal has live lines if pytest alone writes to it: what tests print is
+    captured, no other plug-in moves the cursor, no debugger has it.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._listener: Listener | None = None
+        self._show: Show | None = None
+        self._state: RunState | None = None
+        self._folder: RunFolder | None = None
+        self._file: Any = None  # the reporter's, while live lines are shown
+        self._said = (0.0, 0)
+        self._under_way: dict[str, list[pytest.TestReport]] = {}
+
+    @property
+    def _reporter(self) -> Any:
+        return self._config.pluginmanager.get_plugin("terminalreporter")
+
+    @property
+    def _verbosity(self) -> int:
+        return int(self._config.option.verbose) - self._config.stash.get(LIVE_FROM, 0)
+
+    def _is_possible(self) -> bool:
+        reporter = self._reporter
+        return (
+            is_pytests_own(reporter)
+            and self._verbosity >= 0
+            and bool(reporter.isatty)
+            and self._config.getoption("capture") == "fd"
+            and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+            and not os.environ.get("CI")
+        )
+
+    def listen(self, folder: Path) -> None:
+        """Hears workers of pytest-xdist, by a socket in a folder of theirs, if that is of use."""
+        if self._is_possible():
+            from harness.ground.progress.channel import Listener
+
+            with contextlib.suppress(OSError):
+                self._listener = Listener(folder)
+
+    def begin(
+        self,
+        cases: Mapping[str, str],
+        side_by_side: int,
+        folder: RunFolder,
+        sharing: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Cases are about to run, {node id: device or pool}; `folder` is that of their run.
+
+        `sharing` is how many devices each pool has.
+        """
+        if self._reporter is None or self._verbosity < 0:
+            return
+        from harness.ground.progress.state import RunState
+
+        now = time.monotonic()
+        self._state = RunState(cases, now, side_by_side=side_by_side, sharing=sharing)
+        self._folder, self._said = folder, (now, 0)
+        if self._is_possible():
+            from harness.ground.progress.show import Show
+
+            self._show = Show(
+                self._state,
+                colours=self._reporter.hasmarkup,
+                listener=self._listener,
+                earlier=self._earlier,
+            )
+            self._start()
+
+    def _earlier(self) -> dict[str, float]:
+        from harness.answers import last_durations
+
+        return last_durations(self._folder) if self._folder is not None else {}
+
+    def _start(self) -> None:
+        show, reporter = self._show, self._reporter
+        if show is not None and self._file is None:
+            with contextlib.suppress(OSError):
+                self._file = write_through(
+                    reporter, lambda file: show.start(file, lambda: column(reporter))
+                )
+
+    def _stop(self) -> None:
+        if self._show is not None and self._file is not None:
+            self._show.stop()
+            file, self._file = self._file, None
+            write_through(self._reporter, lambda _: file)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """However the cases end, the terminal is as it was before anything else is written."""
+        try:
+            return (yield)
+        finally:
+            self._stop()
+            self._show = None
+            if self._listener is not None:
+                self._listener.close()
+
+    def pytest_enter_pdb(self) -> None:
+        """A debugger has the terminal to itself."""
+        self._stop()
+
+    def pytest_leave_pdb(self) -> None:
+        """It is ours again."""
+        self._start()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts cases that are over, and says what fails above the live lines."""
+        # of a worker that died there is one report more, of no phase: its case is run again
+        if self._state is None or not getattr(report, OURS, False):
+            return
+        if report.when not in _PHASES:
+            self._under_way.pop(report.nodeid, None)
+            return
+        if report.failed:
+            self._say_failed(report)
+        reports = [*self._under_way.pop(report.nodeid, ()), report]
+        if report.when != "teardown":
+            self._under_way[report.nodeid] = reports
+        elif all(str(one.outcome) != RETRIED for one in reports):
+            bad = [getattr(one, LAB_ERROR, None) for one in reports if one.failed]
+            seconds = sum(one.duration for one in reports)
+            self._count(report.nodeid, seconds, None in bad, any(bad))
+
+    def _say_failed(self, report: pytest.TestReport) -> None:
+        if self._file is None or self._verbosity:
+            return
+        from harness.ground.progress.state import one_line
+
+        why = message_of(report).partition("\n")[0]
+        word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
+        self._say(f"{word} {one_line(report.nodeid)} - {one_line(why)}", red=True)
+
+    def _say(self, line: str, **markup: bool) -> None:
+        self._reporter.ensure_newline()
+        if column(self._reporter):  # dots of pytest-xdist, without a file's name
+            self._reporter.write("\n")
+        write_line(self._reporter, line, **markup)
+
+    def _count(self, case: str, seconds: float, failed: bool, lab: bool) -> None:
+        if self._show is not None:
+            self._show.ended(case, seconds, failed=failed, lab=lab)
+            return
+        assert self._state is not None
+        state, now = self._state, time.monotonic()
+        state.ended(case, seconds, failed=failed, lab=lab)
+        since, done = self._said
+        from harness.ground.progress.state import plain_is_due
+
+        if self._config.option.verbose or not plain_is_due(
+            state.done, state.total, now - since, state.done - done
+        ):
+            return
+        from harness.ground.progress.drawing import plain_line
+
+        if not done:
+            state.expect(self._earlier())
+        self._said = now, state.done
+        self._say(plain_line(state, now))
+
+
+def tell_progress(config: pytest.Config, messages: Messages | None) -> None:
+    """Has a worker of pytest-xdist tell its controller how far it is, if that listens."""
+    if messages is None:
+        return
+    from harness.ground.progress.channel import Sender
+
+    with contextlib.suppress(OSError):
+        followed = contextlib.ExitStack()
+        sender = followed.enter_context(contextlib.closing(Sender(messages.folder)))
+        followed.enter_context(followed_by(sender))
+        config.add_cleanup(followed.close)

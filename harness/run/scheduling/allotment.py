@@ -1,0 +1,177 @@
+"""Which device a worker gets beside those that it has, and which of its devices gets a case.
+
+A worker takes a device for its life, and another one if nobody has that and its own have nothing to
+do. Devices have names here, and no more: other processes hold them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from harness.run.scheduling.scheduling import Scheduler, Waiting
+
+_LOOK_AGAIN_S: Final = 60.0
+"""So long a device that was given up gets no case that another one could run."""
+
+
+@dataclass(eq=False)
+class FarmDevice:
+    """A device that cases can run on.
+
+    `is_held`: a worker has it. `joined`: it takes cases now. One that was given up has `out_until`,
+    when it is tried again.
+    """
+
+    name: str
+    kind: str
+    is_held: bool = False
+    joined: bool = False
+    out_until: float | None = None
+
+    def can(self, case: Waiting) -> bool:
+        """Whether a case may be run on it."""
+        return self not in case.not_on and self.kind in case.needs  # type: ignore[operator]
+
+
+class Allotment:
+    """The devices of a run's workers, and the cases that wait for them."""
+
+    def __init__(
+        self, *, is_taken: Callable[[str], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`is_taken` tells whether another session has a device.
+
+        No worker waits for that as long as there are others.
+        """
+        self._is_taken, self._clock = is_taken, clock
+        self._farm = Scheduler(lambda needs, kind: kind in needs)  # type: ignore[operator]
+        self._devices: dict[str, FarmDevice] = {}
+        self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
+
+    @property
+    def waiting(self) -> int:
+        """How many cases no device has been given."""
+        return self._farm.waiting
+
+    def know(self, device: str, kind: str) -> None:
+        """A device that cases can run on, and of which kind it is."""
+        self._devices[device] = FarmDevice(device, kind)
+
+    def add(self, case: Waiting) -> None:
+        """A case more."""
+        self._farm.add(case)
+
+    def take_free(self) -> FarmDevice | None:
+        """A device that nobody has and that most work waits for, for whoever asks to hold it."""
+        found = self._free()
+        if found is not None:
+            self._join(found)
+        return found
+
+    def next_for(self, held: list[FarmDevice]) -> tuple[FarmDevice, Waiting] | None:
+        """The next case for who holds these devices, to which one that is free may be added.
+
+        None if there is none for it now.
+        """
+        for device in held:
+            if device.joined and (case := self._farm.next(device)) is not None:
+                return device, case
+        if (free := self.take_free()) is not None:
+            held.append(free)
+            case = self._farm.next(free)
+            return None if case is None else (free, case)
+        for device in held:
+            until = device.out_until
+            if until is not None and self._is_worth_a_try(device, until):
+                self._join(device)
+                if (case := self._farm.next(device)) is not None:
+                    return device, case
+        return None
+
+    def finished(self, device: FarmDevice, case: int) -> None:
+        """A device has done with a case."""
+        if device.joined:
+            self._farm.finished(device, case)
+
+    def let_go(self, held: Collection[FarmDevice]) -> None:
+        """Whoever held these devices is gone."""
+        for device in held:
+            self._leave(device)
+            device.is_held, device.out_until = False, None
+
+    def stopped(self, case: Waiting) -> None:
+        """A case that nobody runs before `go_on`."""
+        self._stopped[case.case] = case
+
+    def go_on(self, number: int) -> bool:
+        """Has a stopped case wait again; whether there is such a one."""
+        case = self._stopped.pop(number, None)
+        if case is not None:
+            self.add(case)
+        return case is not None
+
+    def give_up(self, device: str, case: Waiting | None) -> bool:
+        """A device is given up; whether another one can take the case that was on it.
+
+        That is stopped then. Until it goes on no device gets it.
+        """
+        lost = self._devices[device]
+        self._leave(lost)
+        lost.out_until = self._clock() + _LOOK_AGAIN_S
+        if case is None:
+            return False
+        again = replace(case, not_on=case.not_on | {lost})
+        usable = (one for one in self._devices.values() if one.joined or not one.is_held)
+        if not any(one.can(again) for one in usable):
+            return False
+        self.stopped(again)
+        return True
+
+    def cannot(self, device: str, case: Waiting) -> bool:
+        """A device says that it cannot do what a case is about; whether one of another kind may.
+
+        The case is stopped then, as by `give_up`.
+        """
+        unable = self._devices[device].kind
+        needs = tuple(kind for kind in case.needs if kind != unable)  # type: ignore[attr-defined]
+        again = replace(case, needs=needs)
+        if not any(one.can(again) for one in self._devices.values()):
+            return False
+        self.stopped(again)
+        return True
+
+    def _free(self) -> FarmDevice | None:
+        """One that another session has only if none of ours can run a case that waits."""
+        work = {
+            device: self._farm.work_for(device, device.kind) / (1 + self._count(device.kind))
+            for device in self._devices.values()
+            if not device.is_held
+        }
+        found = sorted((one for one in work if work[one] > 0), key=lambda one: -work[one])
+        free = next((device for device in found if not self._is_taken(device.name)), None)
+        return free or next((device for device in found if self._is_wanted(device)), None)
+
+    def _count(self, kind: str) -> int:
+        return sum(one.kind == kind for one in self._devices.values() if one.joined)
+
+    def _is_worth_a_try(self, device: FarmDevice, until: float) -> bool:
+        """Whether a device that was given up gets a case: it may be well, or none else can."""
+        if self._clock() >= until:
+            return self._farm.work_for(device, device.kind) > 0
+        return self._is_wanted(device)
+
+    def _is_wanted(self, device: FarmDevice) -> bool:
+        """Whether a case waits that it can run, and none of our devices."""
+        return any(map(device.can, self._farm.without_device()))
+
+    def _join(self, device: FarmDevice) -> None:
+        device.is_held, device.joined, device.out_until = True, True, None
+        self._farm.join(device, device.kind)
+
+    def _leave(self, device: FarmDevice) -> None:
+        if device.joined:
+            device.joined = False
+            self._farm.leave(device)

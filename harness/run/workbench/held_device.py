@@ -1,0 +1,166 @@
+"""A device that a run holds, and the placements made ready on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from harness.contexts import DeployedContext, DeployedModel, Model, Source, required
+from harness.device import AttachedDevice, Deployer, DeviceWatch, LabDevice
+from harness.device.evidence.answers import Baseline
+from harness.device.evidence.case_evidence import take_baseline
+from harness.ground import DeviceError, HarnessError, InfraError
+from harness.libraries import DeployedRuntime
+from harness.libraries.runtimes.deployed import deploy_runtime
+from harness.probe import PROBE_NAME, probe_problem
+from harness.run.workbench.materials import (
+    Materials,
+    context_set,
+    deployed_context,
+    deployed_model,
+    model_set,
+    probe_set,
+)
+from harness.run.workbench.placement import Placement
+from harness.run.workbench.refusals import Refusals
+from harness.run.workbench.supplies import Stock, Supplies
+from harness.verdict import DeviceRecord
+
+_BASELINE_S: Final = 10.0
+
+
+class HeldDevice:
+    """What a run knows of one device, and has put there. After a fault it is made anew.
+
+    The device is asked for nothing before it is needed, and never for what devices.yaml tells.
+    """
+
+    def __init__(
+        self,
+        lab_device: LabDevice,
+        watch: DeviceWatch,
+        supplies: Supplies,
+        open_deployer: Callable[[AttachedDevice], Deployer],
+    ) -> None:
+        self.lab_device = lab_device
+        self.watch = watch
+        self.refusals = Refusals()
+        self.failed: dict[Placement, HarnessError] = {}
+        self.ready: dict[Placement, ReadyPlacement] = {}
+        self._supplies = supplies
+        self._open_deployer = open_deployer
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device, connected and well.
+
+        Raises as `LabDevice.attach`, and InfraError for a device in quarantine.
+        """
+        self.watch.require(self.lab_device)
+        return self.lab_device.attach()
+
+    @property
+    def target(self) -> str:
+        """What its libraries are built for."""
+        return self.lab_device.config.target or self.device.target
+
+    @property
+    def htp_arch(self) -> int | None:
+        """Its HTP architecture, 73 for v73."""
+        return self.lab_device.config.htp_arch or self.device.htp_arch
+
+    @property
+    def android_api(self) -> int | None:
+        """That of its Android; None elsewhere."""
+        return self.device.facts.android_api if "android" in self.target else None
+
+    @cached_property
+    def record(self) -> DeviceRecord:
+        """What it says it is: the `device` of a record. Raises as `device`."""
+        return DeviceRecord.model_validate(self.device.identity())
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """What it was like before its cases, for evidence to be compared with; None if unknown."""
+        try:
+            return take_baseline(self.device.transport, timeout_s=_BASELINE_S)
+        except InfraError:
+            return None
+
+    @cached_property
+    def deployer(self) -> Deployer:
+        """Puts files there."""
+        device = self.device
+        self.lab_device.device_id.look(device.transport, device.workdir)
+        return self._open_deployer(device)
+
+    def release(self) -> None:
+        """Says on the device that it is not in use any more, if that was ever said."""
+        if "deployer" in self.__dict__:
+            self.deployer.release()
+
+    @property
+    def probe(self) -> Path:
+        """The probe that is built for it, on this computer. Raises HarnessError."""
+        return self._supplies.probe(self.target, self.android_api)
+
+    def stock(self, placement: Placement) -> Stock:
+        """What this computer has for cases of a placement on it."""
+        return Stock(self._supplies, placement, self)
+
+    def deploy(self, placement: Placement, materials: Materials) -> ReadyPlacement:
+        """Puts all that cases of a placement have there in one go."""
+        self.deployer.deploy_sets(materials.sets(self.deployer))
+        return self.place(placement)
+
+    def place(self, placement: Placement) -> ReadyPlacement:
+        """Puts runtime and probe there, and sees once that the probe runs."""
+        if placement not in self.ready:
+            stock = self.stock(placement)
+            runtime = deploy_runtime(self.deployer, stock.runtime)
+            (folder,) = self.deployer.deploy_sets([probe_set(self.deployer, self.probe)])
+            path = f"{folder}/{PROBE_NAME}"
+            device = self.device
+            # tried once at each path
+            known, self.lab_device.probe = self.lab_device.probe, path
+            if known != path and (why := probe_problem(device.transport, path)):
+                problem = f"the probe does not run on {placement.device}: {why}"
+                raise DeviceError(problem, serial=device.transport.serial)
+            _ = self.baseline  # before its first case, whose time it would be
+            self.ready[placement] = ReadyPlacement(self, stock, runtime, path)
+        return self.ready[placement]
+
+
+@dataclass(frozen=True)
+class ReadyPlacement:
+    """What the cases of a placement find on their device, and can have put there besides.
+
+    `held` is that device, `stock` what this computer has for them, `probe` a path on the device.
+    What puts something there raises HarnessError if it cannot be made here, or not put there.
+    """
+
+    held: HeldDevice
+    stock: Stock
+    runtime: DeployedRuntime
+    probe: str
+
+    def contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
+        """Puts the contexts of these sources there. Raises the first of their errors."""
+        made, deployer = required(self.stock.contexts(sources)), self.held.deployer
+        folders = deployer.deploy_sets([context_set(deployer, *one) for one in made.items()])
+        return {
+            source: deployed_context(context, folder)
+            for (source, context), folder in zip(made.items(), folders, strict=True)
+        }
+
+    def models(self, models: Sequence[Model]) -> list[DeployedModel]:
+        """Puts the ONNX files of these models, their inputs and references there."""
+        made, deployer = self.stock.models(models), self.held.deployer
+        folders = deployer.deploy_sets([model_set(deployer, *one) for one in made.values()])
+        return [
+            deployed_model(model, reference, folder)
+            for (model, (_, reference)), folder in zip(made.items(), folders, strict=True)
+        ]

@@ -1,0 +1,168 @@
+"""Where and with what cases run, and what they will want (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from harness.contexts import Model, Source
+from harness.ground import ENGINES, QNN
+
+# Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
+_COMPILED_FOR: Final = ("htp",)
+
+
+@dataclass(frozen=True, order=True)
+class Placement:
+    """Where and with what a case runs: one device, backend, runtime and compiler.
+
+    It is what other processes are told, in a case's name, so that it has the names of devices and
+    no device.
+
+    `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
+    of what drives the backend (`facts/engines.py`). `ort` is the name of an ONNX Runtime, None
+    for the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None
+    where a case takes none of those. With a `pool`, a name that devices share, any of `among` will
+    do: `device` is the one that the case is on, or would be if only one process ran cases.
+    """
+
+    device: str
+    backend: str
+    qnn: str
+    compiler: str | None
+    engine: str = QNN.name
+    ort: str | None = None
+    pool: str = ""
+    among: tuple[str, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The devices that can run it."""
+        return self.among or (self.device,)
+
+    @property
+    def where(self) -> str:
+        """What its name begins with: the pool, or the device."""
+        return self.pool or self.device
+
+    def on(self, device: str) -> Self:
+        """The same on that one of its candidates.
+
+        Raises ValueError for any other device: its verdict would be told under a name that is not
+        its own.
+        """
+        if device not in self.candidates:
+            raise ValueError(f"a case of {self.where} was to run on {device}")
+        return replace(self, device=device)
+
+    @property
+    def takes_contexts(self) -> bool:
+        """Whether its engine is given contexts one by one."""
+        return ENGINES[self.engine].takes_contexts
+
+    @property
+    def takes_models(self) -> bool:
+        """Whether its engine makes graphs on the device, with an ONNX Runtime."""
+        return ENGINES[self.engine].takes_models
+
+    @property
+    def qnn_version(self) -> str:
+        """The runtime's version, wherever it comes from."""
+        return self.qnn.rpartition(":")[2]
+
+    @property
+    def ort_version(self) -> str | None:
+        """The version of its ORT as far as it was named."""
+        return self.ort.rpartition(":")[2] if self.ort else None
+
+    @property
+    def other_compiler(self) -> str | None:
+        """Its compiler, if that is of another version than the runtime."""
+        # 2.51.0 and 2.51.0.260929 are the same version
+        own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
+        return None if own else self.compiler
+
+    def __str__(self) -> str:
+        text = f"{self.where}-{self.backend}-{self.qnn}"
+        if self.ort is not None:
+            text += f"-ort-{self.ort}"
+        return text if self.other_compiler is None else f"{text}-by-{self.other_compiler}"
+
+    # other plug-ins of pytest (allure) show parameters so
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one case will want: a placement, and what it takes contexts of.
+
+    `files` are those of a user's that an engine loads as they are.
+    """
+
+    placement: Placement
+    sources: tuple[Source, ...]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def wants(self) -> str:
+        """What lies on a device for it, as a text: the same for cases that share all of it."""
+        return " ".join(
+            map(str, (replace(self.placement, device="", pool="", among=()), *self.sources))
+        )
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """What its name begins with, and what it wants there, as whoever distributes is told."""
+        return self.placement.where, self.wants
+
+    @property
+    def contexts(self) -> tuple[Source, ...]:
+        """Those of its sources that it has contexts of before it asks for any."""
+        if not self.placement.takes_contexts:
+            return ()
+        compiled = self.placement.backend in _COMPILED_FOR
+        return tuple(one for one in self.sources if compiled or not one.compiled)
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """Those of its sources that its engine makes graphs of on the device."""
+        if not self.placement.takes_models:
+            return ()
+        return tuple(one for one in self.sources if isinstance(one, Model))
+
+
+@dataclass(frozen=True)
+class PushedFile:
+    """One file that a case needs on the device (for `--plan`); `size` in bytes."""
+
+    origin: str
+    name: str
+    size: int
+
+
+def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
+    """The sources that the cases of each placement want together, in order (pure)."""
+    merged: dict[Placement, dict[Source, None]] = {}
+    for need in needs:
+        merged.setdefault(need.placement, {}).update(dict.fromkeys(need.sources))
+    return {placement: tuple(sources) for placement, sources in merged.items()}
+
+
+def shared(found: Iterable[Placement], names: Mapping[str, str]) -> list[Placement]:
+    """Placements of single devices, those that differ by the device only and share as one (pure).
+
+    `names` has by device the name under which it shares cases.
+    """
+    together: dict[Placement, list[str]] = {}
+    for one in found:
+        if one.device in names:
+            alike = replace(one, device="", pool=names[one.device])
+            together.setdefault(alike, []).append(one.device)
+        else:
+            together[one] = []
+    return [
+        replace(one, device=devices[0], among=tuple(devices)) if devices else one
+        for one, devices in together.items()
+    ]

@@ -1,0 +1,264 @@
+"""What every run of a bisection is made of, and one run: a pytest of its own, with a deadline."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, Field, StrictInt, ValidationError
+
+from harness.ground import (
+    AxisName,
+    ConfigError,
+    Deadline,
+    disk_errors,
+    spawn_guarded,
+    without_secrets,
+)
+from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets
+from harness.ground.files.cache import PRIVATE
+from harness.run import is_of_a_file, nothing_beside, read_problem
+from harness.run.pytest_plugin.problem import Problem
+from harness.run.pytest_plugin.terminal import NO_DEVICE
+from harness.search.bisect.answers import Point
+from harness.search.bisect.log import BisectLog
+from harness.search.bisect.match import Judged, Match
+from harness.verdict import JOURNAL, CaseRecord, Output, RunFolder, split_node_id
+from harness.verdict.results.run_folder import LATEST
+
+_LEASE_WAIT_S: Final = 600
+
+
+class Task(BaseModel, extra="forbid", frozen=True):
+    """One case, to be run with versions that a search chooses.
+
+    `case` is a node id whose versions do not count. `devices` are the one it runs on and those
+    that may stand in for it. `held` has the axes that are not searched and whose version is not
+    simply the usual one, `paths` the path of each version that is named by one. `on` is the device,
+    the kind or the engine that this is about, where the same is asked of several; `engine` is set
+    if it is an engine. `folder` is where
+    pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
+    measurements or outputs `--match` compares with.
+    """
+
+    case: str
+    axes: Annotated[tuple[AxisName, ...], Field(min_length=1, max_length=2)]
+    held: Mapping[AxisName, str] = {}
+    paths: Mapping[AxisName, Mapping[str, str]] = {}
+    devices: Annotated[tuple[str, ...], Field(min_length=1)]
+    on: str | None = None
+    engine: str | None = None
+    target: str
+    backend: str
+    lab: Path
+    folder: Path
+    known_issues: Path | None = None
+    match: str | None = None
+    good: Point | None = None
+    run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
+    pytest_arguments: tuple[str, ...] = ()
+
+    def versions(self, at: Point) -> dict[AxisName, str]:
+        """Every version that is fixed in a run at a point."""
+        return {**self.held, **dict(zip(self.axes, at, strict=True))}
+
+    def given(self, at: Point) -> dict[AxisName, str]:
+        """The versions of a run as pytest must be told them."""
+        return {
+            axis: self.paths.get(axis, {}).get(version, version)
+            for axis, version in self.versions(at).items()
+        }
+
+    def arguments(
+        self, at: Point, reports: Path, devices: Sequence[str], likely_next: Sequence[Point] = ()
+    ) -> list[str]:
+        """pytest's arguments for a run at a point, on the first of `devices` that can be used.
+
+        What the runs `likely_next` will need is made ready meanwhile.
+        """
+        arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
+        arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
+        for point in likely_next:
+            named = (f"{axis}={version}" for axis, version in self.given(point).items())
+            arguments.append(f"--ahead={shlex.join(named)}")
+        if self.known_issues is not None:
+            arguments.append(f"--known-issues={self.known_issues}")
+        # those of a test in Python belong to it
+        arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
+        return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
+
+
+def case_arguments(
+    case: str, lab: Path, reports: Path, devices: Sequence[str], backend: str
+) -> list[str]:
+    """pytest's arguments for one case alone, on the first of `devices` that can be used."""
+    # Paths are given with "=": pytest takes a word of its own for the path of a test.
+    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={case}"]
+    arguments += [f"--lab={lab}", f"--reports={reports}", f"--backend={backend}"]
+    # so that the case is called after what they all are, and not after one of them
+    arguments += ["--each-soc"] if len(devices) > 1 else []
+    # other people's runs may come between; a search that waits is better than one that stops
+    return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]
+
+
+OUTPUT: Final = "output.txt"
+PROBLEM: Final = "problem.json"
+_KEPT_BYTES = 64 * 1024
+_MOST_OUTPUT_BYTES: Final = 16 << 20
+"""So much is kept of what a run printed, from its end."""
+_USAGE, _NOTHING_SELECTED = 4, 5
+_ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
+
+
+class MisfitError(ConfigError):
+    """The devices do not meet what the test requires; others may."""
+
+
+def task_of(log: BisectLog) -> Task:
+    """What the runs of a bisection are made of. Raises ConfigError if its log does not say."""
+    try:
+        return Task.model_validate(dict(log.task))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"its log does not say what to run: {where}: {first['msg']}") from error
+
+
+def named_again(kept: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """The words for pytest of what is gone on with: those `given`, which are to be the same.
+
+    Raises ConfigError for others, and where a secret in them, which no file keeps, is not given.
+    """
+    if given and tuple(map(without_secrets, given)) != tuple(kept):
+        problem = "goes on with what was asked before: none of these, or the same ones"
+        raise ConfigError(problem, field="--pytest-arg")
+    if not given and INSTEAD in " ".join(kept):
+        problem = "one of them had a secret, which no file keeps: name all of them again"
+        raise ConfigError(problem, field="--pytest-arg")
+    return tuple(given or kept)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended: its folder and record if it got so far.
+
+    `exit_code` is None for a run that did not end in time. Where there is no record, `problem` is
+    what pytest said last. `stopped` is what kept the run from its case, or the case from a verdict,
+    if that was told.
+    """
+
+    exit_code: int | None
+    record: CaseRecord | None
+    folder: Path | None
+    problem: str
+    seconds: float
+    stopped: Problem | None = None
+
+
+def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
+    """Runs pytest with these arguments, which put its folder below `reports`.
+
+    It is ended, with all that it started, when the time is over or when we are ended. Raises
+    InfraError if it cannot be started.
+    """
+    began = time.monotonic()
+    with disk_errors(f"cannot write to {reports}"):
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        output = (reports / OUTPUT).open("wb")
+    told = f"--problem-file={(reports / PROBLEM).absolute()}"
+    command = [sys.executable, "-m", "pytest", told, *arguments]
+    with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
+        exit_code = process.wait(Deadline(timeout_s))
+    _without_secrets(reports / OUTPUT)
+    return read_run(reports, exit_code, time.monotonic() - began)
+
+
+def _without_secrets(output: Path) -> None:
+    """What pytest and all that it loads have printed, as it is kept."""
+    with disk_errors(f"cannot write {output}"), output.open("r+b") as stream:
+        before = max(0, output.stat().st_size - _MOST_OUTPUT_BYTES)
+        stream.seek(before)
+        content = stream.read(_MOST_OUTPUT_BYTES)
+        safe = log_without_secrets(content)
+        if safe != content or before:
+            stream.seek(0)
+            stream.write(safe)
+            stream.truncate()
+
+
+def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
+    """What a run left below `reports`. Never raises for what it left unfinished."""
+    folder = reports / LATEST
+    record, found = None, None
+    if (folder / JOURNAL).is_file():
+        found = folder.resolve()
+        records = RunFolder(found).contents().cases
+        record = records[-1] if records else None
+    problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
+    return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))
+
+
+def finished_run(reports: Path) -> RunEnd | None:
+    """A run that had ended when whoever waited for it died; None if it had not."""
+    folder = reports / LATEST
+    if not (folder / JOURNAL).is_file():
+        return None
+    info = RunFolder(folder.resolve()).info()
+    if not isinstance(info.get("exit_code"), int) or info.get("problem") is not None:
+        return None
+    end = read_run(reports, info["exit_code"], 0.0)
+    return end if end.record is not None else None
+
+
+def judge(
+    end: RunEnd,
+    match: Match,
+    good: float | None,
+    held: Collection[str] = (),
+    changes: Sequence[Output] = (),
+) -> Judged:
+    """The answer of a run; `good` and `changes` as for `Match.judge`.
+
+    A run without a record is untestable if it said that it was about its versions, unless that is
+    about one of those `held` (axes), which are the same everywhere. Raises ConfigError for
+    whatever else is wrong with its input, also where a case found that out: it says nothing about
+    any version. All else is unknown, also a run that somebody interrupted.
+    """
+    stopped = end.stopped
+    if end.record is not None:
+        if end.record.cause == "config" and stopped is not None and stopped.about != "versions":
+            raise ConfigError(stopped.text)
+        return match.judge(end.record, good=good, changes=changes)
+    if end.exit_code is None:
+        return Judged("unknown", "the run did not end in time")
+    if stopped is None:
+        if end.exit_code in (_USAGE, _NOTHING_SELECTED):
+            raise ConfigError(end.problem)
+        return Judged("unknown", end.problem)
+    if stopped.about == "versions" and stopped.field not in [f"--{axis}" for axis in held]:
+        return Judged("untestable", stopped.text)
+    if stopped.about == "lab":
+        return Judged("unknown", stopped.text)
+    wrong = MisfitError if NO_DEVICE in stopped.text else ConfigError
+    raise wrong(stopped.text.replace("--only-case", "--case"))
+
+
+def _problem(output: Path, exit_code: int | None) -> str:
+    """The last line of pytest's output that says what was wrong."""
+    try:
+        with output.open("rb") as stream:
+            stream.seek(max(0, output.stat().st_size - _KEPT_BYTES))
+            text = stream.read(_KEPT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    said = _ERROR_LINE.findall(text)
+    lines = [line for line in text.splitlines() if line.strip()]
+    last = said[-1] if said else (lines[-1] if lines else "it said nothing")
+    plain = "".join(char if char.isprintable() else "?" for char in last)
+    return f"{plain[:1000]} (exit code {exit_code})" if not said else plain[:4000]

@@ -1,0 +1,229 @@
+"""A search on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
+
+Bisections that were asked for together, the slices of a third axis, lie side by side as
+<id>-1-bisect, <id>-2-bisect and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, Final, Generic, Self
+
+from harness.ground import ConfigError, InfraError, read_bounded, write_whole
+from harness.ground.files.cache import PRIVATE
+from harness.ground.files.lines import AppendedLines
+from harness.ground.files.names_inside import NotInsideError, refuse_links
+from harness.search.bisect.log import (
+    MAX_LINE_CHARS,
+    AnySpec,
+    Begun,
+    Entry,
+    FirstLine,
+    Log,
+    read_log,
+    to_line,
+)
+from harness.search.bisect.search import AxisSpec, GridSpec
+from harness.verdict import new_run_id, ordered
+from harness.verdict.results.run_folder import making_folders
+from harness.verdict.results.run_order import give_place
+
+LOG: Final = "log.jsonl"
+RUNS: Final = "runs"
+_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?-bisect", re.ASCII)
+_MAX_BYTES = 256 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+class SearchFolder(Generic[AnySpec]):
+    """The folder of a search, held by one process at a time while it is written to."""
+
+    begins: ClassVar[type[FirstLine]]
+    most_chars: ClassVar[int] = MAX_LINE_CHARS
+    noun: ClassVar[str]
+    suffix: ClassVar[str]
+    written: ClassVar[tuple[str, ...]] = ()
+    """The folders in it in which files are written over."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.words: Sequence[str] | None = None
+        """What goes to pytest with the secrets that the log does not keep, where that is known."""
+        self._lines: AppendedLines | None = None
+
+    @classmethod
+    def create(cls, reports: Path, begun: FirstLine) -> Self:
+        """Makes a new one with the first line of its log, and holds it; raises as `create_all`."""
+        (folder,) = cls.create_all(reports, [begun])
+        return folder
+
+    @classmethod
+    def create_all(cls, reports: Path, begun: Sequence[FirstLine]) -> list[Self]:
+        """Makes new ones that belong together, and holds them.
+
+        Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
+        """
+        folders: list[Self] = []
+        with making_folders(reports):
+            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            run_id = new_run_id()
+            for number, one in enumerate(begun, start=1):
+                name = f"{run_id}-{number}" if len(begun) > 1 else run_id
+                folder = cls(reports.resolve() / (name + cls.suffix))
+                folder.path.mkdir()
+                give_place(folder.path)
+                write_whole(folder.path / LOG, to_line(one).encode())
+                said = one.task.get("pytest_arguments")
+                folder.words = list(map(str, said)) if isinstance(said, list) else None
+                folders.append(folder)
+        for folder in folders:
+            folder.hold()
+        return folders
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """One that exists. Raises ConfigError if that is none."""
+        if not (path / LOG).is_file():
+            raise ConfigError(f"is no {cls.noun}: there is no {LOG}", file=path)
+        return cls(path.resolve())
+
+    def discard(self) -> None:
+        """Lets go of it and removes it with all its runs."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def hold(self) -> None:
+        """Keeps other processes from going on with it; ends a torn last line by dropping it.
+
+        Raises ConfigError if another process is at it, and where a link would be followed;
+        InfraError if the disk fails.
+        """
+        try:
+            refuse_links(self.path, below=False)
+            for folder in (self.path / name for name in self.written):
+                if folder.exists():
+                    refuse_links(folder)
+            self._lines = AppendedLines(self.path / LOG, alone=True)
+        except NotInsideError as error:
+            raise ConfigError(str(error.strerror), file=error.filename) from error
+        except BlockingIOError as error:
+            problem = f"another process is at this {self.noun}"
+            raise ConfigError(problem, file=self.path) from error
+        except OSError as error:
+            raise InfraError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Lets go of it; safe to call twice."""
+        if self._lines is not None:
+            self._lines.close()
+
+    def append(self, entry: Entry) -> None:
+        """Writes an entry to the log, which is held.
+
+        When this returns, it survives the death of the computer. Raises InfraError.
+        """
+        assert self._lines is not None
+        self._lines.append(to_line(entry).encode())
+
+    def read(self) -> Log[AnySpec]:
+        """The log as it stands, with `words`. Raises ConfigError for what is none."""
+        path = self.path / LOG
+        text = log_text(path)
+        log = read_log(text, self.begins, file=str(path), most_chars=self.most_chars)
+        if self.words is None:
+            return log
+        return replace(log, task={**log.task, "pytest_arguments": list(self.words)})
+
+    def reports_of(self, log: Log[AnySpec]) -> Path:
+        """Where the run of the log's last question has its reports: runs/003-2.49.40."""
+        asked = log.asked()
+        return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
+
+
+class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
+    """The folder of a bisection, held by one process at a time while it is written to."""
+
+    begins, noun, suffix = Begun, "bisection", "-bisect"
+
+    @classmethod
+    def newest(cls, reports: Path) -> Self:
+        """The one that was begun last. Raises ConfigError if there is none."""
+        found = _all(reports)
+        if not found:
+            raise ConfigError("holds no bisection", file=reports)
+        return cls(found[-1].resolve())
+
+    @classmethod
+    def last_of(cls, reports: Path, case: str, since: str) -> Self | None:
+        """The newest that bisects a case, none begun before a night; none if that is gone."""
+        night = reports / since
+        found = ordered([*_all(reports), night]) if night.is_dir() else []
+        for path in reversed(found):
+            if path == night:
+                break
+            with contextlib.suppress(ConfigError):
+                if cls(path).read().task.get("case") == case:
+                    return cls(path.resolve())
+        return None
+
+    @classmethod
+    def to_go_on_with(cls, reports: Path) -> list[Self]:
+        """The newest that is not over, with those it was begun with; the newest if all are over.
+
+        Logs that cannot be read are passed over while there are others. Raises ConfigError if
+        there is none.
+        """
+        problem: ConfigError | None = None
+        for path in reversed(_all(reports)):
+            folder = cls(path.resolve())
+            try:
+                if not folder.read().is_over:
+                    return folder.slices()
+            except ConfigError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return cls.newest(reports).slices()
+
+    def slices(self) -> list[Self]:
+        """Itself and all that were begun with it, in their order."""
+        own, number = _parts(self.path)
+        if not number:
+            return [self]
+        alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
+        return [type(self)(one.resolve()) for one in alike]
+
+
+def read_text(path: Path, *, most_bytes: int, what: str) -> str:
+    """The text of a file; what is no UTF-8 in it becomes question marks.
+
+    Raises ConfigError naming the file if it cannot be read, or is too long for `what` it should be.
+    """
+    try:
+        return read_bounded(path, most_bytes).decode("utf-8", "replace")
+    except OSError as error:
+        long = error.errno == errno.EFBIG
+        problem = f"is too long for {what}" if long else f"cannot be read: {error.strerror}"
+        raise ConfigError(problem, file=path) from error
+
+
+def log_text(path: Path) -> str:
+    """A log's text. Raises ConfigError if it cannot be read."""
+    return read_text(path, most_bytes=_MAX_BYTES, what="a log")
+
+
+def _parts(path: Path) -> tuple[str, int]:
+    """The id of a bisection's folder, and which slice it is (pure)."""
+    found = _NAME.fullmatch(path.name)
+    return (found["id"], int(found["slice"] or 0)) if found else (path.name, 0)
+
+
+def _all(reports: Path) -> list[Path]:
+    """Every bisection in the order in which they were begun."""
+    return ordered((log.parent for log in reports.glob(f"*-bisect/{LOG}")), _parts)

@@ -1,0 +1,197 @@
+"""The log of a search: JSON lines, only ever appended to, and a search again from any of it (pure).
+
+The first line is the spec. A run is `asked` before it begins and `answered` when it ended, so a
+log of which the writer died shows what was under way; what was not answered is asked again.
+`resumed` says that somebody saw to the lab. People may edit it: correct an answer, take lines
+out. Places that were asked before stay known, whether or not they would be asked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+
+from harness.ground import ConfigError, without_secrets_in
+from harness.ground.errors.schemas import other_schema
+from harness.search.bisect.answers import Answer, Evidence, Point
+from harness.search.bisect.axis_search import AxisSearch
+from harness.search.bisect.grid_search import GridSearch
+from harness.search.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
+from harness.verdict import Part
+
+MAX_LINE_CHARS: Final = 1 << 20
+_At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+
+
+class FirstLine(Part):
+    """The first line of any log. `task` is what a run is made of, which no search need know."""
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["begun"] = "begun"
+    spec: Any
+    task: dict[str, JsonValue] = Field(default={})
+
+    def points(self) -> Container[Point] | None:
+        """Where the search can ask for runs; None where it is not known beforehand."""
+        return None
+
+
+class Begun(FirstLine):
+    """The first line of a bisection's log."""
+
+    spec: Spec
+
+    def points(self) -> Container[Point]:
+        """The candidates, or pairs of them."""
+        return frozenset(self.spec.points())
+
+
+class Asked(Part):
+    """A run begins; `why` is for a person."""
+
+    kind: Literal["asked"] = "asked"
+    at: _At
+    number: int
+    why: str = ""
+
+
+class Answered(Part):
+    """A run ended. `run` and `case` say where its record is, `detail` is free."""
+
+    kind: Literal["answered"] = "answered"
+    at: _At
+    answer: Answer
+    run: str | None = None
+    case: str | None = None
+    detail: dict[str, JsonValue] = Field(default={})
+
+
+class Resumed(Part):
+    """Somebody saw to the lab, or began again after the writer died."""
+
+    kind: Literal["resumed"] = "resumed"
+
+
+class Concluded(Part):
+    """What was found; a note only, which a replay finds again by itself."""
+
+    kind: Literal["concluded"] = "concluded"
+    text: str
+    detail: dict[str, JsonValue] = Field(default={})
+
+
+Entry = FirstLine | Asked | Answered | Resumed | Concluded
+AnySpec = TypeVar("AnySpec")
+_Line = Asked | Answered | Resumed | Concluded
+
+
+@dataclass(frozen=True)
+class Log(Generic[AnySpec]):
+    """The log of any search, as it was read."""
+
+    spec: AnySpec
+    entries: tuple[_Line, ...]
+    task: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ends with what was found."""
+        return bool(self.entries) and isinstance(self.entries[-1], Concluded)
+
+    def evidence(self) -> Evidence:
+        """Everything that was answered."""
+        evidence = Evidence()
+        for entry in self.entries:
+            if isinstance(entry, Answered):
+                evidence = evidence.plus(entry.at, entry.answer)
+            elif isinstance(entry, Resumed):
+                evidence = evidence.resumed()
+        return evidence
+
+    def answers(self) -> list[Answered]:
+        """What runs told so far, if only that the lab failed."""
+        return [entry for entry in self.entries if isinstance(entry, Answered)]
+
+    def asked(self) -> list[Point]:
+        """What was asked, also of what died before it was answered."""
+        return [entry.at for entry in self.entries if isinstance(entry, Asked)]
+
+    def under_way(self) -> Point | None:
+        """What was asked last and not answered."""
+        last: Point | None = None
+        for entry in self.entries:
+            if isinstance(entry, Asked):
+                last = entry.at
+            elif isinstance(entry, Answered):
+                last = None
+        return last
+
+    def search(self: Log[AxisSpec | GridSpec], *, cost: Cost = free) -> AxisSearch | GridSearch:
+        """The search of a bisection as it stood at the end of the log."""
+        if isinstance(self.spec, AxisSpec):
+            return AxisSearch(self.spec, cost=cost, evidence=self.evidence())
+        return GridSearch(self.spec, cost=cost, evidence=self.evidence())
+
+
+BisectLog = Log[AxisSpec | GridSpec]
+
+
+def to_line(entry: Entry) -> str:
+    """An entry as a line with its end, without secrets."""
+    safe = without_secrets_in(entry.model_dump(mode="json"))
+    return json.dumps(safe, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def read_log(
+    text: str,
+    begins: type[FirstLine] = Begun,
+    *,
+    file: str | None = None,
+    most_chars: int = MAX_LINE_CHARS,
+) -> Log[Any]:
+    """Reads a log, whose first line is of the kind that it `begins` with: that of a bisection.
+
+    A last line without its end is what a writer left that died: it is left out. Raises ConfigError
+    that names the line for what is no entry or no point of the spec.
+    """
+    read = _reader(begins)
+    begun: FirstLine | None = None
+    points: Container[Point] | None = None
+    entries: list[_Line] = []
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        if not line.strip():
+            continue
+        if len(line) > most_chars:
+            raise ConfigError("is too long", file=file, line=number)
+        try:
+            entry = read.validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"][1:])
+            said = other_schema(first["input"], [1]) if where == "schema" else first["msg"]
+            raise ConfigError(said, file=file, line=number, field=where or None) from error
+        if begun is None:
+            if not isinstance(entry, begins):
+                break
+            begun, points = entry, entry.points()
+            continue
+        if isinstance(entry, FirstLine):
+            raise ConfigError("a second search begins here", file=file, line=number)
+        if isinstance(entry, Asked | Answered) and points is not None and entry.at not in points:
+            shown = " with ".join(entry.at)[:200]
+            raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
+        entries.append(entry)
+    if begun is None:
+        raise ConfigError("does not begin with the spec of a search", file=file, line=1)
+    return Log(begun.spec, tuple(entries), begun.task)
+
+
+@lru_cache
+def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
+    line: Any = Annotated[begins | _Line, Field(discriminator="kind")]
+    return TypeAdapter(line)

@@ -1,0 +1,141 @@
+"""The loop of every search: asks, runs the case, writes the answer down, until all is found."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import JsonValue
+
+from harness.search.bisect.answers import Point, Question, Stopped
+from harness.search.bisect.case_run import RunEnd, finished_run, run_case
+from harness.search.bisect.folder import SearchFolder
+from harness.search.bisect.log import Answered, Asked, Concluded, Resumed
+from harness.search.bisect.match import Judged
+from harness.search.bisect.search import Search
+from harness.verdict import JOURNAL, CaseRecord, RunFolder
+
+Found = TypeVar("Found")
+Runner = Callable[[list[str], Path, Path, float], RunEnd]
+WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
+"""How long to wait before the same is asked again, after each failure of the lab in a row."""
+
+
+class Watcher:
+    """Is told what goes on, and says nothing of it; nothing depends on it."""
+
+    def asked(self, question: Question) -> None:
+        """A run begins."""
+
+    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
+        """A run ended."""
+
+    def remark(self, text: str) -> None:
+        """Something that a person should know meanwhile."""
+
+
+class Loop(ABC, Generic[Found]):
+    """Goes on with what the log of a folder says, which is held."""
+
+    def __init__(
+        self,
+        folder: SearchFolder[Any],
+        watcher: Watcher,
+        search: Search[Any, Found],
+        *,
+        run: Runner = run_case,
+        stop_at: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`stop_at` is a `time.monotonic()` after which no run begins."""
+        self.folder, self.watcher, self._search = folder, watcher, search
+        self._run_case, self._stop_at, self._sleep = run, stop_at, sleep
+
+    def go_on(self) -> Found | Stopped | None:
+        """Runs until something is found, the lab stops it, or the time is over (None).
+
+        Raises ConfigError for input that is wrong whatever is asked (nothing is written down as
+        an answer then), InfraError if nothing can be written.
+        """
+        log = self.folder.read()
+        if log.entries and not log.is_over:
+            self.folder.append(Resumed())
+            self._search.resume()
+            self._take_up(log.under_way())
+        while True:
+            step = self._next()
+            if isinstance(step, Question):
+                self._wait(self._search.evidence.troubles)
+                if self._time_left() <= 0:
+                    return None
+                self._run(step)
+                continue
+            if not isinstance(step, Stopped) and not self.folder.read().is_over:
+                self.folder.append(Concluded(text=str(step), detail=self._concluded()))
+            return step
+
+    def _next(self) -> Question | Stopped | Found:
+        """What the search asks for next."""
+        return self._search.next()
+
+    @abstractmethod
+    def _begin(self, at: Point, reports: Path) -> RunEnd:
+        """Runs the case at a point, with its reports in that folder."""
+
+    @abstractmethod
+    def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:
+        """What a run answers, and what else is to be kept of it. Raises ConfigError."""
+
+    def _concluded(self) -> dict[str, JsonValue]:
+        """What is to be kept with a finding."""
+        return {}
+
+    def _time_left(self) -> float:
+        return math.inf if self._stop_at is None else self._stop_at - time.monotonic()
+
+    def _wait(self, troubles: int) -> None:
+        """Gives the lab time to come back, each time more of it."""
+        wanted = WAITS_S[min(troubles, len(WAITS_S)) - 1] if troubles else 0.0
+        seconds = min(wanted, max(0.0, self._time_left()))
+        if seconds > 0:
+            self.watcher.remark(f"the lab failed; it is tried again in {seconds:.0f} s")
+            self._sleep(seconds)
+
+    def _run(self, question: Question) -> None:
+        self.folder.append(Asked(**vars(question)))
+        self.watcher.asked(question)
+        reports = self.folder.reports_of(self.folder.read())
+        self._take(question, self._begin(question.at, reports))
+
+    def _take(self, question: Question, end: RunEnd) -> None:
+        judged, more = self._judged(question.at, end)
+        detail: dict[str, JsonValue] = {"why": judged.why, "seconds": round(end.seconds, 3), **more}
+        run = case = None
+        if end.folder is not None and end.record is not None:
+            run, case = end.folder.relative_to(self.folder.path).as_posix(), end.record.case
+        self.folder.append(
+            Answered(at=question.at, answer=judged.answer, run=run, case=case, detail=detail)
+        )
+        self._search.answer(question, judged.answer)
+        self.watcher.answered(question, judged, end)
+
+    def _take_up(self, at: Point | None) -> None:
+        """A run that was under way may have ended although nobody was left to hear of it."""
+        end = None if at is None else finished_run(self.folder.reports_of(self.folder.read()))
+        if at is not None and end is not None:
+            question = Question(at, self._search.evidence.runs + 1, "it had ended already")
+            self.watcher.asked(question)
+            self._take(question, end)
+
+
+def record_of(folder: Path, entry: Answered) -> CaseRecord | None:
+    """The record of an answered run; None if there is none, or no longer."""
+    run = folder / entry.run if entry.run else None
+    if run is None or not (run / JOURNAL).is_file():
+        return None
+    cases = RunFolder(run).contents().cases
+    return next((one for one in cases if one.case == entry.case), None)

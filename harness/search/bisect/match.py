@@ -1,0 +1,438 @@
+"""What counts as bad: from the record of a run to its answer (pure)."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+import operator
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from harness.answers import MOST_RUNS, Change, judge as judge_beside_noise, known_to
+from harness.answers.history.units import unit_of
+from harness.ground import ConfigError
+from harness.ground.facts.codes import same_code
+from harness.search.bisect.answers import Answer, Repeat
+from harness.verdict import CaseRecord, ErrorRecord, Output, steps_of
+from harness.verdict.results.drift import NOT_KEPT
+
+_CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
+_FORMS: Final = (
+    "code=1002",
+    "symbol=QNN_*_MEM_ALLOC",
+    "signature=...",
+    "signature=... else good",
+    "measurement NAME > 1",
+    "drift:STEPS",
+)
+_MAX_CHARS: Final = 1000
+_MAX_COMPARISON_CHARS: Final = 300
+_PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
+_UNREADABLE: Final = re.compile(r"[^\w\s.+\-*/()<>=!]", re.ASCII)
+_COMPARE: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "count": lambda values: float(len(values)),
+}
+ELSE_GOOD: Final = " else good"
+"""Behind a form that names a failure: whatever else fails counts as good."""
+
+
+Lookup = Callable[[str], float]
+Term = Callable[[Lookup], float]
+
+
+class Unmeasured(Exception):
+    """A figure that the comparison needs is not there, or cannot be computed."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A parsed comparison. `good` on its right side stands for the left side's value when good."""
+
+    text: str
+    left: Term
+    compare: Callable[[float, float], bool]
+    right: Term
+    needs_good: bool
+    times: tuple[str, ...]
+    """The measurements in it that are times: no two runs measure the same."""
+    limit: float | None
+    """How many times `good` is too much, or too little, where noise can be judged; else None.
+
+    It can of one time or size of memory that is compared with a multiple of `good`.
+    """
+    step: float
+    """The smallest step of the left side, in its own unit, where noise can be judged."""
+
+    noisy: tuple[str, ...]
+    """The measurements in it that differ from run to run: times, and the one that is judged."""
+
+    @property
+    def factor(self) -> float:
+        """How far from `good`, to either side, is far enough."""
+        return max(self.limit, 1 / self.limit) if self.limit else 1.0
+
+    def size(self, figures: Mapping[str, object]) -> float:
+        """The left side as noise is judged by. Raises Unmeasured."""
+        value = self.value(figures)
+        if value <= 0:
+            raise Unmeasured(f"{value:g} is neither a time nor a size")
+        return value
+
+    def beside_noise(
+        self, good: Sequence[float], new: Sequence[float], others: Iterable[Sequence[float]] = ()
+    ) -> Change:
+        """How sizes of a version differ from those of the good side, each the oldest first.
+
+        Those of each of the `others` tell noise, too. Raises ConfigError without scipy.
+        """
+        base = [good, *others]
+        columns = max(map(len, base))
+        runs = [[*row, *[None] * (columns - len(row))] for row in base]
+        nothing = [[None] * len(new)] * (len(base) - 1)
+        names, effect = range(len(base)), self.factor - 1
+        steps = [self.step] * len(base)
+        told = judge_beside_noise(names, [0] * len(base), runs, [new, *nothing], effect, steps)
+        return told.changes[0]
+
+    def answer(self, change: Change) -> Judged:
+        """What it means for a version that it differs so from the good side."""
+        why = f"x {change.ratio:.3g} of good ({change.interval})"
+        if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
+            return Judged("unsure", why)
+        if change.verdict == "unsure":
+            return Judged("untestable", f"noise hides it: {why}; {too_noisy(change)}")
+        asked_for = "slower" if self.limit == self.factor else "faster"
+        return Judged("bad" if change.verdict == asked_for else "good", why)
+
+    def value(self, figures: Mapping[str, object]) -> float:
+        """The left side of it. Raises Unmeasured."""
+        return _finite(self.left, lambda name: figure(figures, name))
+
+    def holds(self, figures: Mapping[str, object], good: float | None = None) -> bool:
+        """Whether it holds for the figures of a run. Raises Unmeasured."""
+
+        def lookup(name: str) -> float:
+            if name != "good":
+                return figure(figures, name)
+            if good is None:
+                raise Unmeasured("there is no good run to compare with")
+            return good
+
+        return self.compare(self.value(figures), _finite(self.right, lookup))
+
+
+def too_noisy(change: Change) -> str:
+    """What to say where noise hides whether a figure changed."""
+    said = f"to tell less than x {change.tells:.3g}" if change.tells else "to tell it"
+    return f"this computer is too noisy {said}"
+
+
+def figure(figures: Mapping[str, object], path: str) -> float:
+    """A figure by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
+
+    Of a list, the last part is one of min, max, mean, median, first, last, count; without one it
+    is the median. Raises Unmeasured.
+    """
+    value: object = figures
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and part in _OF_MANY:
+            value = _of_many(value, part, path)
+        else:
+            raise Unmeasured(f"{path} was not measured")
+    if isinstance(value, list | tuple):
+        value = _of_many(value, "median", path)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unmeasured(f"{path} is not a number")
+    return _float(value)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer, and why it is that one."""
+
+    answer: Answer
+    why: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """What counts as bad. Without `failure`, `comparison` and `drift_steps`, any failure does.
+
+    `others` is what a failure that is not the one asked for comes to. `drift_steps`: outputs that
+    differ by more steps than these from those of the good end are bad.
+    """
+
+    text: str = "any failure"
+    failure: Callable[[ErrorRecord], bool] | None = None
+    comparison: Formula | None = None
+    others: Answer = "untestable"
+    drift_steps: int | None = None
+
+    @property
+    def judged(self) -> Formula | None:
+        """What it compares, if noise can be judged: then no single answer need be believed."""
+        able = self.comparison is not None and self.comparison.limit is not None
+        return self.comparison if able else None
+
+    @property
+    def needs_good(self) -> bool:
+        """Whether the run of the good end must come first, since others are compared with it."""
+        compared = self.comparison is not None and self.comparison.needs_good
+        return compared or self.drift_steps is not None
+
+    def too_trusting(self, repeat: Repeat) -> str | None:
+        """What to say before a search that believes a single measurement of a time."""
+        times = self.comparison.times if self.comparison is not None else ()
+        if not times or not isinstance(repeat, int):
+            return None
+        return (
+            f"{' and '.join(times)} differs from run to run, and one bad answer is believed: a "
+            "single slow run can name the wrong version. --repeat auto believes none, and asks "
+            "until it is sure"
+        )
+
+    def reference(self, good_runs: Iterable[CaseRecord]) -> float | None:
+        """What `good` stands for: the median over runs of the good end; None if none measured."""
+        values = []
+        for record in good_runs:
+            with contextlib.suppress(Unmeasured):
+                if self.comparison is not None and record.outcome == "passed":
+                    values.append(self.comparison.value(record.measurements))
+        return statistics.median(values) if values else None
+
+    def can_compare(self, good_runs: Sequence[CaseRecord]) -> bool:
+        """Whether these runs of the good end tell what others are compared with."""
+        if self.drift_steps is not None:
+            return any(one.outcome == "passed" for one in good_runs)
+        return self.reference(good_runs) is not None
+
+    def judge(
+        self,
+        record: CaseRecord,
+        *,
+        good: float | None = None,
+        changes: Sequence[Output] = (),
+    ) -> Judged:
+        """The answer of a run.
+
+        What the lab or the harness spoilt is `unknown`. What this target cannot do, was skipped or
+        could not be set up as wanted (cause "config") is `untestable`. A failure that is another
+        one than asked for is `untestable` too: it may hide the one asked for, or stand before it.
+        But where older versions are known to fail otherwise, `others` makes it `good`. Failures
+        that are known issues count like others. With `needs_good`, `good` is what `reference`
+        gave, also for the runs of the good end themselves; with `drift_steps`, `changes` are its
+        outputs beside those of the good end.
+        """
+        if record.outcome in ("unsupported", "skipped"):
+            return Judged("untestable", record.outcome)
+        if record.outcome == "error" or record.cause in ("infra", "harness", "config"):
+            if record.cause == "config":
+                said = f": {record.error.message}" if record.error is not None else ""
+                return Judged("untestable", f"it could not be set up{said[:_MAX_CHARS]}")
+            return Judged("unknown", f"no verdict: {record.cause}")
+        if self.comparison is not None:
+            return self._measured(self.comparison, record, good)
+        if self.drift_steps is not None:
+            return self._drifted(self.drift_steps, record, changes)
+        if record.outcome == "passed":
+            return Judged("good", "passed")
+        if self.failure is None:
+            return Judged("bad", record.outcome)
+        if record.error is not None and self.failure(record.error):
+            return Judged("bad", f"{record.outcome}, {self.text}")
+        return Judged(self.others, f"{record.outcome}, but not with {self.text}")
+
+    def _measured(self, comparison: Formula, record: CaseRecord, good: float | None) -> Judged:
+        if record.outcome != "passed":
+            return Judged("untestable", f"{record.outcome}, so nothing was measured")
+        try:
+            value = comparison.value(record.measurements)
+            held = comparison.holds(record.measurements, good)
+        except Unmeasured as error:
+            return Judged("untestable", str(error))
+        return Judged("bad" if held else "good", f"{value:g}: {comparison.text}")
+
+    def _drifted(self, steps: int, record: CaseRecord, changes: Sequence[Output]) -> Judged:
+        if record.outcome != "passed":
+            return Judged("untestable", f"{record.outcome}, so no outputs are compared")
+        drifting = [one for one in changes if one.drifts]
+        beyond = [one for one in drifting if one.beyond(steps)]
+        unknown = [one for one in drifting if one.differences[1] is None]
+        answer: Answer = "bad" if beyond else "untestable" if unknown else "good"
+        for one in beyond or unknown or drifting:
+            what = one.differences[1] or NOT_KEPT
+            return Judged(answer, f"{one.context}, output {one.name}: {what}")
+        return Judged(answer, "the outputs of the good end")
+
+
+ANY_FAILURE: Final = Match()
+
+
+def parse_match(text: str) -> Match:
+    """Reads `code=1002`, `symbol=`, `signature=`, `measurement ...` or `drift:STEPS`.
+
+    Codes may be hexadecimal, and several with commas between. Symbols and signatures are exact,
+    but * stands for anything. With " else good" behind it any other failure is good. Raises
+    ConfigError.
+    """
+    if len(text) > _MAX_CHARS:
+        raise ConfigError(f"--match: at most {_MAX_CHARS} characters")
+    steps = steps_of(text.strip())
+    if steps is not None:
+        return Match(text, drift_steps=steps)
+    kind, _, value = (part.strip() for part in text.partition("="))
+    if text.strip().startswith("measurement"):
+        comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
+        quoted = len(comparison) > 1 and comparison[0] == comparison[-1] and comparison[0] in "\"'"
+        return Match(text, comparison=parse_comparison(comparison[1:-1] if quoted else comparison))
+    others: Answer = "untestable"
+    if text.rstrip().endswith(ELSE_GOOD):
+        others = "good"
+        value = text.rstrip().removesuffix(ELSE_GOOD).partition("=")[2].strip()
+    if value and kind == "code":
+        codes = {_code(part.strip()) for part in value.split(",")}
+        return Match(
+            text, lambda error: any(same_code(error.code, one) for one in codes), others=others
+        )
+    if value and kind in ("symbol", "signature"):
+        return Match(text, lambda error: _like(getattr(error, kind), value), others=others)
+    raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
+
+
+def _code(text: str) -> int:
+    if not _CODE.fullmatch(text):
+        raise ConfigError(f"--match: {text[:40]!r} is not a code", choices=("1002", "0x3ea"))
+    return int(text, 16 if text[:2].lower() == "0x" else 10)
+
+
+def _like(value: str | None, wanted: str) -> bool:
+    # a signature is full of brackets, which fnmatch would take for classes
+    return value is not None and fnmatchcase(value, wanted.replace("[", "[[]"))
+
+
+def parse_comparison(text: str) -> Formula:
+    """Reads `left SIGN right` of numbers, measurements, + - * / and parentheses: never executed.
+
+    Raises ConfigError that says where it goes wrong.
+    """
+    if len(text) > _MAX_COMPARISON_CHARS:
+        raise ConfigError(f"a comparison has at most {_MAX_COMPARISON_CHARS} characters")
+    text = " ".join(text.split())
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        raise _unread(text, unreadable.start())
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise _unread(text, error.offset - 1 if error.offset else len(text)) from error
+    except (RecursionError, MemoryError) as error:
+        raise ConfigError(f"{text!r}: nested too deep") from error
+    if not isinstance(tree, ast.Compare) or type(tree.ops[0]) not in _COMPARE:
+        signs = ("<", "<=", ">", ">=", "==", "!=")
+        raise ConfigError(f"{text!r}: is no comparison", choices=signs)
+    if len(tree.ops) > 1:
+        rest = text[tree.comparators[0].end_col_offset :].strip()
+        raise ConfigError(f"{text!r}: nothing may follow before {rest!r}")
+    names: set[str] = set()
+    left = _term(tree.left, text, names)
+    if "good" in names:
+        raise ConfigError(f"{text!r}: 'good' stands for the left side, so it goes to the right")
+    if not names:
+        raise ConfigError(f"{text!r}: the left side names no measurement")
+    right = _term(tree.comparators[0], text, names)
+    sizes = {name: unit for name in sorted(names) if (unit := unit_of(name))}
+    times = tuple(name for name, unit in sizes.items() if unit != "bytes")
+    compare, needs_good = _COMPARE[type(tree.ops[0])], "good" in names
+    # of one measurement alone: else this is the text of an expression, which none is called
+    alone = ast.unparse(tree.left)
+    limit = _limit(tree.ops[0], tree.comparators[0]) if alone in sizes else None
+    noisy = tuple(dict.fromkeys((*times, *([alone] if limit else []))))
+    step = known_to(alone)
+    return Formula(text, left, compare, right, needs_good, times, limit, step, noisy)
+
+
+def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:
+    """How many times `good` is too much or too little; None if that is not what is compared."""
+    match right:
+        case ast.BinOp(
+            ast.Constant(int() | float() as limit), ast.Mult(), ast.Name("good")
+        ) | ast.BinOp(ast.Name("good"), ast.Mult(), ast.Constant(int() | float() as limit)):
+            too_much = isinstance(sign, ast.Gt | ast.GtE) and 1 < limit < math.inf
+            too_little = isinstance(sign, ast.Lt | ast.LtE) and 0 < limit < 1
+            return float(limit) if too_much or too_little else None
+    return None
+
+
+def _term(node: ast.expr, text: str, names: set[str]) -> Term:
+    """What computes a side; the measurements in it are added to `names`."""
+    match node:
+        case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
+            what = _ARITHMETIC[type(op)]
+            first, second = _term(left, text, names), _term(right, text, names)
+            return lambda lookup: what(first(lookup), second(lookup))
+        case ast.UnaryOp(ast.USub(), operand):
+            inner = _term(operand, text, names)
+            return lambda lookup: -inner(lookup)
+        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+            return lambda _: float(number)
+        case ast.Name() | ast.Attribute() if _PATH.fullmatch(path := ast.unparse(node)):
+            names.add(path)
+            return lambda lookup: lookup(path)
+    raise _unread(text, node.col_offset)
+
+
+def _unread(text: str, position: int) -> ConfigError:
+    rest = text[position:].strip()
+    where = f"from {rest!r} on" if rest else "to its end: a number or a measurement is missing"
+    return ConfigError(f"{text!r}: cannot be read {where}")
+
+
+def _finite(term: Term, lookup: Lookup) -> float:
+    try:
+        value = term(lookup)
+    except ArithmeticError as error:
+        raise Unmeasured(f"cannot be computed: {error}") from error
+    if not math.isfinite(value):
+        raise Unmeasured("cannot be computed: not a finite number")
+    return value
+
+
+def _of_many(values: list[object] | tuple[object, ...], how: str, path: str) -> float:
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if not numbers or len(numbers) < len(values):
+        raise Unmeasured(f"{path} is not a list of numbers")
+    return float(_OF_MANY[how]([_float(number) for number in numbers]))
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Unmeasured("a number is too large") from error

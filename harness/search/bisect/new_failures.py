@@ -1,0 +1,105 @@
+"""What to bisect to learn why a case fails that did not in an earlier run (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.answers import Bisectable, Brief, Pair
+from harness.answers.history.attempts import same_failure
+from harness.ground import AxisName, ConfigError, QnnVersion
+from harness.ground.facts.axes import SEARCHED
+from harness.search.bisect.match import ELSE_GOOD
+
+
+@dataclass(frozen=True)
+class NewFailure:
+    """A case that failed and had not, or had in another way; `before` is its record then.
+
+    `changed` are the axes on which the two ran with other versions.
+    """
+
+    before: Brief
+    after: Brief
+    changed: tuple[AxisName, ...]
+
+    @classmethod
+    def of(cls, pair: Pair) -> NewFailure:
+        """What a comparison found new, changed or known; so both runs have the case."""
+        assert pair.before is not None
+        assert pair.after is not None
+        return cls(pair.before, pair.after, _changed(pair.before, pair.after))
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why no bisection can tell more; None if one can."""
+        if not self.changed:
+            return "with the same versions as before: bisecting them tells nothing"
+        if self.after.device is None:
+            return "it is not known on which device it ran"
+        if same_failure(self.before, self.after):
+            expected = ", where a known issue expected it" if self.before.known_issue else ""
+            return f"it failed alike before{expected}"
+        if self.before.is_bad and self.after.failure is None:
+            return "nothing tells its failure from the one before"
+        return None
+
+    def command(self, lab: str, reports: str, minutes: float | None = None) -> list[str] | None:
+        """The bisection that finds out which version it was; None if there is a `hindrance`.
+
+        A failure that replaced another is looked for by its signature, and the other one is good.
+        If all three axes changed, two are searched with the third held at its old version, and
+        once more at its new one.
+        """
+        if self.hindrance is not None or self.after.device is None:
+            return None
+        searched = self.changed if len(self.changed) < len(SEARCHED) else ("qnn", "ort")
+        words = ["bisect", "--case", self.after.case, "--axis", ",".join(searched)]
+        for axis in self.changed:
+            old, new = version_of(self.before, axis), version_of(self.after, axis)
+            if axis not in searched:
+                words += [f"--{axis}", f"{old},{new}"]
+            elif len(searched) > 1:
+                words += [f"--{axis}", _between(old, new)]
+            else:
+                words += ["--good", old, "--bad", new]
+        if self.before.is_bad:
+            words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
+        words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
+        return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
+
+    def bisectable(self, lab: str, reports: str) -> Bisectable:
+        """What reports say of it: which versions changed, and the command or a hindrance."""
+        command = self.command(lab, reports)
+        bisect = None if command is None else ("qnn-harness", *command)
+        return Bisectable(changed=self.changed, bisect=bisect, hindrance=self.hindrance)
+
+
+def bisected_apart(pair: Pair) -> tuple[object, ...]:
+    """What two alike failures must share for one bisection to tell of both."""
+    one = NewFailure.of(pair)
+    return one.changed, one.hindrance
+
+
+def _between(one: str, other: str) -> str:
+    """All versions from one to the other; the two alone where they are not of the same source."""
+    try:
+        low, high = sorted((one, other), key=QnnVersion.parse)
+    except ConfigError:
+        return f"{one},{other}"
+    return f">={low},<={high}"
+
+
+def version_of(record: Brief, axis: AxisName) -> str:
+    """The version that a case ran with, as options call it."""
+    said = getattr(record.placement, axis, None)
+    if said is None and axis == "ort":
+        said = record.ort
+    return str(said or record.axes.get(axis) or "")
+
+
+def _changed(before: Brief, after: Brief) -> tuple[AxisName, ...]:
+    places = [one.placement for one in (before, after)]
+    # without a compiler of their own both had contexts of their runtime: that is one axis
+    own = any(one is not None and one.compiler is not None for one in places)
+    searched = [axis for axis in SEARCHED if own or axis != "compiler"]
+    return tuple(one for one in searched if version_of(before, one) != version_of(after, one))

@@ -1,0 +1,368 @@
+"""A result as Markdown, ready to be a bug report, and as a page (pure but for the template)."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+from harness.answers import judge, known_to
+from harness.answers.history.performance import EFFECT, least_told
+from harness.answers.report.document import (
+    Block,
+    CodeBlock,
+    Heading,
+    Item,
+    Items,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    code,
+    joined,
+    markdown,
+)
+from harness.answers.report.pages import clip, link, page
+from harness.ground import ConfigError, counted
+from harness.libraries import Difference
+from harness.libraries.runtimes.difference import NameList
+from harness.search.bisect.match import ELSE_GOOD, Unmeasured, figure, parse_match
+from harness.search.bisect.result import (
+    AxisAnswer,
+    BisectionResult,
+    EdgeShape,
+    GridAnswer,
+    RunShape,
+    SideShape,
+)
+
+_SYMBOLS_SHOWN: Final = 8
+_TITLE_CHARS: Final = 120
+_SAID_CHARS: Final = 50
+_SHOWN_CHARS: Final = 4000
+_RUN_COLUMNS: Final = ("answer", "why", "device", "seconds", "results")
+_MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.fromkeys(
+    ("untestable", "unsure"), "unsupported"
+)
+_GRID_SAID: Final = (
+    "(In brackets): concluded from others; in a page, what was run is filled. *: at the edge; in a "
+    "page, a broken frame says that what is not known may still move it. !: contradicts another. "
+    "n/a: cannot be tested. ?: not known."
+)
+
+
+def bug_report(result: BisectionResult) -> str:
+    """What changed where, how to see it, both sides, every run: as Markdown."""
+    return markdown(_blocks(result, symbols=_SYMBOLS_SHOWN))
+
+
+def page_of(result: BisectionResult) -> str:
+    """The same as a page without network or assets, with all symbols that came or went."""
+    return page(title(result), _blocks(result, symbols=sys.maxsize))
+
+
+def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
+    yield Heading(Span(title(result)), level=1)
+    yield from (Paragraph(line) for line in doubts(result))
+    answer = result.answer.text if result.answer else "The bisection is not over."
+    yield Paragraph(Span(answer, style="strong"), style="verdict")
+    yield Items([Item(line) for line in summary(result)])
+    yield Heading("How to see it")
+    yield CodeBlock(commands(result))
+    yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
+    if result.cells:
+        yield Heading("The grid")
+        yield _grid(result)
+        yield Paragraph(_GRID_SAID, style="dim")
+    for axis, found in result.libraries.items():
+        yield Heading(f"What changed in the libraries of {axis}")
+        yield Items(list(_libraries(found, symbols)))
+    yield Heading("Every run")
+    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), [*map(_run_row, result.runs)])
+
+
+def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:
+    """Both sides of a change, and what preflight said of them."""
+    where = " and ".join(edge.axes) if result.grid else edge.after.at[0]
+    named = f" {'on' if result.grid else 'at'} {where}" if len(result.edges) > 1 else ""
+    sides = [" with ".join(side.at) for side in (edge.before, edge.after)]
+    yield Heading(f"Side by side{named}")
+    rows = [(name, _cell(old), _cell(new)) for name, old, new in _side_rows(edge)]
+    yield Table("", ("", *sides), rows)
+    bad = bad_side(edge)
+    if bad is not None and bad.error is not None:
+        yield Paragraph("What it said:")
+        yield CodeBlock(bad.error.message[:_SHOWN_CHARS].splitlines())
+    if bad is not None and bad.evidence:
+        folders = _outermost_folders(bad.evidence)
+        yield Paragraph(["Evidence: ", *joined(Span(one, link=link(one)) for one in folders)])
+    yield Heading(f"What preflight says{named}", level=3)
+    found = edge.preflight
+    if found is None:
+        yield Paragraph("Not known: one of the runs left no record.")
+    elif not (found.gone or found.new or found.both):
+        yield Paragraph("Nothing, of neither side.")
+    else:
+        of = {"only of the older": found.gone, "only of the newer": found.new}
+        of["of both"] = found.both
+        yield Items(
+            [
+                Item([f"{side}: ", Span(f"{one.severity} {one.code}: {one.explanation}")])
+                for side, listed in of.items()
+                for one in listed
+            ]
+        )
+
+
+def _grid(result: BisectionResult) -> Table:
+    rows, columns = (result.candidates[axis] for axis in result.axes)
+    cells = {tuple(one.at): one for one in result.cells or ()}
+
+    def place(row: str, column: str) -> Span:
+        cell = cells[row, column]
+        said = {"untestable": "n/a", "open": "?", "concluded": f"({cell.verdict})"}
+        text = said.get(cell.how, str(cell.verdict))
+        flags = [name for name in ("edge", "unsure", "contradicts") if getattr(cell, name)]
+        look = " ".join([f"a-{cell.verdict or 'none'}", cell.how, *flags])
+        return Span(f"{text}{'*' * cell.edge}{'!' * cell.contradicts}", mark=look)
+
+    head = (" \\ ".join(result.axes), *columns)
+    return Table("", head, [(row, *(place(row, one) for one in columns)) for row in rows], "grid")
+
+
+def _libraries(found: Difference, symbols: int) -> Iterator[Item]:
+    yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in found.gone.items())
+    yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in found.new.items())
+    for one in found.changed:
+        line = f"{one.name}: {one.size_before:,} -> {one.size_after:,} bytes"
+        listed = (
+            ("no longer exports", one.symbols_gone),
+            ("exports besides", one.symbols_new),
+            ("no longer needs", one.needs_gone),
+            ("needs besides", one.needs_new),
+        )
+        below: list[Line] = [
+            [f"{what}: ", *_some_of(names, symbols)] for what, names in listed if names.count
+        ]
+        if one.problem:
+            below = [f"cannot be compared: {one.problem}"]
+        yield Item(line, below, folded=True)
+    yield Item(f"unchanged: {counted(len(found.same), 'file')}")
+
+
+def _run_row(run: RunShape) -> list[Line]:
+    page_of_run = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
+    seconds = "-" if run.seconds is None else f"{run.seconds:g}"
+    told: list[Line] = [_cell(run.answer), _cell(run.why), _cell(run.device), seconds, page_of_run]
+    return [str(run.number), *run.at, *told]
+
+
+def held_text(held: Mapping[Any, str]) -> str:
+    """The versions at which axes are held."""
+    return ", ".join(f"{axis} {version}" for axis, version in held.items())
+
+
+def title(result: BisectionResult) -> str:
+    """One line that names since when it fails, with what, and the case as far as that fits."""
+    answer = result.answer
+    bad = bad_side(result)
+    error = bad.error if bad is not None else None
+    on = f" {'with' if result.engine else 'on'} {result.on}" if result.on else ""
+    said = f"{', '.join(result.axes)}{on}: {answer.text if answer else 'not over'}"
+    message = error.message if error is not None else ""
+    what = (error.call if error else "") or _shortened(" ".join(message.split()), _SAID_CHARS)
+    name = result.case.rpartition("::")[2]
+    text = _shortened(" ".join(said.split()), _TITLE_CHARS)
+    # a case's name is one long word: all of it, or the test's alone, or none
+    names: tuple[list[str], ...] = ([name], [name.partition("[")[0]], [])
+    for words in ([what, *found] for found in names):
+        whole = "; ".join([text, *(" ".join(word.split()) for word in words if word)])
+        if len(whole) <= _TITLE_CHARS:
+            return whole
+    return text
+
+
+def _shortened(text: str, most: int) -> str:
+    """At most so many characters, with whole words only."""
+    if len(text) <= most:
+        return text
+    kept, space, _ = text[: most - 3].rpartition(" ")
+    return f"{kept.rstrip(',;') if space else text[: most - 4]} ..."
+
+
+def bad_side(sides: BisectionResult | EdgeShape) -> SideShape | None:
+    """The side that is bad, of a result or of one of its edges, if there are two."""
+    shown = (sides.before, sides.after)
+    return next((side for side in shown if side is not None and side.answer == "bad"), None)
+
+
+def summary(result: BisectionResult) -> list[str]:
+    """The circumstances, a line each."""
+    answer = result.answer
+    lines = [f"case: `{result.case}`"]
+    if isinstance(answer, GridAnswer):
+        for axis, better in (answer.newer_is_better or {}).items():
+            if answer.mattered[axis]:
+                lines.append(f"newer {axis}: {'better' if better else 'worse'}")
+    if answer and answer.confidence is not None:
+        lines.append(f"confidence: {100 * answer.confidence:.1f} %")
+    elif answer and result.repeat == "judged":
+        lines.append("each answer is of as many runs as it took to tell it from noise")
+    elif answer and isinstance(result.repeat, int):
+        lines.append("each answer was believed; --repeat auto is for tests that are flaky")
+    lines += answer.notes if answer else []
+    for axis, found in result.versions.items():
+        for version, build in found.items():
+            if build.build_id:
+                day = f", built on {build.date}" if build.date else ""
+                lines.append(f"{axis} {version}: build {build.build_id}{day}")
+    if held := held_text(result.held):
+        lines.append(f"held fixed: {held}")
+    lines.append(f"counts as bad: {result.match or 'any failure'}")
+    lines += [*_failed_otherwise(result), *_beside_noise(result)]
+    devices = sorted({str(run.device) for run in result.runs if run.device})
+    lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
+    if answer:
+        spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
+        lines.append(f"runs: {answer.runs}{spoilt}; {result.bound.text}")
+    return lines
+
+
+def _failed_otherwise(result: BisectionResult) -> list[str]:
+    """Says how failures that told nothing could be told to count as good."""
+    match = result.match or ""
+    if not match or match.startswith(("measurement", "drift:")) or match.endswith(ELSE_GOOD):
+        return []
+    ways = ("failed", "crashed", "hung")
+    others = [run for run in result.runs if run.answer == "untestable"]
+    number = sum(run.outcome in ways for run in others)
+    hint = f'--match "...{ELSE_GOOD}" makes that good, where older versions fail so'
+    return (
+        [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
+    )
+
+
+def _beside_noise(result: BisectionResult) -> list[str]:
+    """Of a change that times tell: whether noise alone would do that, judged as `compare` does.
+
+    All runs of versions before it stand beside all runs of those after it, whatever they answered.
+    """
+    before, after = result.before, result.after
+    compared = parse_match(result.match).comparison if result.match else None
+    if not isinstance(result.answer, AxisAnswer) or before is None or after is None:
+        return []
+    order = result.candidates[result.axes[0]]
+    at = order.index(before.at[0])
+    places = [(order.index(run.at[0]), run.number, run.record) for run in result.runs]
+    records = sorted(places, key=lambda one: one[:2])
+    lines = []
+    for name in compared.times if compared else ():
+        sides: tuple[list[float], list[float]] = [], []
+        for version, _, record in records:
+            with contextlib.suppress(Unmeasured):
+                if record is not None and record.outcome == "passed":
+                    sides[version > at].append(figure(record.measurements, name))
+        if all(sides):
+            try:
+                step = [known_to(name)]
+                told = judge([name], [name], [sides[0]], [sides[1]], known_to=step)
+            except ConfigError as error:
+                return [f"not judged beside noise: {error}"]
+            (change,) = told.changes
+            lines.append(
+                f"{name} beside noise: {change.verdict}, x {change.ratio:.3g} after the change "
+                f"({change.interval})"
+            )
+    return lines
+
+
+def doubts(result: BisectionResult) -> list[str]:
+    """What stands before the answer: that times differ by more than what was asked about.
+
+    Noise is learned from how the runs of each version differ.
+    """
+    compared = parse_match(result.match).comparison if result.match else None
+    if compared is None:
+        return []
+    measured: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
+    for run in result.runs:
+        if run.record is not None and run.record.outcome == "passed":
+            measured.setdefault(tuple(run.at), []).append(run.record.measurements)
+    lines = []
+    for name in compared.noisy:
+        rows: list[list[float]] = []
+        for figures in measured.values():
+            with contextlib.suppress(Unmeasured):
+                rows.append([figure(one, name) for one in figures])
+        # the first row is the one that is judged, by its own noise and that of the others
+        rows.sort(key=len, reverse=True)
+        with contextlib.suppress(ConfigError):
+            tells = least_told(rows, known_to(name))
+            if tells is not None and tells > max(compared.factor, 1 + EFFECT):
+                lines.append(
+                    f"this computer is too noisy to tell less than x {tells:.3g} of {name}"
+                )
+    return lines
+
+
+def commands(result: BisectionResult) -> list[str]:
+    """A command for each side that runs the case there."""
+    shown = [side for edge in result.edges for side in (edge.before, edge.after)]
+    shown = shown or [side for side in (result.before, result.after) if side is not None]
+    points = [list(at) for at in dict.fromkeys(tuple(side.at) for side in shown)]
+    return [command_at(result, at) for at in points] or [command_at(result, None)]
+
+
+def command_at(result: BisectionResult, at: list[str] | None) -> str:
+    """The command that runs the case at a point, or with the usual versions."""
+    versions = dict(result.held)
+    if at is not None:
+        versions |= dict(zip(result.axes, at, strict=True))
+    words = ["pytest", "-m", "device", result.case.partition("[")[0]]
+    words += ["--only-case", result.case, "--device", result.devices[0]]
+    words += ["--backend", result.backend] if result.backend != "htp" else []
+    for axis, version in versions.items():
+        path = result.paths.get(axis, {}).get(version)
+        # a path as a word of its own would be taken for one of tests
+        words += [f"--{axis}={path}"] if path else [f"--{axis}", version]
+    return shlex.join(words)
+
+
+def _outermost_folders(paths: Iterable[str]) -> list[str]:
+    """The outermost folders of these files."""
+    folders = sorted({path.rpartition("/")[0] for path in paths})
+    inner = {one for one in folders for other in folders if one.startswith(f"{other}/")}
+    return [one for one in folders if one not in inner]
+
+
+def _side_rows(edge: EdgeShape) -> Iterator[tuple[str, object, object]]:
+    """What is said of the older and of the newer side."""
+    old, new = edge.before, edge.after
+    yield "answer", old.answer, new.answer
+    yield "outcome", old.outcome, new.outcome
+    failed, ran = (old.error, new.error), (old.runtime, new.runtime)
+    yield "code", failed[0] and (failed[0].call or None), failed[1] and (failed[1].call or None)
+    yield "signature", failed[0] and failed[0].signature, failed[1] and failed[1].signature
+    yield "runtime", ran[0] and ran[0].build_id, ran[1] and ran[1].build_id
+    before, after = old.steps or {}, new.steps or {}
+    for name in dict.fromkeys([*before, *after]):
+        yield name.replace("_", " "), before.get(name), after.get(name)
+
+
+def _cell(value: object) -> Span:
+    """A value in a table, of an answer with its sign; what is not there is a dash."""
+    if value is None:
+        return Span("-")
+    text = clip(str(value), _SHOWN_CHARS)
+    return Span(text, mark=_MARKS.get(text))
+
+
+def _some_of(listed: NameList, most: int) -> Iterator[str | Span]:
+    """The first names of a list; plain ones before mangled ones, which tell less."""
+    names = sorted(listed.names, key=lambda name: name.startswith("_Z"))[:most]
+    yield from joined(map(code, names))
+    if listed.count > len(names):
+        yield f" and {listed.count - len(names)} more"

@@ -1,0 +1,255 @@
+"""The versions of an axis: which there are, what they cost a run; and the device that runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from harness.device import DeviceConfig, Lab, kinds
+from harness.device.lab.matching import twins
+from harness.ground import AxisName, ConfigError, HarnessError, InfraError, spawn_guarded
+from harness.ground.facts.axes import SEARCHED
+from harness.ground.host.guard import GuardedProcess
+from harness.libraries import Catalog, resolve_versions
+from harness.libraries.runtimes.version_specs import is_path, split_specs
+from harness.search.bisect.answers import Point
+from harness.search.bisect.case_run import Task
+from harness.search.bisect.folder import read_text
+from harness.verdict import split_node_id
+from harness.verdict.results.case_names import placement_in
+
+Named: TypeAlias = Mapping[str, str | None]
+"""What the name of a case says of its placement, as `placement_in` has it."""
+_MAX_FILE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The versions that there are for a target."""
+
+    catalog: Catalog
+    target: str
+
+    def meant(self, axis: AxisName, spec: str, field: str) -> list[str]:
+        """The names that a user's `spec` means on an axis. Raises ConfigError naming `field`."""
+        if axis == "compiler":
+            return resolve_versions(spec, field=field)
+        if axis == "ort":
+            return self.catalog.ort.resolve(spec, self.target, field=field)
+        return self.catalog.resolve(spec, self.target, field=field)
+
+    def paths(self, axis: AxisName, specs: Sequence[str]) -> dict[str, str]:
+        """{name: path} of those that are named by a path, which is how pytest must be told.
+
+        Raises ConfigError for a path that holds several versions: pytest could not be told which.
+        """
+        found = {}
+        for part in [part for spec in specs for part in split_specs(spec)]:
+            if axis == "compiler" or not is_path(part):
+                continue
+            path = str(Path(part).expanduser().absolute())
+            named = self.meant(axis, path, f"--{axis}")
+            if len(named) != 1:
+                problem = (
+                    f"{part} holds {len(named)} versions; name it in `runtimes` of devices.yaml"
+                )
+                raise ConfigError(problem, field=f"--{axis}", choices=named)
+            found[named[0]] = path
+        return found
+
+    def candidates(self, axis: AxisName, specs: Sequence[str], field: str) -> tuple[str, ...]:
+        """The candidates of an axis, oldest first: all there are without `specs`.
+
+        Versions that are listed come in the order of the catalog; where it does not know one's
+        place (a path), in the order given. Raises ConfigError.
+        """
+        given = [name for spec in specs for name in self.meant(axis, spec, field)]
+        has_all = axis != "ort" or bool(self.catalog.ort.versions(self.target))
+        known = self.meant(axis, "all", field) if has_all else []
+        found = list(dict.fromkeys(given)) if specs else known
+        if all(name in known for name in found):
+            found = sorted(found, key=known.index)
+        if not found:
+            raise ConfigError(f"no version of {axis} is there for {self.target}", field=field)
+        return tuple(found)
+
+    def held(
+        self, asked: Mapping[AxisName, str], axes: Sequence[AxisName], named: Named | None
+    ) -> list[dict[AxisName, str]]:
+        """What the other axes are held at: as asked for, else as the name of the case says.
+
+        One of them may be held at several versions in turn: then there is a search for each.
+        Raises ConfigError for what means no version, or for several on two axes.
+        """
+        held: list[dict[AxisName, str]] = [{}]
+        for axis in SEARCHED:
+            spec = asked.get(axis) or (named[axis] if named else None)
+            if axis == "qnn" and spec is None:
+                spec = "latest"  # which may be another one when the search is gone on with
+            if axis in axes or spec is None:
+                continue
+            found = self.meant(axis, spec, f"--{axis}")
+            if len(found) > 1 and len(held) > 1:
+                problem = "only one axis can be held at several versions"
+                raise ConfigError(problem, field=f"--{axis}")
+            held = [{**one, axis: version} for one in held for version in found]
+        return held
+
+    def know(self, paths: Mapping[AxisName, Mapping[str, str]]) -> None:
+        """Makes the catalog know these. What is no longer there stays unknown."""
+        for axis, found in paths.items():
+            for path in found.values():
+                with contextlib.suppress(HarnessError):
+                    self.meant(axis, path, f"--{axis}")
+
+
+def versions_from(file: Path) -> list[str]:
+    """The versions that a file lists, one a line, oldest first; # begins a comment.
+
+    Raises ConfigError if it cannot be read, or lists none.
+    """
+    text = read_text(file, most_bytes=_MAX_FILE_BYTES, what="a list of versions")
+    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
+    listed = [line for line in lines if line]
+    if not listed:
+        raise ConfigError("lists no version", file=file)
+    return listed
+
+
+@dataclass(frozen=True)
+class Where:
+    """The devices that may run the case, the one meant first; their target and the backend."""
+
+    devices: tuple[str, ...]
+    target: str
+    backend: str
+    named: Named | None
+
+
+def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | None) -> Where:
+    """Where a case is to run: as asked for, else as its name says, else on the first device.
+
+    The twins of the device stand in for it if it is lost, unless devices were asked for. Raises
+    ConfigError for a device that cannot be, or one whose target is not known.
+    """
+    found = placement_in(split_node_id(case)[1] or "")
+    named = found[0] if found is not None else None
+    enabled = lab.select()
+    names = [device.name for device in enabled]
+    if devices:
+        chosen = lab.select(devices)
+    else:
+        called = named["device"] if named else ""
+        kind = kinds(enabled)
+        meant = (one for one in enabled if called in (one.name, one.pool, kind[one.name]))
+        first = next(meant, enabled[0])
+        chosen = [first, *twins(first, enabled)]
+    target = chosen[0].target
+    if target is None:
+        raise ConfigError(
+            f"device {chosen[0].name!r} has no target in the lab, so that its versions are not "
+            "known beforehand; add it there",
+            field="--device",
+            choices=names,
+        )
+    _refuse_strangers(chosen)
+    usual = (named and named["backend"]) or "htp"
+    return Where(tuple(one.name for one in chosen), target, backend or usual, named)
+
+
+def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
+    like = {one.name for one in twins(chosen[0], chosen)}
+    strangers = [one.name for one in chosen[1:] if one.name not in like]
+    if strangers:
+        raise ConfigError(
+            f"{', '.join(strangers)} cannot stand in for {chosen[0].name}: another verdict there "
+            "would say nothing about the versions",
+            field="--device",
+        )
+
+
+_RUN_S, _FETCH_S, _NEW_S = 6.0, 40.0, 2.0
+COMPILING_TARGET: Final = "linux-x64"
+"""Compilers run on this computer, whatever the target."""
+
+
+class Supply:
+    """Knows what is here, and fetches what is likely to be wanted next while a bisection lasts.
+
+    A run makes ready what may come next, too, but ends with its case: what takes longer to fetch
+    than a case to run would begin anew each time. One version at a time is fetched, in a process
+    of its own, which ends with us; what it did not finish is fetched by the run that needs it.
+    """
+
+    def __init__(self, catalog: Catalog, task: Task) -> None:
+        self._catalog = catalog
+        self._task = task
+        self._here: dict[tuple[AxisName, str], bool] = {}
+        self._used: set[tuple[AxisName, str]] = set()
+        self._process: GuardedProcess | None = None
+
+    def cost(self, at: Point) -> float:
+        """The seconds that a run takes, and what its versions need first.
+
+        What has run in this search is on the device and compiled. What is only on this computer
+        costs a little, what must be fetched much.
+        """
+        return _RUN_S + sum(self._of(*one) for one in self._task.versions(at).items())
+
+    def ran(self, points: Collection[Point]) -> None:
+        """These have run by now; others may have been fetched or thrown away meanwhile."""
+        self._here.clear()
+        for at in points:
+            self._used.update(self._task.versions(at).items())
+
+    def want(self, points: Collection[Point]) -> None:
+        """Begins to fetch the first of these that is not here. Returns at once."""
+        if self._process is not None and self._process.running:
+            return
+        self.close()
+        for at in points:
+            for axis, version in self._task.versions(at).items():
+                if not is_here(self._catalog, axis, version, self._task.target):
+                    self._fetch(axis, version, at)
+                    return
+
+    def close(self) -> None:
+        """Ends what is under way; safe to call twice."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _of(self, axis: AxisName, version: str) -> float:
+        one = axis, version
+        if one in self._used:
+            return 0.0
+        if one not in self._here:
+            self._here[one] = is_here(self._catalog, axis, version, self._task.target)
+        return _NEW_S if self._here[one] else _FETCH_S
+
+    def _fetch(self, axis: AxisName, version: str, at: Point) -> None:
+        target = COMPILING_TARGET if axis == "compiler" else self._task.target
+        command = [sys.executable, "-m", "harness.tools.cli.main", "runtimes", "fetch"]
+        command += ["--lab", str(self._task.lab), "--target", target]
+        if axis == "ort":
+            # an ORT is fetched with a QNN: with the one it will run with, which is wanted as well
+            command += ["--ort", version, self._task.given(at)["qnn"]]
+        else:
+            command.append(version)
+        with contextlib.suppress(InfraError):
+            self._process = spawn_guarded(command, cwd=self._task.folder)
+
+
+def is_here(catalog: Catalog, axis: AxisName, version: str, target: str) -> bool:
+    """Whether a version needs no network. What cannot be told is taken to be here."""
+    try:
+        if axis == "ort":
+            return ":" in version or catalog.ort.is_cached(version, target)
+        return catalog.is_cached(version, COMPILING_TARGET if axis == "compiler" else target)
+    except HarnessError:
+        return True

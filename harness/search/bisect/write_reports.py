@@ -1,0 +1,142 @@
+"""Writes what a bisection came to: result.json, report.md and report.html beside its log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.answers import write_index
+from harness.device import load_lab
+from harness.ground import (
+    AxisName,
+    HarnessError,
+    LocalFile,
+    disk_errors,
+    without_secrets_in,
+    write_whole,
+)
+from harness.ground.errors.outgoing_text import printable
+from harness.libraries import Catalog, Difference, KnownFacts, build_id_of
+from harness.libraries.runtimes.difference import difference
+from harness.libraries.runtimes.library_facts import kind_of
+from harness.search.bisect.before_after import edges_of
+from harness.search.bisect.case_run import Task, task_of
+from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.folder import BisectFolder
+from harness.search.bisect.log import Answered
+from harness.search.bisect.loop import record_of
+from harness.search.bisect.report_text import bug_report, page_of
+from harness.search.bisect.result import BisectionResult, Builds, result_of
+from harness.search.bisect.versions import COMPILING_TARGET, Versions
+
+RESULT: Final = "result.json"
+REPORT_TEXT: Final = "report.md"
+REPORT_PAGE: Final = "report.html"
+
+
+def write_reports(
+    folder: BisectFolder,
+    task: Task,
+    finding: AxisFinding | GridFinding | None,
+    catalog: Catalog | None,
+    cache: Path,
+) -> BisectionResult:
+    """Makes and writes the result; without a catalog nothing is said of the libraries.
+
+    Raises InfraError if it cannot be written.
+    """
+    log = folder.read()
+    answers = log.answers()
+    records = [record_of(folder.path, entry) for entry in answers]
+    differences: Mapping[AxisName, Difference] = {}
+    builds: Builds = {}
+    if catalog is not None:
+        edges = edges_of(finding, answers)
+        with_ort = any(one and one.runtime and one.runtime.ort for one in records)
+        differences, builds = _libraries(task, with_ort, answers, edges, catalog, cache)
+    result = result_of(
+        folder.path.name, log, task, finding, records, differences=differences, builds=builds
+    )
+    result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
+    report = printable(bug_report(result))
+    text = json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n"
+    with disk_errors(f"cannot write to {folder.path}"):
+        write_whole(folder.path / RESULT, text.encode("utf-8", "replace"))
+        write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
+        write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
+    with contextlib.suppress(OSError):
+        write_index(folder.path.parent)  # only a list of what stands in each folder
+    return result
+
+
+def write_again(
+    folder: BisectFolder, environment: Mapping[str, str], cache: Path
+) -> BisectionResult | None:
+    """Makes and writes the result anew from the log; nothing is run.
+
+    What changed in the libraries is told as far as its lab can still be read. None for one that is
+    left as it is, since its log alone does not lead to its conclusion. Raises ConfigError for a
+    log that makes no sense, InfraError if nothing can be written.
+    """
+    log = folder.read()
+    task = task_of(log)
+    catalog = None
+    with contextlib.suppress(HarnessError):
+        catalog = Catalog.of(load_lab(task.lab, places=None), environment, cache)
+        Versions(catalog, task.target).know(task.paths)
+    step = log.search().next()
+    finding = step if isinstance(step, AxisFinding | GridFinding) else None
+    if finding is None and log.is_over and (folder.path / RESULT).is_file():
+        # what was asked depends on what runs cost then, and the conclusion on what was asked
+        return None
+    return write_reports(folder, task, finding, catalog, cache)
+
+
+def _libraries(
+    task: Task,
+    with_ort: bool,
+    answers: list[Answered],
+    edges: Sequence[tuple[int, int]],
+    catalog: Catalog,
+    cache: Path,
+) -> tuple[Mapping[AxisName, Difference], Builds]:
+    """What changed between the libraries at each edge, and their build ids."""
+    differences: dict[AxisName, Difference] = {}
+    builds: dict[AxisName, dict[str, str | None]] = {}
+    facts = KnownFacts(cache)
+    for edge in edges:
+        before, after = (task.versions(answers[number].at) for number in edge)
+        for axis in task.axes:
+            if before[axis] == after[axis] or axis in differences:
+                continue
+            try:
+                old, new = (
+                    _files_of(axis, versions, task.target, with_ort, catalog)
+                    for versions in (before, after)
+                )
+            except HarnessError:
+                continue  # the answer stands without it
+            differences[axis] = difference(old, new)
+            if axis == "compiler":
+                builds[axis] = {
+                    version: build_id_of(facts.of(catalog.runtime(version, COMPILING_TARGET)))
+                    for version in (before[axis], after[axis])
+                }
+    return differences, builds
+
+
+def _files_of(
+    axis: AxisName, versions: Mapping[AxisName, str], target: str, with_ort: bool, catalog: Catalog
+) -> tuple[LocalFile, ...]:
+    """The libraries that one version brings: with ORT in the game, QNN's plug-in for it as well."""
+    if axis == "ort":
+        return (catalog.ort.fetch(versions["ort"], target),)
+    if axis == "compiler":
+        return tuple(catalog.runtime(versions["compiler"], COMPILING_TARGET).files)
+    if not with_ort:
+        return tuple(catalog.runtime(versions["qnn"], target).files)
+    whole = catalog.with_ort(versions["qnn"], versions.get("ort"), target)
+    return tuple(file for file in whole.files if kind_of(file.name)[0] != "ort")

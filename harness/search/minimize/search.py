@@ -1,0 +1,147 @@
+"""What to leave away of a case that fails: delta debugging over contexts and residency (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar, get_args
+
+from harness.contexts import Residency
+from harness.search.bisect.answers import Point
+
+_SIMPLER: Final[tuple[Residency, ...]] = ("sequential", "window")
+"""What is tried instead of `resident`: the fewer are loaded at once, the simpler."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to run contexts: which ones, by their numbers, in the order in which they are loaded.
+
+    Those with the same number are the same binary with the same inputs.
+    """
+
+    order: tuple[int, ...]
+    residency: Residency
+
+    @classmethod
+    def at(cls, point: Point) -> Way:
+        """The way that a search calls so. Raises ValueError for what is none."""
+        residency, order = point
+        known: dict[str, Residency] = {one: one for one in get_args(Residency)}
+        if residency not in known:
+            raise ValueError(f"{residency!r} is no residency")
+        return cls(tuple(map(int, order.split(","))), known[residency])
+
+    @property
+    def point(self) -> Point:
+        """What a search calls it."""
+        return self.residency, ",".join(map(str, self.order))
+
+    @property
+    def reversed(self) -> Way:
+        """The same contexts in the other order."""
+        return replace(self, order=self.order[::-1])
+
+
+@dataclass(frozen=True)
+class WayAnswer:
+    """Whether a way fails as it is to; `context` is the place in its order where it does."""
+
+    fails: bool
+    context: int | None = None
+
+
+Ask = Callable[[Way], WayAnswer]
+"""Answers the same for the same way, which it is asked for again and again."""
+
+
+def shrunk(start: Way, ask: Ask) -> Iterator[Way]:
+    """Ever smaller ways that fail, beginning with `start`, which does.
+
+    Of the last one nothing can be left away: it passes without any one of its contexts. Contexts
+    keep their order; one of them again and again, and a simpler residency, are tried before. The
+    same answers lead to the same ways.
+    """
+    best = start
+    yield best
+    for step in (_cut, _one_kind, _cut, _simpler, _cut, _fewer_kinds, _fewer):
+        for smaller in step(best, ask):
+            best = smaller
+            yield best
+
+
+def without(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> Iterator[list[Item]]:
+    """Ever fewer of the items, in their order, that still fail together; at least one is left.
+
+    Of the last ones none can be left away alone. What is left away at once is doubled after each
+    success: of n items most of which are needed, n sets are asked for, of n with few that matter,
+    some log n for each of these.
+    """
+    left = list(items)
+    while True:
+        before, at, size = len(left), 0, 1
+        while at < len(left):
+            size = min(size, len(left) - at, len(left) - 1)
+            fewer = left[:at] + left[at + size :]
+            if size and fails(fewer):
+                left = fewer
+                yield left
+                size *= 2
+            elif size > 1:
+                size //= 2
+            else:
+                at, size = at + 1, 1
+        if len(left) == before:
+            return
+
+
+def _simpler(way: Way, ask: Ask) -> Iterator[Way]:
+    for residency in _SIMPLER:
+        if residency == way.residency or len(way.order) == 1:
+            return
+        if ask(found := replace(way, residency=residency)).fails:
+            yield found
+            return
+
+
+def _cut(way: Way, ask: Ask) -> Iterator[Way]:
+    """What comes behind the context that failed may have nothing to do with it."""
+    context = ask(way).context
+    if context is not None and context + 1 < len(way.order):
+        found = replace(way, order=way.order[: context + 1])
+        if ask(found).fails:
+            yield found
+
+
+def _fewer_kinds(way: Way, ask: Ask) -> Iterator[Way]:
+    """All that are the same are left away together: there are fewer of these to try."""
+    kinds = list(dict.fromkeys(way.order))
+    if len(kinds) == len(way.order):
+        return
+
+    def having(some: Sequence[int]) -> Way:
+        return replace(way, order=tuple(one for one in way.order if one in some))
+
+    for fewer in without(kinds, lambda some: ask(having(some)).fails):
+        yield having(fewer)
+
+
+def _fewer(way: Way, ask: Ask) -> Iterator[Way]:
+    def having(some: Sequence[int]) -> Way:
+        return replace(way, order=tuple(way.order[at] for at in some))
+
+    for fewer in without(range(len(way.order)), lambda some: ask(having(some)).fails):
+        yield having(fewer)
+
+
+def _one_kind(way: Way, ask: Ask) -> Iterator[Way]:
+    """The context that failed, or the one before it, instead of so many different ones."""
+    context = ask(way).context
+    if context is None or len(set(way.order)) == 1:
+        return
+    for kind in dict.fromkeys(reversed(way.order[max(0, context - 1) : context + 1])):
+        if ask(found := replace(way, order=(kind,) * len(way.order))).fails:
+            yield found
+            return

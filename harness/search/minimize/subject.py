@@ -1,0 +1,269 @@
+"""The case that is to be made smaller or handed over: its contexts, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, Field
+
+from harness.contexts import Context, ContextFile, Given, contexts_of
+from harness.contexts.sources.context_file import ContextFiles
+from harness.device import Lab
+from harness.ground import QNN, ConfigError, cache_root, counted
+from harness.libraries import Artefact, Catalog, Expects, Manifest, RunPlan, open_artefact
+from harness.libraries.containers.bundle import write_bundle
+from harness.libraries.containers.manifest import PieceEntry, TensorEntry
+from harness.probe import ProbeBuilder
+from harness.run.pytest_plugin.own_contexts import TESTS, named_way
+from harness.search.bisect.request import where_pytest_starts
+from harness.search.bisect.versions import where_to_run
+from harness.search.minimize.search import Way
+from harness.verdict import JOURNAL, CaseRecord, RunFolder, split_node_id
+from harness.verdict.results.run_folder import LATEST
+
+_MOST: Final = 4096
+_ENDINGS: Final = ("passed", "failed", "crashed", "hung")
+_TAKEN: Final = "FILE::test_contexts[...], a case of `qnn-harness run FILE`"
+_OTHER_ENGINE: Final = (
+    "that engine loads a file as it is; its contexts are taken apart by running the file without "
+    "--engine"
+)
+
+
+class LoadedBinary(BaseModel, extra="forbid", frozen=True):
+    """One of the binaries that a case loads, with its inputs and what it should give (files)."""
+
+    name: str
+    path: Path
+    size: int
+    sha256: str
+    artefact: str
+    origin: str
+    inputs: tuple[Path, ...]
+    expected: tuple[Path, ...]
+
+
+class Subject(BaseModel, extra="forbid", frozen=True):
+    """A case: which contexts, in which order, how and where they are run."""
+
+    case: str
+    kinds: tuple[LoadedBinary, ...]
+    order: Annotated[tuple[int, ...], Field(max_length=_MOST)]
+    plan: RunPlan
+    devices: tuple[str, ...]
+    lab: Path
+    expects: Expects | None = None
+
+    @property
+    def way(self) -> Way:
+        """How the case itself runs its contexts."""
+        return Way(self.order, self.plan.residency)
+
+    def names(self, way: Way) -> list[str]:
+        """What the contexts of a way are called, in its order."""
+        return [self.kinds[one].name for one in way.order]
+
+    def packed(self, way: Way, plan: RunPlan) -> tuple[Manifest, dict[str, Path]]:
+        """The manifest of a way, and the files that it names."""
+        files: dict[str, Path] = {}
+        entries = {one: self._entry(one, f"context-{one}", files) for one in set(way.order)}
+        plan = plan.model_copy(update={"residency": way.residency})
+        return Manifest(pieces=tuple(entries[one] for one in way.order), plan=plan), files
+
+    def _entry(self, number: int, name: str, files: dict[str, Path]) -> PieceEntry:
+        kind = self.kinds[number]
+
+        def tensors(what: str, given: Sequence[Path]) -> tuple[TensorEntry, ...]:
+            named = {f"{name}.{what}-{at}.raw": path for at, path in enumerate(given)}
+            files.update(named)
+            sized = ((file, path.stat().st_size) for file, path in named.items())
+            return tuple(TensorEntry(file=file, size=size) for file, size in sized)
+
+        files[f"{name}.bin"] = kind.path
+        return PieceEntry(
+            file=f"{name}.bin",
+            size=kind.size,
+            sha256=kind.sha256,
+            kind="context",
+            artefact=kind.artefact,
+            origin=kind.origin,
+            facts={},
+            inputs=tensors("input", kind.inputs),
+            expected=tensors("expected", kind.expected),
+        )
+
+    def bundle(self, path: Path, way: Way, ran: CaseRecord, expects: Expects) -> None:
+        """Packs a way that ran and ended so. Raises ConfigError, InfraError."""
+        manifest, files = self.packed(way, versions_of(self.plan, ran))
+        packed = manifest.model_copy(update={"expects": expects})
+        write_bundle(path, packed, _readme(path.name, packed, self.names(way)), files)
+
+
+class Minimizing(BaseModel, extra="forbid", frozen=True):
+    """What is to be made smaller, and how long."""
+
+    subject: Subject
+    repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_runs: Annotated[int, Field(ge=1)] = 200
+    run_timeout_s: Annotated[int, Field(ge=1)] = 1800
+    pytest_arguments: tuple[str, ...] = ()
+    patience: int = 3
+
+
+def subject_of(
+    case: str,
+    lab_file: Path,
+    lab: Lab,
+    catalog: Catalog,
+    given: Given,
+    *,
+    devices: Sequence[str] = (),
+    backend: str | None = None,
+    qnn: str | None = None,
+) -> Subject:
+    """The case of that name. Raises ConfigError for one that cannot be taken apart."""
+    base, parameters = split_node_id(case)
+    file, _, test = base.partition("::")
+    if test != QNN.test:
+        why = f"{test or case[:200]!r} is no test of contexts in a file"
+        why = _OTHER_ENGINE if test in TESTS else why
+        raise ConfigError(why, field="CASE", choices=[_TAKEN])
+    root = where_pytest_starts(case, "CASE")
+    where = where_to_run(lab, case, devices, backend)
+    artefact = open_artefact(root / file)
+    sources = contexts_of(artefact, cache_root(), given)
+    files = [one for one in sources if isinstance(one, ContextFile)]
+    if len(files) < len(sources):
+        problem = "is compiled here, and has no contexts to choose from"
+        raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
+    usual = sources.plan.residency if sources.plan is not None else "resident"
+    residency, number = named_way(parameters or "") or (usual, len(files))
+    if number > _MOST:
+        raise ConfigError(f"has {number} contexts; {_MOST} are the most", field="CASE")
+    kinds, numbers = _kinds(artefact, files, catalog)
+    plan = RunPlan(
+        residency=residency,
+        tolerance=files[0].tolerance,
+        graph=files[0].graph,
+        qnn=qnn or (where.named["qnn"] if where.named else None),
+        backend=where.backend,
+        target=where.target,
+    )
+    return Subject(
+        case=case,
+        kinds=kinds,
+        order=tuple(numbers[at % len(numbers)] for at in range(number)),
+        plan=plan,
+        devices=where.devices,
+        lab=lab_file.absolute(),
+    )
+
+
+def _kinds(
+    artefact: Artefact, files: Sequence[ContextFile], catalog: Catalog
+) -> tuple[tuple[LoadedBinary, ...], list[int]]:
+    """The different ones among these contexts, and which each of them is."""
+    root = cache_root()
+    read = ContextFiles(root, catalog, ProbeBuilder(root / "probe")).contexts(files)
+    pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
+    kinds: dict[tuple[Any, ...], LoadedBinary] = {}
+    numbers = []
+    for file, piece in zip(files, pieces, strict=True):
+        context = read[file]
+        if isinstance(context, ConfigError):
+            raise context
+        if context.others and (context.expected or not context.generated_inputs):
+            problem = "has several graphs, each with files of its own: name the one to execute"
+            raise ConfigError(problem, file=artefact.path, field="--graph")
+        kind = _kind(context, piece.facts.get("artefact", artefact.path.name), piece.origin)
+        known = (kind.sha256, kind.inputs, kind.expected)
+        kinds.setdefault(known, kind)
+        numbers.append(list(kinds).index(known))
+    return tuple(kinds.values()), numbers
+
+
+def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
+    return LoadedBinary(
+        name=str(context.source),
+        path=context.path.absolute(),
+        size=context.size,
+        sha256=context.sha256,
+        artefact=artefact,
+        origin=origin,
+        # made up anew from the names of tensors, whoever runs them
+        inputs=() if context.generated_inputs else context.inputs,
+        expected=context.expected,
+    )
+
+
+def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | None:
+    """What the journal of a run says of a case; None without a `run` named, if none is there.
+
+    The run is the latest of the reports where none is named. Raises ConfigError for one that is
+    named and does not have the case.
+    """
+    if run is None and not (reports / LATEST / JOURNAL).is_file():
+        return None
+    records = RunFolder.open(run or reports / LATEST).contents().cases
+    base, parameters = split_node_id(case)
+    found = [
+        one
+        for one in records
+        if one.case == case or (parameters is None and split_node_id(one.case)[0] == base)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if run is None and not found:
+        return None
+    problem = "several cases are called so" if found else f"has no case {case}"
+    known = found or [one for one in records if f"::{QNN.test}" in one.case]
+    choices = [one.case for one in known] or [_TAKEN]
+    raise ConfigError(problem, file=run or reports / LATEST, field="CASE", choices=choices)
+
+
+def expected_of(record: CaseRecord) -> Expects | None:
+    """How a case ended, if that was a verdict about the target."""
+    if record.outcome not in _ENDINGS or record.cause not in (None, "target"):
+        return None
+    signature = record.error.signature if record.error is not None else None
+    return Expects.model_validate({"outcome": record.outcome, "signature": signature})
+
+
+def versions_of(plan: RunPlan, record: CaseRecord) -> RunPlan:
+    """A plan with the versions that a run had."""
+    runtime, device = record.runtime, record.device
+    told = {
+        "qnn": runtime and runtime.qnn,
+        "build_id": runtime and runtime.build_id,
+        "soc": device and device.soc,
+        "target": device and device.target,
+    }
+    return plan.model_copy(update={key: value for key, value in told.items() if value})
+
+
+def _readme(name: str, manifest: Manifest, names: Sequence[str]) -> str:
+    plan, expects = manifest.plan, manifest.expects
+    assert plan is not None
+    times = {one: names.count(one) for one in dict.fromkeys(names)}
+    contexts = [f"  {one}" + (f", {n} times" if n > 1 else "") for one, n in times.items()]
+    qnn = f" --qnn {plan.qnn}" if plan.qnn else ""
+    ran = [plan.build_id, plan.backend, plan.soc, plan.target]
+    return "\n".join(
+        [
+            f"{counted(len(names), 'QNN context')}, {plan.residency}:",
+            *contexts,
+            "manifest.json has their order, sizes and hashes.",
+            "",
+            f"They ran with QNN {plan.qnn or 'not told'}: {', '.join(filter(None, ran))}",
+            f"What that came to: {expects}",
+            "",
+            "To run them again, with qnn-harness installed:",
+            "",
+            f"  qnn-harness run {name}{qnn} --backend {plan.backend}",
+            "",
+            "Its last lines say whether it came to the same.",
+            "",
+        ]
+    )

@@ -1,0 +1,353 @@
+"""Goes through the steps of a night; its state is on the disk after each, so that it can go on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from harness.answers import (
+    FailOn,
+    as_code,
+    compared,
+    import_run,
+    markdown,
+    open_database,
+    previous_of,
+    project,
+    since_previous,
+    told,
+)
+from harness.answers.history.previous import last_verdicts
+from harness.answers.report.ci import add_to_summary
+from harness.device import load_lab
+from harness.ground import (
+    ConfigError,
+    HarnessError,
+    InfraError,
+    cache_root,
+    counted,
+    outgoing,
+    read_bounded,
+    write_whole,
+)
+from harness.ground.errors.schemas import other_schema
+from harness.ground.files.cache import PRIVATE
+from harness.libraries import Catalog, CatalogEntry
+from harness.run import read_problem
+from harness.search.bisect.folder import BisectFolder
+from harness.search.bisect.new_failures import NewFailure, bisected_apart
+from harness.search.nightly.issues import (
+    bisected,
+    followed,
+    issue_text,
+    lost_before,
+    next_search,
+    title,
+    to_bisect,
+)
+from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.processes import ENOUGH_S, bisection, ended
+from harness.verdict import RunFolder, ordered
+from harness.verdict.results.run_folder import making_folders, point_to, run_folders
+from harness.verdict.results.run_order import ORDER, give_place
+
+STATE: Final = "nightly.json"
+LATEST: Final = "latest-nightly"
+SUFFIX: Final = "-nightly"
+PROBLEM: Final = "problem.json"
+_MAX_BYTES: Final = 64 << 20
+_FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
+_OTHER: Final = "tests without a device, or outputs that drift"
+"""What a run fails for that is in no record, so that nobody knows whether it is new."""
+_NO_RUN: Final[dict[int | None, str]] = {
+    5: "nothing was selected: pytest found no device test with these arguments"
+}
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def held(reports: Path) -> Iterator[None]:
+    """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
+    try:
+        with making_folders(reports):
+            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            lock = os.fdopen(os.open(reports / ".nightly.lock", flags, 0o644), "r+b")
+    except OSError as error:
+        raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            problem = "another qnn-harness nightly is at work here"
+            raise ConfigError(problem, file=reports) from error
+        except OSError as error:
+            raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
+        yield
+
+
+def nights(reports: Path) -> Iterator[Night]:
+    """Those of a folder, the newest first; of what cannot be read it is said."""
+    found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
+    for file in (one / STATE for one in reversed(found)):
+        try:
+            night = Night.model_validate_json(read_bounded(file, _MAX_BYTES))
+            if night.night != file.parent.name:
+                raise ValueError(f"it is that of {night.night}")  # it would be kept there
+            yield night
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            said = other_schema(first["input"], [1]) if where.startswith("schema") else first["msg"]
+            _log.warning("%s tells of no night: %s: %s", file, where, said)
+        except (OSError, ValueError) as error:
+            _log.warning("%s tells of no night: %s", file, error)
+
+
+class Chain:
+    """A night on its way. `words` are its arguments with the secrets that no file keeps."""
+
+    def __init__(
+        self, night: Night, words: Sequence[str], reports: Path, database: str | None
+    ) -> None:
+        self.night, self.reports = night, reports
+        self.path = reports / night.night
+        self._words = words
+        self._database = database or str(reports / "history.sqlite")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is something to go on with."""
+        return (self.path / STATE).is_file()
+
+    def _tell(self, text: str) -> None:
+        sys.stderr.write(f"nightly: {outgoing(text)} ({self._left_s / 60:.0f} min left)\n")
+        sys.stderr.flush()
+
+    def go_on(self) -> Night:
+        """Does what is left of it. Raises HarnessError for what it cannot go on without.
+
+        A place of history that is wrong is found out before all else; one that does not answer may
+        do so in the morning.
+        """
+        try:
+            open_database(self._database)
+        except InfraError as error:
+            self._note(f"the history does not answer: {error}")
+        steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
+        while (step := self.night.next_step) is not None:
+            self._tell(step)
+            try:
+                steps[STEPS.index(step)]()
+                self._keep(done=(*self.night.done, step))
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                why = error.strerror or error
+                raise InfraError(f"nightly could not {step}: {where}{why}") from error
+        return self.night
+
+    @property
+    def _left_s(self) -> float:
+        return self.night.left(time.time())
+
+    def _keep(self, **changes: object) -> None:
+        self.night = self.night.model_copy(update=changes)
+        self.path.mkdir(mode=PRIVATE, exist_ok=True)
+        if not (self.path / ORDER).exists():
+            give_place(self.path)
+        write_whole(self.path / STATE, self.night.model_dump_json(indent=1).encode())
+
+    def _note(self, text: object) -> None:
+        _log.warning("%s", text)
+        self._keep(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
+
+    def _fetch(self) -> None:
+        """What cannot be had is told: a run needs no more than what it asks for."""
+        lab = load_lab(Path(self.night.lab))
+        catalog = Catalog.of(lab, os.environ, cache_root())
+        for target in sorted({one.target for one in lab.in_use() if one.target}):
+            for source in catalog.sources:
+                try:
+                    for entry in unfetched(catalog.entries_of(source, target)):
+                        if self._left_s < ENOUGH_S:
+                            return
+                        catalog.runtime(entry.name, target)
+                        name = f"{entry.name} {target}"
+                        self._keep(fetched=(*self.night.fetched, name))
+                except HarnessError as error:
+                    self._note(f"not fetched: {source.name} {target}: {error}")
+
+    def _run(self) -> None:
+        marker = f"--problem-file={self.path / PROBLEM}"
+        words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
+        run, code = self._begun_run(), None
+        if run is None or not _is_whole(run):
+            words += [f"--resume={run.path}"] if run is not None else []
+            words += self._words
+            code = ended("pytest", words, self._left_s, cwd=self.night.folder, stdout=2)
+            run = self._begun_run()
+            if code is None:
+                raise InfraError("the time was over before the run: --resume goes on with it")
+        if run is None:
+            problem = read_problem(self.path / PROBLEM)
+            text = problem.text if problem else _NO_RUN.get(code, f"pytest ended with {code}")
+            raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
+        if not run.info().get("finished"):
+            raise InfraError(f"run {run.run_id} did not end in order ({code})")
+        self._keep(run=run.run_id, run_exit_code=run.info().get("exit_code"))
+
+    def _begun_run(self) -> RunFolder | None:
+        """The run that was told to leave its problems in the folder of this night."""
+        night = self.night.night
+        runs = (RunFolder(one) for one in reversed(run_folders(self.reports)))
+        return next((one for one in runs if night in str(one.info().get("command"))), None)
+
+    @property
+    def _folder(self) -> RunFolder:
+        return RunFolder.open(self.reports / str(self.night.run))
+
+    def _compare(self) -> None:
+        run = self._folder
+        until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
+        before = [one for one in until if self.night.follows(one)]
+        base = base_of(run, before)
+        found = compared(base, run, _FAIL_ON, late=True)
+        if found.unjudged:
+            self._note(found.unjudged)
+        known = before[0].issues if before else ()
+        records = {one.case: one for one in run.contents().cases}
+        issues = followed(known, found, records, run=run.run_id, seen=self.night.started)
+
+        def command(failure: NewFailure) -> list[str] | None:
+            return failure.command(self.night.lab, str(self.reports))
+
+        lost = [one.after for one, _ in lost_before(found) if one.after]
+        earlier = last_verdicts(base, lost) if base is not None else {}
+        issues = to_bisect(issues, found, records, command, self.night.night, earlier)
+        reasons = _FAIL_ON.reasons(found)
+        if run.info().get("other_failures"):
+            reasons = [*reasons, _OTHER]
+        if found.coverage.strict:
+            reasons = [*reasons, "known issues that passed (--strict-known)"]
+        whole = told(
+            found,
+            reasons,
+            base=base.run_id if base else None,
+            run=run.run_id,
+            advice=lambda *_: None,
+            apart=bisected_apart,
+        )
+        write_whole(self.path / "comparison.md", markdown(whole).encode())
+        self._keep(
+            base=base.run_id if base else None,
+            verdict=whole.verdict,
+            coverage=found.coverage,
+            failed_on=tuple(reasons),
+            issues=issues,
+        )
+
+    def _bisect(self) -> None:
+        while issue := next_search(self.night.issues, self.night.night):
+            search = issue.search
+            assert search is not None
+            if (left := self._left_s) < ENOUGH_S:
+                self._note("no time was left to bisect all that is new")
+                return
+            self._tell(f"bisect {search.case}")
+            begun = BisectFolder.last_of(self.reports, search.case, search.since)
+            words = list(search.command)
+            if begun is not None:
+                words = ["bisect", "--resume", str(begun.path)]
+            words += ["--max-minutes", f"{left / 60:.3f}", "--json"]
+            code, result = bisection(words, left, True, self.night.folder)
+            begun = BisectFolder.last_of(self.reports, search.case, search.since)
+            change = {"exit_code": code, "answer": answer_of(result), "ended_in": self.night.night}
+            change["folder"] = begun.path.name if begun else None
+            new = issue.model_copy(update={"search": search.model_copy(update=change)})
+            self._keep(issues=tuple(new if one is issue else one for one in self.night.issues))
+
+    def _publish(self) -> None:
+        run = self._folder
+        base = RunFolder(self.reports / self.night.base) if self.night.base else None
+        project(run, since_previous(run, base))
+        try:
+            import_run(open_database(self._database), run.path)
+        except HarnessError as error:
+            self._note(f"not in the history: {error}")
+        (self.path / "issues").mkdir(exist_ok=True)
+        for issue in self.night.issues:
+            write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
+        comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
+        summary = "\n".join([comparison, *summary_lines(self.night), ""])
+        write_whole(self.path / "summary.md", summary.encode())
+        try:
+            add_to_summary(os.environ, summary)
+        except OSError as error:  # it changes nothing about the night
+            self._note(f"CI cannot be told: {error.filename}: {error.strerror}")
+        point_to(self.path, LATEST)
+
+
+def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
+    """What a night's run is compared with: the whole run of the last of these nights, which are
+    over; where there is none, the last run of the same cases that no night made.
+
+    What a night saw that died before it was over was told to nobody: it would not be new any more.
+    """
+    for night in before:
+        with contextlib.suppress(ConfigError):
+            found = RunFolder.open(run.path.parent / str(night.run))
+            if _is_whole(found):
+                return found
+    try:
+        found = previous_of(run)
+    except ConfigError:
+        return None
+    return None if f"{SUFFIX}/{PROBLEM}" in str(found.info().get("command")) else found
+
+
+def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
+    """What is new at a source: newer than all that is here; if nothing is, the newest (pure)."""
+    here = [number for number, one in enumerate(entries) if one.cached]
+    return entries[here[-1] + 1 :] if here else entries[-1:]
+
+
+def answer_of(result: Any) -> str | None:
+    """What a bisection came to, of the JSON that it printed: of each slice one answer (pure)."""
+    slices = result if isinstance(result, list) else [result]
+    answers = [one.get("answer") for one in slices if isinstance(one, dict)]
+    return "; ".join(one["text"] for one in answers if one) or None
+
+
+def summary_lines(night: Night) -> Iterator[str]:
+    """The issues of a night in Markdown, the open ones last seen first (pure)."""
+    shown = [one for one in night.issues if one.state == "open" or one.closed == night.started]
+    shown.sort(key=lambda one: one.last_run == night.run, reverse=True)
+    for heading, issues in (
+        ("Verdicts that are missing", [one for one in shown if one.fault]),
+        ("Causes of failures", [one for one in shown if not one.fault]),
+    ):
+        if issues:
+            yield from ("", f"#### {heading}, {night.night}", "")
+        for one in issues:
+            fresh = "**new** " if one.first_run == night.run else ""
+            yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
+            if not one.fault:
+                yield f"  - {as_code(bisected(one), 500)}"
+    if night.told:
+        yield from ("", f"#### What went wrong besides, {night.night}", "")
+        yield from (f"- {as_code(text, 500)}" for text in night.told)
+
+
+def _is_whole(run: RunFolder) -> bool:
+    info = run.info()
+    return bool(info.get("finished")) and info.get("problem") is None

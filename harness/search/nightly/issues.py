@@ -1,0 +1,307 @@
+"""One issue for each cause of failures, followed from night to night (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator
+
+from harness.answers import Brief, Pair, as_code
+from harness.answers.history.comparison import Comparison
+from harness.ground.files.names_inside import flat_name
+from harness.search.bisect.new_failures import NewFailure
+from harness.verdict import LOST_TO, CaseRecord, Coverage, Fault, Part
+
+# Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
+_RUNS: Final = {1: 5, 2: 14, 3: 28}
+_CASES: Final = 200
+_SHOWN: Final = 50
+_MOST: Final = 500
+_OVER: Final = (0, 1, 2)
+
+FlatName = Annotated[str, AfterValidator(flat_name)]
+"""The name of something right in the folder of reports, or of a night."""
+
+
+class CauseSearch(Part):
+    """The bisection of a cause. `since` is the night that first wanted it, `ended_in` the last one
+    that had it end; `folder` is where it is kept, beside the runs.
+    """
+
+    command: tuple[str, ...]
+    case: str
+    cost_s: float
+    since: FlatName
+    ended_in: str | None = None
+    exit_code: int | None = None
+    answer: str | None = None
+    folder: FlatName | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more time may bring an answer."""
+        return self.exit_code not in _OVER
+
+
+class Issue(Part):
+    """A cause: failures of one outcome and signature that no known issue expects, or, where there
+    is a `fault`, verdicts that are missing for one reason.
+
+    `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
+    `known_issues` expect what it was, if that is why it is closed. `hindrance` is why no bisection
+    can tell more.
+    """
+
+    id: FlatName
+    state: Literal["open", "closed"] = "open"
+    fault: Fault | None = None
+    outcome: str
+    signature: str
+    diagnosis: str | None
+    message: str | None
+    first_seen: str
+    first_run: str
+    last_seen: str
+    last_run: str
+    closed: str | None = None
+    known_issues: tuple[str, ...] = ()
+    count: int
+    cases: tuple[str, ...]
+    search: CauseSearch | None = None
+    hindrance: str | None = None
+
+
+def cause_of(brief: Brief | None) -> str | None:
+    """The id of the cause for which a case fails, or has no verdict; None if it does neither, or
+    fails as a known issue expects."""
+    if brief is None or not brief.is_unexplained:
+        return None
+    return _id(f"{LOST_TO.get(brief.standing, brief.outcome)} {brief.signature}")
+
+
+def _id(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def followed(
+    known: Iterable[Issue],
+    found: Comparison,
+    records: Mapping[str, CaseRecord],
+    *,
+    run: str,
+    seen: str,
+) -> tuple[Issue, ...]:
+    """The issues of the nights before, and what a run says of them; new causes are new issues.
+
+    One is closed when all its cases had a verdict and none fails so any more, or as a known issue
+    expects: what was not tested is not gone. One of more cases than it names waits for a run in
+    which no verdict is missing. `records` are those of the run, by case, `seen` is when it was.
+    """
+    run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
+    begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
+    pairs = [pair for listed in found.pairs.values() for pair in listed]
+    judged = {
+        side.case: one.after
+        for one in pairs
+        if one.after is not None and one.after.has_verdict
+        for side in (one.before, one.after)
+        if side
+    }
+    failing: dict[str, list[Brief]] = {}
+    for after in filter(None, (pair.after for pair in pairs)):
+        if cause := cause_of(after):
+            failing.setdefault(cause, []).append(after)
+    issues = []
+    for issue in known:
+        change: dict[str, object] = {}
+        if cases := failing.pop(issue.id, None):
+            change = {"state": "open", "closed": None, "known_issues": ()}
+            change |= run_now | _cases(cases)
+        elif issue.state == "open":  # one of what was not run names no cases: see _not_run
+            ended = [judged[case] for case in issue.cases if case in judged]
+            names_all = issue.count == len(issue.cases) or not issue.cases
+            if len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
+                change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
+        issues.append(issue.model_copy(update=change))
+    for cause, cases in failing.items():
+        error = records[cases[0].case].error
+        issues.append(
+            Issue(
+                id=cause,
+                fault=cases[0].fault,
+                outcome=cases[0].outcome,
+                signature=cases[0].signature,
+                diagnosis=error.diagnosis.text() if error and error.diagnosis else None,
+                message=error.message if error else None,
+                **begins,
+                **_cases(cases),
+            )
+        )
+    issues = list(_not_run(issues, found.coverage, begins))
+    issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
+    return tuple(issues[-_MOST:])
+
+
+def _known(issue: Issue, after: Iterable[Brief]) -> tuple[str, ...]:
+    """The known issues that expect what an issue was, where cases still fail so."""
+    what = issue.outcome, issue.signature
+    same = (one.known_issue for one in after if (one.outcome, one.signature) == what)
+    return tuple(sorted({one for one in same if one}))
+
+
+def _not_run(
+    issues: Iterable[Issue], coverage: Coverage, begins: Mapping[str, Any]
+) -> Iterator[Issue]:
+    """The issues, and of them or new the one of cases that left no record."""
+    lacks, seen = coverage.not_run or coverage.selected is None, False
+    for issue in issues:
+        change: dict[str, Any] = {}
+        if issue.fault == "not run":
+            seen = True
+            if lacks:
+                last = {key: begins[key] for key in ("last_seen", "last_run")}
+                change = {"state": "open", "closed": None, "count": coverage.not_run, **last}
+                change["message"] = coverage.headline
+        yield issue.model_copy(update=change)
+    if lacks and not seen:
+        yield Issue(
+            id=_id("not run"),
+            fault="not run",
+            outcome="not run",
+            signature="not run",
+            diagnosis=None,
+            message=coverage.headline,
+            count=coverage.not_run,
+            cases=(),
+            **begins,
+        )
+
+
+def _cases(found: Sequence[Brief]) -> dict[str, Any]:
+    return {"count": len(found), "cases": tuple(one.case for one in found[:_CASES])}
+
+
+def lost_before(found: Comparison) -> Iterator[tuple[Pair, str]]:
+    """What fails unexpectedly, and had no verdict in the base though it was to have one; and the
+    names of these cases."""
+    for pair in found["added"]:
+        if pair.after and cause_of(pair.after) and pair.before and pair.before.fault:
+            yield pair, pair.after.case
+
+
+def to_bisect(
+    issues: Iterable[Issue],
+    found: Comparison,
+    records: Mapping[str, CaseRecord],
+    command: Callable[[NewFailure], list[str] | None],
+    night: str,
+    earlier: Mapping[str, Brief] = MappingProxyType({}),
+) -> tuple[Issue, ...]:
+    """Gives each issue that is new in this comparison the bisection of its cheapest case.
+
+    `earlier` has the last verdict of cases that had none in the base.
+    """
+    searches: dict[str | None, CauseSearch] = {}
+    hindrances: dict[str | None, str] = {}
+    after_loss = [
+        Pair(earlier[case], one.after) for one, case in lost_before(found) if case in earlier
+    ]
+    for pair in (*found["new"], *found["changed"], *after_loss):
+        failure, cause = NewFailure.of(pair), cause_of(pair.after)
+        words = command(failure)
+        if words is None:
+            hindrances.setdefault(cause, str(failure.hindrance))
+            continue
+        case = failure.after.case
+        cost = records[case].duration_s * _RUNS[len(failure.changed)]
+        if cause not in searches or cost < searches[cause].cost_s:
+            searches[cause] = CauseSearch(command=tuple(words), case=case, cost_s=cost, since=night)
+    return tuple(
+        issue.model_copy(
+            update={"search": searches[issue.id], "hindrance": None}
+            if issue.id in searches
+            else {"hindrance": hindrances.get(issue.id, issue.hindrance)}
+        )
+        for issue in issues
+    )
+
+
+def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
+    """Whose bisection comes next: those new in this night before older ones, the cheapest first."""
+    waiting = [
+        (one.search.since != night, one.search.cost_s, one.id, one)
+        for one in issues
+        if one.state == "open" and one.search and one.search.is_open
+        if one.search.ended_in != night
+    ]
+    return min(waiting)[-1] if waiting else None
+
+
+def bisected(issue: Issue) -> str:
+    """What is known of the version that brought it, in one line for a person."""
+    search = issue.search
+    if issue.fault is not None:
+        return "not bisected: a verdict that is missing tells of no version"
+    if search is None:
+        return f"not bisected: {issue.hindrance or 'it is not known when it was not there'}"
+    if not search.is_open:
+        return search.answer or f"no answer: the bisection ended with {search.exit_code}"
+    state = "not over yet" if search.folder else "not reached in the time of the night"
+    return f"{state}; the next night goes on with it"
+
+
+def issue_text(issue: Issue) -> str:
+    """An issue in Markdown, in which every name and message is code, short enough for trackers."""
+    return "\n".join(_lines(issue)) + "\n"
+
+
+def title(issue: Issue) -> str:
+    """How its cases ended, and why if that is known, as code."""
+    named = " ".join(part for part in issue.signature.split("|") if part != "-")
+    if issue.diagnosis:
+        named = issue.diagnosis.partition(" ")[0].rstrip(":")
+    if issue.fault is not None:
+        lost = LOST_TO[issue.fault]
+        return as_code(lost if named == lost else f"{lost}: {named}", 120)
+    return as_code(f"{issue.outcome}: {named}", 120)
+
+
+def _why_closed(issue: Issue, when: str) -> str:
+    if issue.known_issues:
+        names = ", ".join(map(as_code, issue.known_issues))
+        return f"closed {when}: it still fails so, as known issue {names} expects"
+    if issue.fault == "not run":
+        return f"gone {when}: all cases were run"
+    if issue.fault is not None:
+        return f"gone {when}: all its cases have a verdict"
+    return f"gone {when}: all its cases were tested, and none fails so"
+
+
+def _lines(issue: Issue) -> Iterator[str]:
+    yield f"# {title(issue)} [{issue.id}]"
+    yield ""
+    yield f"State: {issue.state}"
+    yield ""
+    yield f"- first seen {issue.first_seen[:16]} in run {as_code(issue.first_run)}"
+    yield f"- last seen {issue.last_seen[:16]} in run {as_code(issue.last_run)}"
+    if issue.closed:
+        yield f"- {_why_closed(issue, issue.closed[:16])}"
+    yield f"- signature: {as_code(issue.signature, 500)}"
+    if issue.diagnosis:
+        yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
+    if issue.message:
+        yield f"- message: {as_code(issue.message, 2000)}"
+    yield f"- bisection: {as_code(bisected(issue), 1000)}"
+    if issue.search:
+        yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"
+        if issue.search.folder:
+            yield f"  - {as_code(f'reports/{issue.search.folder}/report.md')}"
+    yield ""
+    yield f"Cases: {issue.count}"
+    yield ""
+    yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])
+    if issue.count > _SHOWN:
+        yield f"- and {issue.count - _SHOWN} more"

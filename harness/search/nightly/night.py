@@ -1,0 +1,119 @@
+"""A night as it is kept on the disk, and what is to be done next (pure)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import AliasChoices, Field
+
+from harness.ground import ConfigError
+from harness.ground.errors.outgoing_text import INSTEAD
+from harness.search.nightly.issues import FlatName, Issue
+from harness.verdict import Coverage, Part
+
+NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
+STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
+_BUDGET: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?", re.ASCII)
+_MOST_S: Final = 7 * 24 * 3600
+
+
+class Night(Part):
+    """What a night was asked for, what of it is done, and what came of that.
+
+    `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
+    that was said, without its password. `run` and `base` are the ids of its run and of the one it
+    was compared with; `coverage` is how many of its cases have a verdict, `failed_on` what of it is
+    new and bad; `told` is what went wrong without
+    ending it.
+    """
+
+    schema_version: Annotated[
+        Literal[1],
+        Field(
+            validation_alias=AliasChoices("schema", "schema_version"), serialization_alias="schema"
+        ),
+    ] = 1
+    kind: Literal["nightly"] = "nightly"
+    night: FlatName
+    started: str
+    arguments: tuple[str, ...]
+    selection: tuple[str, ...]
+    lab: str
+    folder: str
+    database: str | None = None
+    budget_s: float
+    until: float
+    done: tuple[NightStep, ...] = ()
+    fetched: tuple[str, ...] = ()
+    run: FlatName | None = None
+    run_exit_code: int | None = None
+    base: FlatName | None = None
+    verdict: str | None = None
+    coverage: Coverage | None = None
+    failed_on: tuple[str, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    told: tuple[str, ...] = ()
+
+    @property
+    def next_step(self) -> NightStep | None:
+        """What comes next; None if it is over."""
+        return next((step for step in STEPS if step not in self.done), None)
+
+    @property
+    def exit_code(self) -> int:
+        """How it ends: 1 if something new fails; else 2 or 3 for verdicts that are missing, or as
+        its run; else 0."""
+        if self.failed_on:
+            return 1
+        if self.coverage is not None and self.coverage.lost_code:
+            return self.coverage.lost_code
+        if self.run_exit_code in (0, 1):
+            return 0
+        return 2 if self.run_exit_code == 2 else 3
+
+    def left(self, now: float) -> float:
+        """How many seconds of its time are left; never more than it had, whatever the clock did."""
+        return min(max(self.until - now, 0.0), self.budget_s)
+
+    def goes_on_with(self, other: Night, now: float) -> bool:
+        """Whether another one, asked for by the same words in the same place, has work and time."""
+        names = ("arguments", "lab", "folder", "database", "budget_s")
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and other.next_step is not None and other.left(now) > 0
+
+    def resumed(self, asked: Night, now: float, *, budget: bool, database: bool) -> Night:
+        """The same with the whole time again, and with the `budget` and the `database` that another
+        one was asked for, where those were named. Raises ConfigError for other arguments.
+
+        Words that were not named again must be whole: a secret in them was not kept.
+        """
+        if asked.arguments and asked.arguments != self.arguments:
+            problem = "goes on with what was asked before: no arguments, or the same ones"
+            raise ConfigError(problem, field="--resume")
+        if not asked.arguments and "run" not in self.done and INSTEAD in " ".join(self.arguments):
+            problem = "a word for pytest had a secret, which no file keeps: name all of them again"
+            raise ConfigError(problem, field="--resume")
+        where = asked.database if database else self.database
+        if INSTEAD in (where or "") and where != asked.database:
+            problem = f"{where} had a password, which no file keeps: name it again"
+            raise ConfigError(problem, field="--database")
+        time_s = asked.budget_s if budget else self.budget_s
+        change = {"database": where, "budget_s": time_s, "until": now + time_s}
+        return self.model_copy(update=change)
+
+    def follows(self, other: Night) -> bool:
+        """Whether another one is over that ran the same cases: its issues are followed."""
+        same = other.selection == self.selection and other.night != self.night
+        return same and other.next_step is None
+
+
+def seconds_of(text: str) -> float:
+    """What `--budget` says: 4h, 90m, 1h30m. Raises ConfigError."""
+    found = _BUDGET.fullmatch(text.strip())
+    hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
+    total = 3600 * hours + 60 * minutes + seconds
+    if not 0 < total <= _MOST_S:
+        problem = f"{text!r} is no time of at most 168 hours"
+        raise ConfigError(problem, field="--budget", choices=["4h", "90m", "1h30m"])
+    return float(total)

@@ -1,0 +1,1 @@
+"""The command line, and what keeps runs from working."""

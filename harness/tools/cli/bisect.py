@@ -1,0 +1,293 @@
+"""`qnn-harness bisect`: finds the version that changed a case, on one axis or two."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from harness.device import load_lab
+from harness.ground import BACKENDS, AxisName, ConfigError, cache_root
+from harness.ground.facts.axes import EACH, SEARCHED
+from harness.libraries import Catalog
+from harness.run import Ending
+from harness.search import LOG, AxisFinding, BisectFolder, GridFinding, Stopped, task_of
+from harness.search.bisect.answers import least_change
+from harness.search.bisect.case_run import named_again
+from harness.search.bisect.folder import log_text
+from harness.search.bisect.log import read_log
+from harness.search.bisect.match import parse_match
+from harness.search.bisect.request import Request, begin, replayed
+from harness.search.bisect.result import result_of
+from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
+from harness.tools.cli.lab_options import json_option, lab_option, simulated_instead
+from harness.tools.cli.say import say, say_json
+
+_log = logging.getLogger(__name__)
+
+_LATEST: Final = "latest"
+_WITH_RESUME: Final = (
+    "resume",
+    "reports",
+    "max_minutes",
+    "as_json",
+    "lab_file",
+    "pytest_arguments",
+)
+
+_reports_option = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where bisections are kept.",
+)
+
+
+def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
+    first = SEARCHED[0]
+    for axis in reversed(SEARCHED):
+        same = f"As for --{first}."
+        said = "Held at this, or the candidates of that axis." if axis == first else same
+        command = click.option(f"--{axis}", metavar="VERSION", help=said)(command)
+    return command
+
+
+class _Repeat(click.ParamType):  # type: ignore[type-arg]
+    name = "N|auto|rate:P%"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
+        if least_change(value) is not None:
+            return str(value)
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor auto nor rate:10% or so", param, ctx)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--case", metavar="NODEID", help="The case, as reports name it; any versions in it.")
+@click.option(
+    "--axis",
+    metavar="AXIS[,AXIS]",
+    help=f"What to search: {', '.join(SEARCHED)}; {', '.join(EACH)}: of each the same.",
+)
+@click.option("--good", metavar="VERSION", help="A version that is good.")
+@click.option("--bad", metavar="VERSION", help="A version that is bad.")
+@click.option(
+    "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all there are)."
+)
+@click.option(
+    "--from-file",
+    "candidates_file",
+    type=click.Path(path_type=Path),
+    help="A file with the candidates, one a line, oldest first.",
+)
+@click.option(
+    "--match",
+    metavar="WHAT",
+    help="What counts as bad: code=1002, drift:0, ... (default: any failure).",
+)
+@click.option(
+    "--repeat",
+    type=_Repeat(),
+    help="Runs of each; auto if flaky; rate:10% if so much of a change in how often it fails "
+    "matters (default: as --match takes).",
+)
+@click.option("--confidence", type=float, help="How sure auto and rate have to be (default: 0.99).")
+@click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")
+@click.option(
+    "--newer",
+    "newer_on_axes",
+    metavar="BETTER|WORSE,...",
+    help="Two axes: whether newer is better or worse on each, where that is known.",
+)
+@click.option(
+    "--patience",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Failures of the lab in a row that stop it.",
+)
+@click.option(
+    "--prior",
+    multiple=True,
+    metavar="VERSION=WEIGHT",
+    help="One axis: how likely the change came with a version, beside 1 for each other.",
+)
+@click.option("--max-runs", type=int, help="Not more runs than these.")
+@click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
+@click.option(
+    "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
+)
+@_option_of_each_axis
+@click.option("--device", multiple=True, metavar="NAME", help="The device; more to fall back on.")
+@click.option("--backend", type=click.Choice(BACKENDS))
+@click.option("--known-issues", type=click.Path(path_type=Path))
+@click.option(
+    "--pytest-arg",
+    "pytest_arguments",
+    multiple=True,
+    metavar="ARG",
+    help="Goes to pytest as it is.",
+)
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=_LATEST,
+    metavar="[DIR]",
+    help="Go on with the bisection in DIR, or with the last that is not over; with all its slices.",
+)
+@lab_option
+@_reports_option
+@json_option
+@click.pass_context
+def bisect(context: click.Context, /, **given: Any) -> int:
+    """Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.
+
+    \b
+    Exit codes: 0 found, 1 nothing changed or only a range is known, 2 the input is wrong,
+    3 the lab or --max-minutes stopped it (--resume goes on).
+    """
+    if context.invoked_subcommand is not None:
+        return FOUND
+    Ending().watch()
+    stop_at = _stop_at(given["max_minutes"])
+    if given["resume"] is not None:
+        _refuse_what_was_asked_before(context)
+        source = context.get_parameter_source("lab_file")
+        folders = _resumed(given, source == ParameterSource.COMMANDLINE)
+        return go_on_with(folders, stop_at, as_json=given["as_json"])
+    if not given["case"] or not given["axis"]:
+        raise click.UsageError("--case and --axis say what to bisect; or --resume")
+    request = _request(given)
+    if (
+        context.get_parameter_source("lab_file") is ParameterSource.DEFAULT
+        and not request.lab.exists()
+    ):
+        instead = simulated_instead(request.devices)
+        request = request if instead is None else replace(request, lab=instead)
+    lab = load_lab(request.lab)
+    catalog = Catalog.of(lab, os.environ, cache_root())
+    begun = begin(request, lab, catalog)
+    repeat = begun[0].spec.repeat
+    doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
+    if doubt is not None:
+        _log.warning(doubt)
+    folders = BisectFolder.create_all(request.reports, begun)
+    return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
+
+
+@bisect.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@_reports_option
+@json_option
+def log(folder: Path | None, reports: Path, as_json: bool) -> None:
+    """Show what a bisection asked and was answered; edit its log.jsonl for `replay`."""
+    found = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
+    if as_json:
+        say(log_text(found.path / LOG), nl=False)
+        return
+    say(str(found.path / LOG))
+    for line in log_lines(found.read()):
+        say(line)
+
+
+@bisect.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--no-run", is_flag=True, help="Only say what the log comes to.")
+@_reports_option
+@json_option
+def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
+    """Begin again from a log, which may be edited: answers corrected, lines taken out."""
+    if not no_run:
+        Ending().watch()
+        return go_on_with([replayed(file, reports)], None, as_json=as_json)
+    log = read_log(log_text(file), file=str(file))
+    step = log.search().next()
+    finding, asked = None, None
+    if isinstance(step, AxisFinding | GridFinding):
+        finding, code, said = step, code_of(step), str(step)
+    else:
+        question = step.question if isinstance(step, Stopped) else step
+        asked, code = {"at": list(question.at), "why": question.why}, NEGATIVE
+        said = f"next to run: {' with '.join(question.at)} ({question.why})"
+    if as_json:
+        records = [None] * len(log.answers())
+        result = result_of(file.absolute().parent.name, log, task_of(log), finding, records)
+        say_json(result.as_json() | {"next": asked, "exit_code": code})
+    else:
+        say(said)
+    return code
+
+
+def _request(given: dict[str, Any]) -> Request:
+    same = {field.name: given[field.name] for field in fields(Request) if field.name in given}
+    named: dict[AxisName, str | None] = {axis: given[axis] for axis in SEARCHED}
+    return Request(
+        **same,
+        axes=tuple(part.strip() for part in given["axis"].split(",")),
+        lab=given["lab_file"],
+        versions={axis: spec for axis, spec in named.items() if spec is not None},
+        devices=[part for one in given["device"] for part in one.split(",")],
+        newer=_newer(given["newer_on_axes"]),
+    )
+
+
+def _newer(text: str | None) -> tuple[bool, bool] | None:
+    if text is None:
+        return None
+    words = {"better": True, "worse": False}
+    parts = [part.strip().lower() for part in text.split(",")]
+    if len(parts) != 2 or any(part not in words for part in parts):
+        raise ConfigError("one word for each axis", field="--newer", choices=words)
+    return words[parts[0]], words[parts[1]]
+
+
+def _stop_at(minutes: float | None) -> float | None:
+    if minutes is None:
+        return None
+    if not (math.isfinite(minutes) and minutes > 0):
+        raise ConfigError(f"{minutes} is no time: more than 0", field="--max-minutes")
+    return time.monotonic() + 60 * minutes
+
+
+def _refuse_what_was_asked_before(context: click.Context) -> None:
+    """`--resume` goes on with what was asked: raises ConfigError for an option that asks anew."""
+    given = [
+        parameter
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE
+        and parameter.name not in _WITH_RESUME
+    ]
+    if given:
+        problem = "goes on with what was asked before, and takes nothing else"
+        same = ("--lab if it is the same", "--pytest-arg if they are the same")
+        choices = ("--reports", "--max-minutes", "--json", *same)
+        raise ConfigError(f"--resume {problem}", field=given[0].opts[0], choices=choices)
+
+
+def _resumed(given: dict[str, Any], lab_named: bool) -> list[BisectFolder]:
+    """The bisections to go on with, held."""
+    named = given["resume"]
+    if named == _LATEST:
+        folders = BisectFolder.to_go_on_with(given["reports"])
+    else:
+        folders = BisectFolder.open(Path(named)).slices()
+    lab = task_of(folders[0].read()).lab
+    if lab_named and lab.resolve() != given["lab_file"].resolve():
+        raise ConfigError(f"what was asked before is about the lab in {lab}", field="--lab")
+    for folder in folders:
+        kept = task_of(folder.read()).pytest_arguments
+        folder.words = named_again(kept, given["pytest_arguments"])
+        folder.hold()
+    return folders

@@ -1,0 +1,288 @@
+"""Goes on with bisections until they are over, and shows them: run by run, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+
+from harness.device import load_lab
+from harness.ground import ConfigError, HarnessError, cache_root, outgoing
+from harness.libraries import Catalog
+from harness.search import (
+    AxisFinding,
+    BisectFolder,
+    BisectionResult,
+    GridFinding,
+    Judged,
+    Point,
+    Stopped,
+    task_of,
+)
+from harness.search.bisect.answers import Question
+from harness.search.bisect.case_run import MisfitError, RunEnd
+from harness.search.bisect.driver import Bisection
+from harness.search.bisect.log import Answered, Asked, BisectLog, Concluded, Resumed
+from harness.search.bisect.loop import Watcher
+from harness.search.bisect.report_text import doubts, held_text, summary
+from harness.search.bisect.search import AxisSpec
+from harness.search.bisect.versions import Supply, Versions
+from harness.search.bisect.write_reports import write_reports
+from harness.tools.cli.say import say, say_json
+
+FOUND: Final = 0
+NEGATIVE: Final = 1
+STOPPED: Final = 3
+INTERRUPTED: Final = 130
+_FOUND_KINDS = ("change", "frontier")
+_WHY_CHARS = 60
+_DECIDED_KINDS = (*_FOUND_KINDS, "no-change")
+_COLORS = {"good": "green", "bad": "red"}
+
+
+@dataclass(frozen=True)
+class _End:
+    """How far one got; `why` it is not over, if it is not."""
+
+    code: int
+    result: dict[str, Any]
+    why: str | None = None
+
+
+def go_on_with(
+    folders: Sequence[BisectFolder], stop_at: float | None, *, as_json: bool, new: bool = False
+) -> int:
+    """Goes on with bisections that are held until each is over; prints what they came to.
+
+    What stops one stops those behind it, too, and one line says how to go on with all. `new` ones
+    of which no run has answered are removed if their input turns out to be wrong, and so is that of
+    a device which the case does not fit, of several, or of an engine that does not take the file.
+    Raises HarnessError.
+    """
+    ends: list[_End] = []
+    misfits: dict[BisectFolder, str] = {}
+    try:
+        for folder in folders:
+            if ends and ends[-1].why is not None:
+                ends.append(_End(ends[-1].code, _not_begun(folder), ends[-1].why))
+                continue
+            try:
+                ends.append(_go_on(folder, stop_at, as_json=as_json))
+            except ConfigError as error:
+                task = task_of(folder.read())
+                fits = task.on is None or not (task.engine or isinstance(error, MisfitError))
+                if fits or folder.read().answers() or len(misfits) == len(folders) - 1:
+                    raise
+                misfits[folder] = f"{task.on} is left out: {error}"
+                folder.discard()
+                say(misfits[folder], err=True)
+        results = [end.result for end in ends]
+        each = results[0].get("on") is not None
+        if as_json:
+            say_json(results if each or len(results) > 1 else results[0])
+        elif each:
+            for line in (*together(results), *misfits.values()):
+                say(line)
+        if ends[-1].why is not None:
+            say(f"{ends[-1].why}; {_again(folders, misfits)}", err=True)
+    except HarnessError as error:
+        left = [folder for folder in folders if folder not in misfits]
+        if new and isinstance(error, ConfigError) and not any(one.read().answers() for one in left):
+            for folder in left:
+                folder.discard()
+        else:
+            say(f"nothing is lost; {_again(folders, misfits)}", err=True)
+        raise
+    finally:
+        for folder in folders:
+            folder.close()
+    code = max(end.code for end in ends)
+    return code_of_each(results) if each and code <= NEGATIVE else code
+
+
+def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> str:
+    """How to go on with all that are not gone."""
+    left = [folder for folder in folders if folder not in gone]
+    every = f" with all {len(left)} slices" if len(left) > 1 else ""
+    return f"to go on{every}: qnn-harness bisect --resume {shlex.quote(shown(left[0].path))}"
+
+
+def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What was found on several devices or with several engines: those that answered the same are
+    named together."""
+    named = [str(result.get("on")) for result in results]
+    said: dict[str, list[str]] = {}
+    for result, on in zip(results, named, strict=True):
+        answer = result.get("answer")
+        held = held_text(result.get("held") or {})
+        where = f"{on} ({held} held)" if named.count(on) > 1 and held else on
+        said.setdefault(answer["text"] if answer else "not over", []).append(where)
+    for text, names in said.items():
+        yield f"{'with' if results[0].get('engine') else 'on'} {' and '.join(names)}: {text}"
+
+
+def code_of_each(results: Sequence[Mapping[str, Any]]) -> int:
+    """Something is found if each device has its answer, and something differs."""
+    answers = [result["answer"] for result in results]
+    kinds = {answer["kind"] for answer in answers}
+    differ = len({answer["verdict"] for answer in answers}) > 1 or kinds & {*_FOUND_KINDS}
+    return FOUND if differ and kinds <= {*_DECIDED_KINDS} else NEGATIVE
+
+
+def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _End:
+    log = folder.read()
+    task = task_of(log)
+    step: AxisFinding | GridFinding | Stopped | None = None
+    try:
+        lab = load_lab(task.lab)
+        catalog = Catalog.of(lab, os.environ, cache_root())
+        Versions(catalog, task.target).know(task.paths)
+        progress = BisectProgress(log, folder.path)
+        with closing(Supply(catalog, task)) as supply:
+            step = Bisection(folder, progress, supply=supply, stop_at=stop_at).go_on()
+    except KeyboardInterrupt:
+        say("", err=True)
+        return _End(INTERRUPTED, _not_begun(folder), "stopped")
+    finding = step if isinstance(step, AxisFinding | GridFinding) else None
+    code = code_of(step)
+    result = write_reports(folder, task, finding, catalog, cache_root())
+    told = result.as_json() | {"folder": str(folder.path), "exit_code": code}
+    if not as_json:
+        for line in result_lines(result, shown(folder.path)):
+            say(line)
+    if isinstance(step, Stopped):
+        return _End(code, told, f"the lab failed {step.troubles} times in a row")
+    return _End(code, told, "the time is over" if step is None else None)
+
+
+def _not_begun(folder: BisectFolder) -> dict[str, Any]:
+    """The result of one that was not gone on with."""
+    task = task_of(folder.read())
+    which = {"on": task.on, "engine": task.engine}
+    return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False, **which}
+
+
+def code_of(step: AxisFinding | GridFinding | Stopped | None) -> int:
+    """The exit code for how a search ended."""
+    if isinstance(step, AxisFinding | GridFinding):
+        return FOUND if step.kind in _FOUND_KINDS else NEGATIVE
+    return STOPPED
+
+
+def shown(path: Path) -> str:
+    """A path as it is shortest from here."""
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return str(path)
+
+
+class RunLines(Watcher):
+    """Tells of each run: a terminal what runs and then its answer, a pipe a line for each answer.
+
+    It goes to stderr, so that stdout holds the result and nothing else.
+    """
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self._anew = "\r\x1b[2K" if self._terminal else ""
+
+    def asked(self, question: Question) -> None:
+        """A run begins: on a terminal its line is shown, to be completed."""
+        if self._terminal:
+            at = outgoing(self._what(question.at))
+            self._say(f"{question.number:3}  {at} ...  {outgoing(question.why)}", end="")
+
+    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
+        """A run ended: the line is written anew."""
+        at, answer = outgoing(self._what(question.at)), f"{self._answer(judged):<10}"
+        if self._terminal:
+            answer = click.style(answer, fg=_COLORS.get(judged.answer, "yellow"))
+        why = _short(judged.why)
+        self._say(f"{self._anew}{question.number:3}  {at} {answer} {end.seconds:6.1f} s  {why}")
+
+    def remark(self, text: str) -> None:
+        """Something else that a person should know."""
+        self._say(f"{self._anew}     {outgoing(text)}")
+
+    def _what(self, at: Point) -> str:
+        return f"{' with '.join(at):<18}"
+
+    def _answer(self, judged: Judged) -> str:
+        return judged.answer
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        self._stream.write(text + end)
+        self._stream.flush()
+
+
+class BisectProgress(RunLines):
+    """The lines of a bisection: first what it searches, in how many runs, and its folder."""
+
+    def __init__(self, log: BisectLog, folder: Path, stream: IO[str] | None = None) -> None:
+        super().__init__(stream)
+        self._say(outgoing(f"{_searched(log)}: {log.spec.bound()}"))
+        self._say(outgoing(str(folder)))
+
+
+def log_lines(log: BisectLog) -> Iterator[str]:
+    """A log for a person, a line an entry."""
+    yield f"{_searched(log)}: {log.spec.bound()}"
+    for entry in log.entries:
+        if isinstance(entry, Answered):
+            run = f"  {entry.run}" if entry.run else ""
+            why = _short(str(entry.detail.get("why") or ""))
+            yield f"  {' with '.join(entry.at):<18} {entry.answer:<10} {why}{run}"
+        elif isinstance(entry, Resumed):
+            yield "  resumed"
+        elif isinstance(entry, Concluded):
+            yield entry.text
+    under_way = log.under_way()
+    if under_way is not None:
+        last = [entry for entry in log.entries if isinstance(entry, Asked)][-1]
+        yield f"  {' with '.join(under_way):<18} under way, or cut off ({last.why})"
+
+
+def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
+    """What a bisection came to."""
+    yield from doubts(result)
+    if result.answer is not None:
+        yield result.answer.text
+        yield from (f"  {line}" for line in summary(result))
+        if result.grid:
+            yield from result.grid.splitlines()
+        yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
+    else:
+        yield f"not over yet, {len(result.runs)} runs were made: {folder}"
+
+
+def _searched(log: BisectLog) -> str:
+    spec = log.spec
+    if isinstance(spec, AxisSpec):
+        searched = spec.searched()
+        ends = f"{searched[0]} to {searched[-1]}"
+        text = f"bisecting {spec.axis} over {len(searched)} versions, {ends}"
+        if len(searched) == 1:
+            text = f"running {spec.axis} {searched[0]}"
+    else:
+        text = (
+            f"bisecting {spec.axes[0]} and {spec.axes[1]} over {len(spec.rows)} x "
+            f"{len(spec.columns)} pairs"
+        )
+    if log.task.get("on") is not None:
+        text = f"{'with' if log.task.get('engine') else 'on'} {log.task['on']}: {text}"
+    held = held_text(spec.held)
+    return f"{text} ({held} held)" if held else text
+
+
+def _short(text: str) -> str:
+    plain = " ".join(outgoing(text).split())
+    return plain if len(plain) <= _WHY_CHARS else plain[:_WHY_CHARS] + "..."

@@ -1,0 +1,197 @@
+"""`qnn-harness compare`: what became of each case since an earlier run; bisects what is new."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from harness.answers import (
+    Bisectable,
+    ComparisonReport,
+    FailOn,
+    Pair,
+    compared,
+    markdown,
+    previous_of,
+    project,
+    since_previous,
+    told,
+)
+from harness.answers.history.comparison import BISECTED, TITLES, Category, groups
+from harness.answers.history.comparison_json import report_head, rows
+from harness.answers.history.comparison_text import ToldComparison, lines, page
+from harness.ground import HarnessError
+from harness.run import Ending
+from harness.search import NewFailure
+from harness.search.bisect.new_failures import bisected_apart
+from harness.search.nightly.processes import ENOUGH_S, bisection
+from harness.tools.cli.lab_options import json_option, lab_option
+from harness.tools.cli.say import say, say_long_json
+from harness.verdict import RunFolder
+
+_LATEST: Final = Path("reports/latest")
+
+
+def _minutes(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value:g} is not a time", context, parameter)
+    return value
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[BASE] [NEW]", type=click.Path(path_type=Path))
+@click.option(
+    "--previous",
+    is_flag=True,
+    help="BASE is the last finished run before NEW, beside it, that was asked for the same cases.",
+)
+@click.option(
+    "--fail-on",
+    metavar="WHAT[,WHAT]",
+    default="new,changed,vanished,added",
+    show_default=True,
+    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, perf:PERCENT%.",
+)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for CI.")
+@click.option("--html", "as_html", is_flag=True, help="Print a page.")
+@click.option(
+    "--bisect", "bisects", is_flag=True, help="Bisect each new failure, one after another."
+)
+@click.option(
+    "--known-too", is_flag=True, help="--bisect also what fails now as a known issue expects."
+)
+@click.option(
+    "--max-minutes",
+    type=float,
+    default=60.0,
+    show_default=True,
+    callback=_minutes,
+    help="For --bisect.",
+)
+@lab_option
+@json_option
+def compare(
+    runs: tuple[Path, ...],
+    previous: bool,
+    fail_on: str,
+    as_markdown: bool,
+    as_html: bool,
+    bisects: bool,
+    known_too: bool,
+    max_minutes: float,
+    lab_file: Path,
+    as_json: bool,
+) -> int:
+    """Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.
+
+    So do failures that are other ones than before, and cases that had a verdict and are tested no
+    more; --fail-on says it otherwise. Where none of these is, verdicts that the new run lacks end
+    with 2 if input was wrong, else 3. For each new failure it prints the bisection that finds the
+    version to blame; with --bisect they are run, all together in --max-minutes, and can be gone on
+    with later. Speed and memory of what passes in both are judged by what earlier runs of the same
+    cases, beside BASE, say of noise: one run alone never proves a change.
+    """
+    asked_for = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
+    forms = [name for name, wanted in asked_for.items() if wanted]
+    if len(forms) > 1 or (bisects and forms and not as_json):
+        raise click.UsageError(f"{' and '.join([*forms, '--bisect'][:2])} do not go together")
+    asked = FailOn.parse(fail_on)
+    base, folder = _folders(runs, previous)
+    found = compared(base, folder, asked, late=previous)
+    if found.unjudged is not None:
+        say(f"note: {found.unjudged}", err=True)
+    lab, reports = str(lab_file), str(folder.path.parent)
+
+    def bisectable(category: Category, pair: Pair) -> Bisectable:
+        told = category in BISECTED
+        return NewFailure.of(pair).bisectable(lab, reports) if told else Bisectable()
+
+    def advice(category: Category, pair: Pair) -> str | None:
+        one = bisectable(category, pair)
+        return one.hindrance if one.bisect is None else shlex.join(one.bisect)
+
+    whole = told(
+        found,
+        asked.reasons(found),
+        base=base.run_id,
+        run=folder.run_id,
+        advice=advice,
+        apart=bisected_apart,
+    )
+    if as_markdown or as_html:
+        say(markdown(whole) if as_markdown else page(whole), nl=False)
+    elif not as_json:
+        for line in lines(whole):
+            say(line)
+    bisections = None
+    if bisects:
+        Ending().watch()
+        wanted = [*found["new"], *found["changed"], *(found["known"] if known_too else ())]
+        until = time.monotonic() + 60 * max_minutes
+        bisections = tuple(_bisect(wanted, lab, reports, until, as_json=as_json))
+        with contextlib.suppress(HarnessError):
+            project(folder, since_previous(folder))  # its report lists them
+    if as_json:
+        _say_report(whole, bisectable, bisections)
+    return whole.exit_code
+
+
+def _say_report(
+    whole: ToldComparison,
+    bisectable: Callable[[Category, Pair], Bisectable],
+    bisections: tuple[dict[str, Any], ...] | None,
+) -> None:
+    """Prints the report as JSON, whose lists of cases may be too long to be held."""
+    lists: dict[str, Iterable[Any]] = {
+        name: (row.model_dump(mode="json") for row in rows(whole, name, bisectable))
+        for name in TITLES
+    }
+    unlisted = report_head(whole) | dict.fromkeys(TITLES, ()) | {"bisections": bisections}
+    head = ComparisonReport.model_validate(unlisted).model_dump(mode="json")
+    say_long_json({k: v for k, v in head.items() if k not in lists}, **lists)
+
+
+def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
+    """The base and the new run. Raises UsageError for too few or too many, ConfigError for none."""
+    if previous and len(runs) > 1:
+        raise click.UsageError("--previous finds BASE: only NEW can be named beside it")
+    if not previous and not 1 <= len(runs) <= 2:
+        raise click.UsageError("name BASE, or BASE and NEW; or give --previous")
+    if previous:
+        new = RunFolder.open(runs[0] if runs else _LATEST)
+        return previous_of(new), new
+    return RunFolder.open(runs[0]), RunFolder.open(runs[1] if len(runs) > 1 else _LATEST)
+
+
+def _bisect(
+    wanted: Sequence[Pair], lab: str, reports: str, until: float, *, as_json: bool
+) -> Iterator[dict[str, Any]]:
+    """Runs a bisection for each signature, sharing what is left of the time.
+
+    What they print is theirs, or with `as_json` part of what is yielded. One for which no time is
+    left is yielded without an exit code.
+    """
+    for group in groups(wanted, bisected_apart):
+        left = until - time.monotonic()
+        command = NewFailure.of(group[0]).command(lab, reports, round(max(left, 0.001) / 60, 3))
+        if command is None:
+            continue
+        told: dict[str, Any] = {
+            "cases": [one.shown.case for one in group],
+            "command": ["qnn-harness", *command],
+            "exit_code": None,
+            "result": None,
+        }
+        if left < ENOUGH_S:
+            say(f"no time left: qnn-harness {shlex.join(command[:-2])}", err=True)
+        else:
+            code, result = bisection([*command, *(["--json"] if as_json else [])], left, as_json)
+            told |= {"exit_code": code, "result": result}
+        yield told

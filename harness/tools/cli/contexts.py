@@ -1,0 +1,326 @@
+"""`qnn-harness contexts`: the context binaries in files of users, inspected or copied out.
+
+`fit` and `calibrate` tell whether they fit into protection domains.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from harness.contexts import RESIDENCIES, Inspection, Residency, memory_bytes, needs
+from harness.contexts.capacity.calibration import (
+    Calibration,
+    Silent,
+    calibrate,
+    kept_calibration,
+    reserved,
+)
+from harness.contexts.capacity.fit_text import FitContext, fit, fit_lines
+from harness.contexts.capacity.packing import Room
+from harness.contexts.context.metadata import Unreadable, read_each
+from harness.contexts.sources.inspection import ContextReport, TensorReport, context_report
+from harness.ground import ConfigError, cache_root, counted
+from harness.libraries import (
+    Artefact,
+    ArtefactError,
+    Catalog,
+    Piece,
+    Runtime,
+    open_artefacts,
+    piece_file,
+)
+from harness.libraries.containers.extract import extract
+from harness.libraries.containers.manifest import MANIFEST
+from harness.probe import ProbeBuilder
+from harness.tools.cli.contexts_minimize import bundle_command, minimize_command
+from harness.tools.cli.lab_options import (
+    HOST_TARGET,
+    NamedPath,
+    files_argument,
+    host_runtime,
+    json_option,
+    lab_option,
+    open_catalog,
+)
+from harness.tools.cli.say import say, say_found, say_json
+
+_log = logging.getLogger(__name__)
+
+_NEGATIVE = 1
+
+qnn_option = click.option(
+    "--qnn", metavar="VERSION", help="Whose simulator reserves. By default the newest."
+)
+
+
+@click.group()
+def contexts() -> None:
+    """Context binaries in files that you have.
+
+    FILE is a context binary, an ExecuTorch .pte, an ONNX model with EPContext nodes, a LiteRT
+    .tflite, a DLC, a bundle, a folder with such files, or a pattern such as 'models/*.pte'. What a
+    file is, is seen in its content.
+    """
+
+
+@contexts.command("extract")
+@files_argument
+@click.option(
+    "--out",
+    "folder",
+    type=NamedPath(),
+    required=True,
+    metavar="DIR",
+    help="A new folder for the context binaries and their manifest.json.",
+)
+@click.option("--hash", "hashed", is_flag=True, help="Write the sha256 of each into the manifest.")
+@json_option
+def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json: bool) -> None:
+    """Copy the context binaries out of FILEs, as a runtime would load them one after the other.
+
+    A manifest.json tells of each where it comes from and its size; wherever FILE can stand, the
+    folder can, too.
+    """
+    manifest = extract(open_artefacts(files), folder, hashed=hashed)
+    if as_json:
+        say_json({"folder": str(folder), "pieces": manifest.told()["pieces"]})
+        return
+    pieces = manifest.pieces
+    width = max(len(one.file or "-") for one in pieces)
+    for one in pieces:
+        came = f"{one.artefact} {one.origin}".strip()
+        say(f"{one.file or '-':<{width}}  {one.size:>12} bytes  {one.kind:<7}  {came}")
+    say(f"{folder / MANIFEST} tells of them")
+
+
+@contexts.command()
+@files_argument
+@click.option(
+    "--qnn", metavar="VERSION", help="Whose libQnnSystem.so reads them. By default the newest."
+)
+@lab_option
+@json_option
+def inspect(files: tuple[Path, ...], qnn: str | None, lab_file: Path, as_json: bool) -> int:
+    """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
+
+    Nothing is executed; the real libQnnSystem.so reads the binaries in a process of its own. Ends
+    with 1 if it cannot read one of them, with 2 if a FILE is of no kind that is known.
+    """
+    report = inspection(files, qnn, lab_file)
+    say_found(asdict(report), lines(report), as_json)
+    for problem in report.problems:
+        say(f"error: {problem}", err=True)
+    if report.problems:
+        return ConfigError.exit_code
+    return _NEGATIVE if any(one.problem for one in report.contexts) else 0
+
+
+def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspection:
+    """What the context binaries of these files say of themselves.
+
+    Raises ConfigError for a version that there is not, InfraError if its library cannot be had.
+    """
+    catalog = open_catalog(lab_file)
+    runtime = host_runtime(catalog, qnn)
+    opened: list[tuple[Artefact, Piece]] = []
+    problems: list[str] = []
+    for artefact in open_artefacts(files, lambda error: problems.append(str(error))):
+        opened += [(artefact, piece) for piece in artefact.pieces]
+        if not artefact.pieces:
+            _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
+    binaries = [piece for _, piece in opened if piece.kind == "context"]
+    probes = ProbeBuilder(cache_root() / "probe")
+    read: Iterator[dict[str, object] | Unreadable] = iter(
+        read_each(probes, runtime.library("libQnnSystem.so"), binaries)
+    )
+    contexts = []
+    for artefact, piece in opened:
+        told = next(read) if piece.kind == "context" else None
+        try:
+            contexts.append(context_report(artefact, piece, piece.sha256(), told))
+        except ArtefactError as error:  # of a manifest: the others are still told
+            problems.append(str(error))
+    return Inspection(1, runtime.qnn_version or runtime.name, tuple(contexts), tuple(problems))
+
+
+def lines(report: Inspection) -> Iterator[str]:
+    """The same for people: a few lines for each context."""
+    for context in report.contexts:
+        name = f"{context.file}#{context.origin}" if context.origin else context.file
+        yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
+        if context.problem:
+            yield f"    {context.problem}"
+            continue
+        if context.kind == "dlc":
+            yield "    a DLC: a model that is compiled on the device, with no context in it yet"
+            continue
+        yield f"    {_made_for(context)}"
+        yield f"    {_needs(context)}"
+        for graph in context.graphs:
+            yield f"    graph {graph.name}"
+            for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
+                for tensor in tensors:
+                    yield f"        {kind:<4}{_tensor(tensor)}"
+    read = len(report.contexts)
+    if read or not report.problems:
+        yield f"{counted(read, 'context')}, read by QNN {report.qnn}"
+
+
+def _made_for(context: ContextReport) -> str:
+    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an HTP that it does not name"
+    target = context.backend if context.backend != "htp" else htp
+    model = f", SoC model {context.soc_model}" if context.soc_model else ""
+    socs = f" ({', '.join(context.socs)})" if context.socs else ""
+    return f"made by QNN {context.build_id or 'not told'} for {target}{model}{socs}"
+
+
+def _needs(context: ContextReport) -> str:
+    figures = (
+        ("weights", context.weights_bytes),
+        ("I/O", context.io_bytes),
+        ("spill-fill", context.spill_fill_bytes),
+        ("VTCM", context.vtcm_bytes),
+    )
+    told = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
+    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {told}" if told else "")
+
+
+def _tensor(tensor: TensorReport) -> str:
+    shape = " x ".join(map(str, tensor.dimensions)) or "scalar"
+    held = "unknown size" if tensor.bytes is None else size(tensor.bytes)
+    text = f"{tensor.name}: {tensor.data_type} [{shape}], {held}, {tensor.memory_type}"
+    if tensor.scale is not None and tensor.offset is not None:
+        return f"{text}, {tensor.scale:g} * (value {tensor.offset:+d})"
+    along = f" of {tensor.channels} along axis {tensor.axis}" if tensor.channels else ""
+    return f"{text}, {tensor.encoding}{along}" if tensor.encoding else text
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: 1 MB is 10^6."""
+    for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= factor:
+            return f"{count / factor:.3f} {unit}"
+    return f"{count} bytes"
+
+
+@contexts.command("fit")
+@files_argument
+@click.option("--contexts", type=click.IntRange(1, 8192), help="Load so many, FILEs in turn.")
+@click.option("--residency", type=click.Choice(RESIDENCIES), default="resident", show_default=True)
+@click.option("--window", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain.")
+@click.option("--sessions", type=click.IntRange(1, 64), help="How many of them there are.")
+@qnn_option
+@lab_option
+@json_option
+def fit_command(
+    files: tuple[Path, ...],
+    contexts: int | None,
+    residency: Residency,
+    window: int,
+    budget: int | None,
+    sessions: int | None,
+    qnn: str | None,
+    lab_file: Path,
+    as_json: bool,
+) -> int:
+    """Tell whether the contexts of FILEs fit, which is the first that does not, and what helps.
+
+    What each takes is what the real library reserves when it loads it alone, here. Without
+    --budget the simulator's own is taken; a device has another. Ends with 1 if not all fit.
+    """
+    catalog = open_catalog(lab_file)
+    runtime = host_runtime(catalog, qnn)
+    measured = _measured(runtime, _contexts(files))
+    wanted = list(islice(cycle(measured), contexts or len(measured)))
+    if budget is None:
+        known = kept_calibration(cache_root(), runtime) or _calibrated(catalog, runtime)
+        budget_bytes, number = known.budget_bytes, sessions or known.sessions
+    else:
+        budget_bytes, number = budget, sessions or 1
+    room = None if budget_bytes is None else Room(budget_bytes, number)
+    source: Literal["given", "calibrated"] = (
+        "given" if budget is not None or sessions is not None else "calibrated"
+    )
+    told = fit(
+        runtime.qnn_version or runtime.name,
+        wanted,
+        room,
+        source,
+        residency=residency,
+        window=window,
+    )
+    say_found(asdict(told), fit_lines(told), as_json)
+    return 0 if told.fits else _NEGATIVE
+
+
+@contexts.command("calibrate")
+@qnn_option
+@lab_option
+@json_option
+def calibrate_command(qnn: str | None, lab_file: Path, as_json: bool) -> None:
+    """Measure how much the simulator of a QNN version has to reserve of.
+
+    It loads a small context until the library refuses one and says what is left. `fit` does so by
+    itself where that has not been done, and remembers it.
+    """
+    catalog = open_catalog(lab_file)
+    runtime = host_runtime(catalog, qnn)
+    found = _calibrated(catalog, runtime)
+    line = f"QNN {found.qnn} refuses nothing"
+    if found.budget_bytes is not None:
+        each = f"{found.budget_bytes:,} bytes each"
+        line = f"QNN {found.qnn}: protection domains: {found.sessions}, of {each}"
+    say_found(asdict(found), [line], as_json)
+
+
+def _calibrated(catalog: Catalog, runtime: Runtime) -> Calibration:
+    root = cache_root()
+    return calibrate(root, catalog, ProbeBuilder(root / "probe"), runtime)
+
+
+def _contexts(files: Sequence[Path]) -> list[tuple[str, Piece]]:
+    found = []
+    for artefact in open_artefacts(files):
+        name = artefact.path.name
+        pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
+        if left_out := len(artefact.pieces) - len(pieces):
+            _log.warning("%s: left out, as empty or a DLC: %d", artefact.path, left_out)
+        elif not pieces:
+            _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
+        found += [(f"{name}#{one.origin}" if one.origin else name, one) for one in pieces]
+    if not found:
+        raise ConfigError("no context binary is in what was given", field="FILE")
+    return found
+
+
+def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitContext]:
+    probes = ProbeBuilder(cache_root() / "probe")
+    pieces = [piece for _, piece in named]
+    told = read_each(probes, runtime.library("libQnnSystem.so"), pieces)
+    files = [piece_file(piece, cache_root()) for piece in pieces]
+    sizes = reserved(probes.build(HOST_TARGET), runtime.library("libQnnHtp.so"), files)
+    found = []
+    for (name, piece), metadata, taken in zip(named, told, sizes, strict=True):
+        if isinstance(metadata, Unreadable):
+            where = f"{piece.origin}: " if piece.origin else ""
+            raise ConfigError(f"{where}{metadata.reason}", file=piece.path)
+        if isinstance(taken, Silent):
+            parts = needs(metadata)
+            least = memory_bytes(metadata) + (parts.vtcm_bytes or 0)
+            spill_fill = parts.spill_fill_bytes or 0
+            found.append(FitContext(name, least, spill_fill, "metadata", taken.reason))
+        else:
+            found.append(FitContext(name, taken.total, taken.spill_fill, "measured"))
+    return found
+
+
+contexts.add_command(minimize_command)
+contexts.add_command(bundle_command)

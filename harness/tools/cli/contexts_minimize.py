@@ -1,0 +1,196 @@
+"""`qnn-harness contexts minimize` and `bundle`: a failing case made small, and handed over."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from harness.contexts import Given
+from harness.device import SIMULATED_LAB, load_lab
+from harness.ground import BACKENDS, ConfigError, HarnessError, InfraError, counted
+from harness.run import Ending
+from harness.search import Judged, Point, Result
+from harness.search.minimize.driver import Minimization
+from harness.search.minimize.search import Way
+from harness.search.minimize.subject import (
+    Minimizing,
+    Subject,
+    expected_of,
+    record_in_run,
+    subject_of,
+)
+from harness.tools.cli.bisect_going import RunLines
+from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_catalog
+from harness.tools.cli.say import say, say_found, say_json
+from harness.verdict import CaseRecord
+
+_INTERRUPTED: Final = 130
+_AS_FOR_RUN: Final = "As for `run`."
+_RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _case_options(command: Command) -> Command:
+    """CASE, and what else says how it ran; options that `run` has, too, are called as there."""
+    for option in (
+        click.option("--backend", type=click.Choice(BACKENDS), help="Default: as CASE says."),
+        click.option("--qnn", metavar="VERSION", help="QNN runtime (default: as CASE says)."),
+        click.option("--device", multiple=True, metavar="NAME", help="Default: as CASE says."),
+        click.option("--lab", "lab_file", type=NamedPath(), help=_AS_FOR_RUN),
+        click.option("--graph", metavar="NAME", help=_AS_FOR_RUN),
+        click.option("--tolerance", type=float, default=0.0, help=_AS_FOR_RUN),
+        click.option("--expected", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
+        click.option("--inputs", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
+        click.option("--reports", type=NamedPath(), default=Path("reports"), help=_AS_FOR_RUN),
+        click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
+        json_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("minimize")
+@click.argument("case", required=False)
+@click.option("--out", type=NamedPath(), metavar="FILE", help="The new archive.")
+@click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each (default: by itself).")
+@click.option("--max-runs", type=click.IntRange(1), default=200, show_default=True)
+@click.option(
+    "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
+)
+@click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Goes to pytest as it is.")
+@click.option("--resume", type=NamedPath(), metavar="DIR", help="Go on with what was stopped.")
+@_case_options
+def minimize_command(
+    case: str | None, out: Path | None, resume: Path | None, as_json: bool, **given: Any
+) -> int:
+    """Find the fewest contexts with which CASE still fails in the same way, and pack them.
+
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. Each set is run
+    in a fresh process. What is left is a bundle, which `run` takes.
+
+    \b
+    Exit codes: 0 nothing more can be left away, 1 it did not fail, or --max-runs were over,
+    2 the input is wrong, 3 the lab failed (--resume goes on).
+    """
+    Ending().watch()
+    if (case is None) == (resume is None):
+        raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise ConfigError("name a file in a folder that there is", file=out, field="--out")
+    watcher = _Progress()
+    if resume is not None:
+        found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
+    else:
+        subject, _ = _subject(str(case), given, failing=True)
+        same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
+        task = Minimizing(subject=subject, **{name: given[name] for name in same})
+        found = Minimization.create(given["reports"], task, watcher=watcher)
+    stopped = None
+    try:
+        found.go_on()
+    except KeyboardInterrupt:
+        stopped = _INTERRUPTED
+    except InfraError as error:
+        say(f"error: {error}", err=True)
+        stopped = error.exit_code
+    except HarnessError:
+        if not found.folder.read().answers():
+            found.folder.discard()
+        raise
+    result = found.result(out)
+    if stopped is not None:
+        result = result.model_copy(update={"exit_code": stopped})
+        again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder.path))}"
+        say(f"stopped; to go on: {again}", err=True)
+    if as_json:
+        say_json(result.model_dump(mode="json", by_alias=True))
+    elif not result.shown:
+        say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
+    else:
+        for line in _lines(result, found.subject.plan.qnn):
+            say(line)
+    return result.exit_code
+
+
+@click.command("bundle")
+@click.argument("case")
+@click.option("--out", type=NamedPath(), required=True, metavar="FILE", help="The new archive.")
+@_case_options
+def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Pack CASE of a run: its contexts, plan and versions, and what it came to, in one archive.
+
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run`, `inspect`
+    and all that takes a FILE take the archive. No host, serial number or path is told in it.
+    """
+    subject, record = _subject(case, given)
+    if record is None or subject.expects is None:
+        why = "ended without a verdict there" if record else "is in no run: run it"
+        raise ConfigError(f"{case} {why}, or name another run", field="--run")
+    subject.bundle(out, subject.way, record, subject.expects)
+    told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
+    what = f"{out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
+    lines = what, f"expected: {subject.expects}"
+    say_found(told | {"expects": subject.expects.model_dump()}, lines, as_json)
+
+
+def _subject(
+    case: str, given: dict[str, Any], *, failing: bool = False
+) -> tuple[Subject, CaseRecord | None]:
+    """The case that is meant, as a run knows it, and its record there."""
+    record = record_in_run(case, given["run"], given["reports"])
+    lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
+    subject = subject_of(
+        record.case if record is not None else case,
+        lab_file,
+        load_lab(lab_file),
+        open_catalog(lab_file),
+        Given(given["inputs"], given["expected"], given["tolerance"], given["graph"]),
+        devices=[part for one in given["device"] for part in one.split(",")],
+        backend=given["backend"],
+        qnn=given["qnn"],
+    )
+    expects = expected_of(record) if record is not None else None
+    if failing and expects is not None and expects.outcome == "passed":
+        why = "it passed there, and only what fails is made smaller: name the run where it fails"
+        raise ConfigError(why, field="--run")
+    return subject.model_copy(update={"expects": expects}), record
+
+
+class _Progress(RunLines):
+    """Tells of each run: how many contexts, and whether they failed as is wanted."""
+
+    def _what(self, at: Point) -> str:
+        way = Way.at(at)
+        return f"{counted(len(way.order), 'context'):>12}, {way.residency:<10}"
+
+    def _answer(self, judged: Judged) -> str:
+        if judged.answer in ("bad", "unknown"):
+            return "fails" if judged.answer == "bad" else "unknown"
+        return "passes" if judged.why == "passed" else "other"  # another failure is not this one
+
+
+def _lines(result: Result, qnn: str | None) -> Iterator[str]:
+    left = f"{counted(len(result.contexts), 'context')} of {result.before}"
+    different = f", {result.different} different" if result.different > 1 else ""
+    yield f"{left}{different}, {result.residency}, still come to: {result.expects}"
+    for name, same in groupby(result.contexts):
+        times = len(list(same))
+        yield f"    {name}" + (f", {times} times" if times > 1 else "")
+    if result.residency != result.residency_before:
+        yield f"{result.residency} is enough; the case is {result.residency_before}"
+    if result.order_matters is not None:
+        other = "does not fail so" if result.order_matters else "fails so, too"
+        yield f"in the other order it {other}"
+    whole = "without any one of them it does not fail so" if result.minimal else "fewer may do"
+    shown = f"{result.shown} of {result.confirmed} runs of just these failed so"
+    runs = counted(result.runs, "run")
+    yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
+    if result.bundle is not None:
+        version = f" --qnn {shlex.quote(qnn)}" if qnn else ""
+        yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}{version}"

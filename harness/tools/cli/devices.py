@@ -1,0 +1,314 @@
+"""`qnn-harness devices`: what is configured, and what adb sees of it; and its subcommands."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.device import (
+    DeviceConfig,
+    DeviceHeld,
+    DeviceWatch,
+    Held,
+    LabEvent,
+    OpenLab,
+    Quarantine,
+    Quarantined,
+    load_lab,
+)
+from harness.device.adb.device import UNPLUGGED
+from harness.device.lab.recovery import check
+from harness.device.store.claims import holder
+from harness.device.store.clean import Cleaned, clean as clean_device
+from harness.ground import HarnessError, InfraError, cache_root, outgoing
+from harness.ground.files.cache import quarantine_root
+from harness.probe import ProbeBuilder, ProbeFitness
+from harness.tools.cli.lab_options import json_option, lab_option, open_lab
+from harness.tools.cli.say import say, say_json
+
+_DESCRIBED = ("soc", "htp_arch", "adreno", "target")
+_ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
+COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
+_KEYS = (*COLUMNS, "problem", "lease", "vitals", "quarantine")
+
+PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
+
+
+@click.group(invoke_without_command=True)
+@lab_option
+@json_option
+@click.pass_context
+def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
+    """List the lab's devices, configured ones first, then others that adb sees.
+
+    Simulated devices are started for the moment of asking; a device that another process holds is
+    left alone. Exit code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
+    """
+    if context.invoked_subcommand is None:
+        _list(context, lab_file, as_json)
+        return
+    # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
+    given = {"lab_file": lab_file, "as_json": as_json}
+    context.default_map = dict.fromkeys(devices.commands, given)
+
+
+def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
+    lab = load_lab(lab_file)
+    quarantine = Quarantine(quarantine_root(cache_root()))
+    with open_lab(lab, "devices") as opened:
+        rows = [describe(opened, config, quarantine) for config in lab.devices]
+        rows += strangers(opened, rows)
+    if as_json:
+        say_json({"devices": rows})
+    else:
+        _print_table(rows)
+        for row in rows:
+            for line in remarks(row):
+                say(f"{row['name']}: {line}")
+    failed = [row for row in rows if row["enabled"] and row["problem"]]
+    for row in failed:
+        say(f"error: {row['name']}: {row['problem']}", err=True)
+    bad = any(row["enabled"] and row["health"] in ("bad", "quarantine") for row in rows)
+    context.exit(3 if failed else 1 if bad else 0)
+
+
+def remarks(row: dict[str, Any]) -> list[str]:
+    """What a person should know of a row besides the table: findings, and why it is kept out."""
+    lines = [] if row["problem"] else list(row["findings"])
+    entry = row["quarantine"]
+    if entry is not None:
+        found = Quarantined(**entry)
+        what = "in quarantine" if found.until == "healed" else "out of reach"
+        lines.append(f"{what} since {found.since}: {found.why}. {found.end(row['name'])}")
+    return lines
+
+
+def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
+    """One row: what devices.yaml says, completed by what the device says if it answers."""
+    row: dict[str, Any] = dict.fromkeys(_KEYS)
+    why_off = lab.described.why_off(config)
+    entry, problem = None, None
+    try:
+        entry = quarantine.find(lab.device(config.name).key) if why_off is None else None
+    except InfraError as error:
+        problem = str(error)
+    row |= {name: getattr(config, name) for name in ("name", "serial", *_DESCRIBED)} | {
+        "configured": True,
+        "enabled": why_off is None,
+        "simulated": config.simulated,
+        "problem": problem,
+        "findings": [],
+        "quarantine": None if entry is None else asdict(entry),
+    }
+    if not config.enabled:
+        return row | {"state": "disabled"}
+    if why_off is not None:
+        return row | {"state": "off", "findings": [why_off]}
+    device = lab.device(config.name)
+    try:
+        device.hold()
+        health = check(device, lambda device: None)
+    except DeviceHeld as error:
+        told = [] if error.held.holder else [str(error)]
+        return row | {"state": "leased", "findings": told} | _lease(error.held)
+    if entry is not None and entry.until == "answers" and health.state != "bad":
+        quarantine.lift(device.key)
+        entry = row["quarantine"] = None
+    row |= {
+        "health": "quarantine" if entry and entry.until == "healed" else health.state,
+        "findings": [finding.text for finding in health.findings],
+        "vitals": None if health.vitals is None else asdict(health.vitals),
+    }
+    gone = next((found for found in health.findings if found.code == "unreachable"), None)
+    if gone is not None:
+        state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
+        return row | {"state": state, "problem": gone.text}
+    try:
+        attached = device.attach()
+    except HarnessError as error:
+        return row | {"state": "unreachable", "problem": str(error)}
+    facts = attached.facts
+    if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
+        row["findings"].append(PREPARES)
+    row |= {"serial": attached.transport.serial, "state": "device"}
+    row |= {name: getattr(attached, name) for name in _DESCRIBED}
+    return row | {name: getattr(facts, name) for name in _ASKED}
+
+
+def _lease(held: Held) -> dict[str, Any]:
+    holder = held.holder
+    said = asdict(holder) if holder else {}
+    who = f"{holder.user} ({holder.pid}): {holder.purpose}" if holder else "unknown"
+    return {"holder": who, "lease": said | {"silent_s": round(held.silent_s, 1)}}
+
+
+def strangers(lab: OpenLab, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the user's adb server sees beyond the lab; nothing if no server is running."""
+    known = {row["serial"] for row in rows}
+    return [
+        dict.fromkeys(_KEYS)
+        | {"serial": seen.serial, "state": seen.state, "configured": False, "enabled": False}
+        | {"simulated": False, "findings": []}
+        for seen in lab.seen()
+        if seen.serial not in known
+    ]
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in COLUMNS:
+        # htp_arch is HTP, free_storage_bytes is FREE
+        head = column.partition("_")[0].upper()
+        table.add_column(head, justify="right" if column.endswith("_bytes") else "left")
+    for row in rows:
+        # whatever a device said is text and never markup
+        table.add_row(*(Text(outgoing(_cell(column, row[column]))) for column in COLUMNS))
+    Console(width=None if Console().is_terminal else 200).print(table)
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if column == "htp_arch":
+        return f"v{value}"
+    if column.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 1e9:.1f} GB"
+    return str(value)
+
+
+@devices.command()
+@click.argument("names", nargs=-1, metavar="[DEVICE]...")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Remove everything, also what a running case uses.",
+)
+@lab_option
+@json_option
+@click.pass_context
+def clean(
+    context: click.Context,
+    names: tuple[str, ...],
+    everything: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Remove deployed runtimes and contexts that nobody uses from DEVICEs (default: all enabled).
+
+    Only files of the harness in a device's work folder are touched. Exit code 3 if a device does
+    not answer or is in use; the others are cleaned all the same.
+    """
+    lab = load_lab(lab_file)
+    configs = lab.select(list(names)) if names else lab.in_use()
+    rows: list[dict[str, object]] = []
+    failed = False
+    with open_lab(lab, "devices clean") as opened:
+        for config in configs:
+            try:
+                device = opened.device(config.name).attach()
+                cleaned = clean_device(device.transport, device.workdir, everything=everything)
+            except HarnessError as error:
+                failed = True
+                rows.append({"name": config.name, "problem": str(error)})
+                say(f"error: {error}", err=True)
+                continue
+            rows.append({"name": config.name, "problem": None} | asdict(cleaned))
+            if not as_json:
+                say(f"{config.name}: {_told(cleaned, everything)}")
+    if as_json:
+        say_json({"devices": rows})
+    context.exit(3 if failed else 0)
+
+
+def _told(cleaned: Cleaned, everything: bool) -> str:
+    text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {len(cleaned.sets_removed)} sets removed"
+    if cleaned.kept_bytes or cleaned.sets_kept:
+        text += f"; {cleaned.kept_bytes / 1e6:.1f} MB in {len(cleaned.sets_kept)} sets kept"
+    if cleaned.holders:
+        who = ", ".join(holder(claim) for claim in cleaned.holders)
+        text += f"; {'was in use' if everything else 'in use'} by {who}"
+    return text
+
+
+@devices.command()
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@click.option("--force", is_flag=True, help="End the quarantine even of a device that is bad.")
+@lab_option
+@json_option
+@click.pass_context
+def heal(
+    context: click.Context,
+    names: tuple[str, ...],
+    force: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
+
+    What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is well when our probe
+    runs on it, if it can be built for it here. Exit code 1 if one is still bad, 3
+    if another process holds one; the others are seen to all the same.
+    """
+    lab = load_lab(lab_file)
+    lab.select(names)
+    quarantine = Quarantine(quarantine_root(cache_root()))
+    fitness = ProbeFitness(ProbeBuilder(cache_root() / "probe"))
+    rows: list[dict[str, object]] = []
+    steps: list[LabEvent] = []
+
+    def tell(event: LabEvent) -> None:
+        steps.append(event)
+        if not as_json:
+            say(f"{event.device}: {event.event}: {event.detail}", err=True)
+
+    with open_lab(lab, "devices heal") as opened:
+        watch = DeviceWatch(
+            quarantine,
+            probe_problem=lambda device: None,
+            thorough=lambda device: fitness.problem(device.attach()),
+            tell=tell,
+        )
+        for name in dict.fromkeys(names):
+            device = opened.device(name)
+            try:
+                device.hold()
+                before = quarantine.find(device.key)
+                health = watch.heal(device)
+            except DeviceHeld as held:
+                rows.append({"name": name, "state": None, "problem": str(held)})
+                say(f"error: {held}", err=True)
+                continue
+            if force:
+                quarantine.lift(device.key)
+            entry = quarantine.find(device.key)
+            rows.append(
+                {
+                    "name": name,
+                    "state": health.state,
+                    "problem": None,
+                    "findings": [finding.text for finding in health.findings],
+                    "was_in_quarantine": before is not None,
+                    "in_quarantine": entry is not None,
+                    "steps": [
+                        asdict(step) | {"started": step.started.isoformat()}
+                        for step in steps
+                        if step.device == name
+                    ],
+                }
+            )
+            if not as_json:
+                what = "in quarantine" if entry else "no longer in quarantine" if before else ""
+                say(f"{name}: {health}" + (f" ({what})" if what else ""))
+    if as_json:
+        say_json({"devices": rows})
+    if any(row["problem"] for row in rows):
+        context.exit(3)
+    context.exit(1 if any(row["state"] == "bad" for row in rows) else 0)

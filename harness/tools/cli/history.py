@@ -1,0 +1,178 @@
+"""`qnn-harness history`: what all runs together say, kept in a database made of journals."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import click
+
+from harness.answers import Bisectable, HistoryReport, Pair, import_run, open_database
+from harness.answers.history.database import Database
+from harness.answers.history.importing import (
+    rediagnose,
+    refuse_unknown,
+    runs_in,
+    runs_in_order,
+    stored_attempts,
+)
+from harness.answers.history.timeline import Filter
+from harness.answers.history.timeline_text import lines, page
+from harness.answers.history.told import History
+from harness.ground import ConfigError, counted
+from harness.search import NewFailure
+from harness.tools.cli.lab_options import json_option, lab_option
+from harness.tools.cli.say import say, say_long_json
+from harness.verdict import JOURNAL
+
+_NEGATIVE: Final = 1
+_FILE: Final = "history.sqlite"
+
+database_option = click.option(
+    "--database",
+    metavar="FILE|URL",
+    envvar="QNN_HARNESS_HISTORY",
+    help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
+)
+
+reports_option = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where runs are.",
+)
+
+
+def _open(database: str | None, reports: Path) -> Database:
+    return open_database(database or str(reports / _FILE))
+
+
+def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        return date.fromisoformat(value).isoformat() if value else ""
+    except ValueError:
+        problem = f"{value!r} is no day, as in 2026-11-23"
+        raise click.BadParameter(problem, context, parameter) from None
+
+
+@click.group(invoke_without_command=True)
+@click.option("--case", default="", metavar="TEXT", help="Cases with this in their name.")
+@click.option("--diagnosis", default="", metavar="ID", help="Failures of this diagnosis.")
+@click.option("--device", default="", metavar="NAME", help="Cases of this device.")
+@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="As in qnn=2.51.0.")
+@click.option("--since", default="", metavar="DAY", callback=_day, help="Runs from this day on.")
+@click.option("--until", default="", metavar="DAY", callback=_day, help="Runs before this day.")
+@click.option("--html", "as_page", is_flag=True, help="Print a page.")
+@database_option
+@reports_option
+@lab_option
+@json_option
+@click.pass_context
+def history(
+    context: click.Context,
+    case: str,
+    diagnosis: str,
+    device: str,
+    axes: tuple[str, ...],
+    since: str,
+    until: str,
+    as_page: bool,
+    database: str | None,
+    reports: Path,
+    lab_file: Path,
+    as_json: bool,
+) -> int | None:
+    """Say what all runs together say: since when, where, how often, and what to bisect.
+
+    Where no --database is named, new runs of the reports are taken in first. Ends with 1 if
+    nothing is held of what was asked for.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    if as_page and as_json:
+        raise click.UsageError("--html and --json do not go together")
+    asked = Filter(case, diagnosis, device, tuple(map(_axis, axes)), since, until)
+    new = runs_in(reports) if database is None else []
+    opened = _open(database, reports)
+    for path in new:
+        try:
+            _import(opened, path)
+        except ConfigError as error:  # of one run: the others are worth telling of
+            say(f"warning: {error}", err=True)
+
+    def bisectable(pair: Pair) -> Bisectable:
+        return NewFailure.of(pair).bisectable(str(lab_file), str(reports))
+
+    found = runs_in_order(opened)
+    order = {one.run: at for at, one in enumerate(found)}
+    spanned = [one for one in found if asked.spans(one.started)]
+    attempts = stored_attempts(opened, asked)
+    with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
+        if not report.rows:
+            refuse_unknown(opened, asked)
+        if as_page:
+            say(page(report), nl=False)
+        elif as_json:
+            head = HistoryReport(
+                runs=report.runs,
+                first=report.first,
+                last=report.last,
+                lost=report.lost,
+                lacking=tuple(report.lacking),
+                kinds=(),
+                cases=(),
+            ).model_dump(mode="json", exclude={"kinds", "cases"})
+            say_long_json(
+                head,
+                kinds=(one.model_dump(mode="json") for one in report.kinds()),
+                cases=(one.model_dump(mode="json") for one in report.cases()),
+            )
+        else:
+            for line in lines(report):
+                say(line)
+        return 0 if report.rows else _NEGATIVE
+
+
+@history.command("import")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@database_option
+@reports_option
+def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) -> None:
+    """Take in the journals of RUNS: runs' folders, or folders of such (default: --reports).
+
+    What is held already is left as it is; two may do this at once.
+    """
+    found = [path for one in runs or (reports,) for path in runs_in(one)]
+    opened = _open(database, reports)
+    told = [_import(opened, path) for path in found]
+    say(f"{counted(sum(told), 'run')} of {len(told)} taken in, the others were held already")
+
+
+@history.command("rediagnose")
+@database_option
+@reports_option
+def rediagnose_command(database: str | None, reports: Path) -> None:
+    """Put today's rules to all failures that are held; journals stay as they are."""
+    changes = rediagnose(_open(database, reports))
+    for (old, new), number in changes.most_common():
+        say(f"{number:5} x {old or 'unknown'} -> {new or 'unknown'}")
+    say(f"{counted(sum(changes.values()), 'failure')} diagnosed otherwise")
+
+
+def _import(database: Database, path: Path) -> bool:
+    done = import_run(database, path)
+    if done.changed and done.beside is not None:
+        said = "is another run than the one of the same id in"
+        say(f"warning: {path} {said} {done.beside}: it is kept apart as {done.run}", err=True)
+    for text in done.left_out.told(path / JOURNAL):
+        say(f"warning: {text}", err=True)
+    return done.changed
+
+
+def _axis(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ConfigError(f"{text!r} is not NAME=VALUE, as in qnn=2.51.0", field="--axis")
+    return name, value

@@ -1,0 +1,101 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from harness.device import SIMULATED_LAB, Lab, Leases, OpenLab, load_lab
+from harness.ground import cache_root
+from harness.ground.files.cache import lease_root, simulated_root
+from harness.libraries import Catalog, Runtime, all_versions
+from harness.tools.cli.say import say
+
+DEFAULT_LAB: Final = Path("devices.yaml")
+"""The lab where none is named."""
+
+HOST_TARGET: Final = "linux-x64"
+"""What runs on this computer: the simulator's libraries, and those that read binaries."""
+
+
+class NamedPath(click.Path):
+    """A path that says something: an empty text, as of a shell variable that is not set, would be
+    the folder that one is in."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)  # who opens it tells of that
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty; name a file or a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+files_argument = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=NamedPath()
+)
+"""`FILE...`, one or more, given to the command as `files`."""
+
+lab_option = click.option(
+    "--lab",
+    "lab_file",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_LAB,
+    show_default=True,
+    help="The lab's devices.",
+)
+"""`--lab FILE`, given to the command as `lab_file`."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""`--json`, given to the command as `as_json`."""
+
+
+def simulated_instead(devices: Iterable[str]) -> Path | None:
+    """The lab of this computer's simulated device, said on stderr; None if others are asked for."""
+    (device,) = load_lab(SIMULATED_LAB).devices
+    if not set(devices) <= {device.name}:
+        return None
+    say(
+        f"no {DEFAULT_LAB} here: running on the simulated device {device.name} of this "
+        "computer; --lab FILE names your own devices",
+        err=True,
+    )
+    return SIMULATED_LAB
+
+
+def open_lab(lab: Lab, command: str) -> OpenLab:
+    """The lab for one command, which holds every device that it uses; it waits for none."""
+    cache = cache_root()
+    return OpenLab(
+        lab,
+        key_folder=cache / "keys",
+        storage_root=simulated_root(cache),
+        leases=Leases(lease_root(), purpose=f"qnn-harness {command}"),
+    )
+
+
+def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
+    """The libraries of a QNN version for this computer; the newest where none is named.
+
+    Raises ConfigError for a version that there is not, InfraError if it cannot be had.
+    """
+    names = catalog.resolve(qnn, HOST_TARGET, field="--qnn") if qnn else all_versions()
+    return catalog.runtime(names[-1], HOST_TARGET)
+
+
+def open_catalog(lab_file: Path) -> Catalog:
+    """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
+    none = lab_file == DEFAULT_LAB and not lab_file.exists()
+    nothing = Lab.model_construct(schema_version=1, runtimes=())
+    lab = nothing if none else load_lab(lab_file, places=None)
+    return Catalog.of(lab, os.environ, cache_root())

@@ -1,0 +1,145 @@
+"""The qnn-harness command: its groups, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import io
+import os
+import sys
+from typing import Final, TextIO, cast
+
+import click
+
+from harness import __version__
+from harness.ground import ConfigError, HarnessError
+from harness.ground.errors.outgoing_stream import OutgoingStream
+from harness.tools.cli.say import say, show_notices
+
+COMMANDS: Final = {
+    "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
+    "compare": "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
+    "contexts": "Context binaries in files that you have.",
+    "devices": "List the lab's devices, configured ones first, then others that adb sees.",
+    "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
+    "what to do.",
+    "explain": "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
+    "history": "Say what all runs together say: since when, where, how often, and what to bisect.",
+    "init": "Write a devices.yaml of the devices that the adb server sees, with what each says it "
+    "is.",
+    "merge": "Make one run of RUNs with --shard: its journal, logs and reports.",
+    "nightly": "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and "
+    "publish.",
+    "report": "Write the reports of RUN (default: reports/latest) anew and print its summary.",
+    "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
+    "runtimes": "QNN runtimes: where they come from, their files, download.",
+    "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
+}
+"""Each command, a function in the module of its name, and the first sentence of its help."""
+
+_MODULES: Final = {"merge": "report"}
+"""Where a command is that has no module of its name."""
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_NAMES: Final = (errno.ENAMETOOLONG, errno.ELOOP)
+
+
+class LazyGroup(click.Group):
+    """Loads the module of a command when that is used: the list of them needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.tools.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs a command; a reader that goes away (`| head`) has what it wanted.
+
+        Click makes 1 of that, which says here that the answer is negative.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _forget_output()
+            return 0
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes names and first sentences."""
+        limit = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, click.Command(name, help=text).get_short_help_str(limit))
+                    for name, text in COMMANDS.items()
+                ]
+            )
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="qnn-harness")
+@click.pass_context
+def commands(context: click.Context) -> None:
+    """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
+
+    Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed.
+    """
+    show_notices(context)
+
+
+def main() -> None:
+    """Entry point: every error of the harness is one line on stderr and its exit code."""
+    sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
+    try:
+        code = commands.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        told = io.StringIO()
+        error.show(file=told)
+        _complain(told.getvalue(), nl=False)
+        code = 2
+    except HarnessError as error:
+        _complain(f"error: {error}")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except OSError as error:
+        if error.errno in _NO_NAMES:
+            _complain(f"error: {error.filename}: {error.strerror}")
+            sys.exit(ConfigError.exit_code)
+        if error.errno not in _NO_ROOM:
+            raise
+        _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
+        _forget_output()
+        code = HarnessError.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    """Lets nothing that anybody prints steer a CI system; a stream that is closed stays so."""
+    return cast("TextIO", OutgoingStream(stream)) if stream is not None else stream
+
+
+def _complain(text: str, *, nl: bool = True) -> None:
+    """Says what is wrong; where nobody can be told, the exit code still says it."""
+    with contextlib.suppress(OSError):
+        say(text, err=True, nl=nl)
+
+
+def _forget_output() -> None:
+    """What stdout could not take is not tried once more when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

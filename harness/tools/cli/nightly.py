@@ -1,0 +1,117 @@
+"""`qnn-harness nightly`: a whole night, from what is new to one issue for each cause."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+from click.core import ParameterSource
+
+from harness.ground import ConfigError, InfraError, without_secrets
+from harness.run import Ending
+from harness.run.pytest_plugin.options import selection
+from harness.search import Night
+from harness.search.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
+from harness.search.nightly.night import seconds_of
+from harness.tools.cli.history import database_option, reports_option
+from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
+from harness.tools.cli.say import say, say_found
+from harness.verdict import new_run_id
+
+_BUDGET: Final = "4h"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, metavar="[PYTEST ARGUMENT]...", type=click.UNPROCESSED)
+@click.option("--budget", metavar="TIME", help="For all of it (default: 4h, or as before).")
+@click.option("--resume", is_flag=True, help="Go on with the last night that is not over, anew.")
+@lab_option
+@reports_option
+@database_option
+@json_option
+def nightly(
+    arguments: tuple[str, ...],
+    budget: str | None,
+    resume: bool,
+    lab_file: Path,
+    reports: Path,
+    database: str | None,
+    as_json: bool,
+) -> int:
+    """Fetch what is new, run `pytest -m device`, compare, bisect what is new, and publish.
+
+    Compared is with the run of the last night of the same cases. What is not bisected when the time
+    is over is told, and the next night goes on with it. Each cause of failures is an issue of its
+    own in reports/latest-nightly/issues, which later nights update. After any death the same
+    command goes on while the time lasts; later, --resume does, with the whole time again. What was
+    asked for then holds; arguments and --database are named again where they have a password.
+
+    \b
+    Exit codes: 0 nothing new fails, and all that was selected has a verdict; 1 something new fails,
+    or is tested no more; else 2 the input is wrong, 3 the lab failed or not all was run.
+    """
+    Ending().watch()
+    reports = reports.absolute()
+    seconds, now = seconds_of(budget or _BUDGET), time.time()
+    if lab_file == DEFAULT_LAB and not lab_file.exists():
+        lab_file = simulated_instead(()) or lab_file
+    kept = tuple(map(without_secrets, arguments))
+    asked = Night(
+        night=new_run_id() + SUFFIX,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        arguments=kept,
+        selection=selection(("pytest", "-m", "device", *kept)),
+        lab=str(lab_file.absolute()),
+        folder=str(Path.cwd()),
+        database=_kept(database),
+        budget_s=seconds,
+        until=now + seconds,
+    )
+    begun: Chain | None = None
+    try:
+        with held(reports):
+            found = nights(reports)
+            if resume:
+                night = _last(found, reports).resumed(
+                    asked, now, budget=budget is not None, database=_is_named("database")
+                )
+            else:
+                night = next((one for one in found if asked.goes_on_with(one, now)), asked)
+            if night.database != asked.database:
+                database = night.database
+            begun = Chain(night, arguments or night.arguments, reports, database)
+            over = begun.go_on()
+    except (KeyboardInterrupt, InfraError):
+        if begun is not None and begun.is_kept:
+            say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
+        raise
+    lines = (
+        f"{over.run} compared with {over.base or 'no other run'}: {over.verdict}",
+        *summary_lines(over),
+        f"issues: {reports / over.night / 'issues'}",
+    )
+    say_found(over.model_dump(mode="json") | {"exit_code": over.exit_code}, lines, as_json)
+    return over.exit_code
+
+
+def _last(found: Iterator[Night], reports: Path) -> Night:
+    if (last := next(found, None)) and last.next_step:
+        return last
+    raise ConfigError("the last night is over, or there is none", file=reports, field="--resume")
+
+
+def _is_named(option: str) -> bool:
+    """Whether an option stands in the command line: the environment is of now, not of the night."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _kept(database: str | None) -> str | None:
+    """What a night keeps of where the history is: whole from any folder, without its password."""
+    if database is None or "://" in database:
+        return database and without_secrets(database)
+    return str(Path(database).absolute())

@@ -1,0 +1,102 @@
+"""`qnn-harness report`: makes the readable reports of a run or a bisection again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from harness.answers import project, since_previous, summary_lines, tell_ci, write_index
+from harness.answers.report.bisections import bisections_in
+from harness.answers.report.summary import cut_short, totals
+from harness.ground import cache_root, disk_errors
+from harness.tools.cli.lab_options import NamedPath, json_option
+from harness.tools.cli.say import say, say_found
+from harness.verdict import JOURNAL, RunFolder
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
+@click.option("--trace", is_flag=True, help="Write trace.json, too, which ui.perfetto.dev opens.")
+def report(run: Path, trace: bool) -> None:
+    """Write the reports of RUN (default: reports/latest) anew and print its summary.
+
+    RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed,
+    there and in its bisections.html.
+    """
+    if not (run / JOURNAL).is_file() and _of_bisections(run):
+        return
+    folder = RunFolder.open(run)
+    made_of = project(folder, since_previous(folder), trace=trace)
+    if why := cut_short(made_of.info):
+        say(f"warning: {folder.run_id} was cut short: {why}", err=True)
+    for text in folder.contents().left_out.told(folder.path / JOURNAL):
+        say(f"warning: {text}", err=True)
+    lines = summary_lines(made_of.cases, made_of.coverage, folder.path)
+    for line in lines + tell_ci(made_of, folder.path, os.environ):
+        say(line)
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=NamedPath())
+@click.option(
+    "--reports", type=NamedPath(), default=Path("reports"), show_default=True, help="Where it goes."
+)
+@click.option("--partial", is_flag=True, help="Take what there is, as a run that was cut short.")
+@json_option
+def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -> int:
+    """Make one run of RUNs with --shard: its journal, logs and reports.
+
+    Each RUN is the folder of one. They have to be all shards of one selection, each once and
+    complete. It ends as the whole run would have ended.
+    """
+    from harness.answers.merging.merging import merge as merged_run
+
+    merged = merged_run(runs, reports, partial=partial)
+    folder, cases = merged.folder, merged.folder.contents().cases
+    coverage = folder.coverage()
+    for why in merged.lacks:
+        say(f"warning: {why}", err=True)
+    if merged.left_out:
+        why = "not there, not of its run, or no record"
+        say(f"warning: {merged.left_out} files or lines left out: {why}", err=True)
+    told = {"run": folder.run_id, "folder": str(folder.path), "shards": len(runs)}
+    lacks = {"lacks": list(merged.lacks), "left_out": merged.left_out}
+    came_to = {"coverage": coverage.model_dump(), "outcomes": totals(cases)}
+    found = {"schema": 1, **told, "cases": len(cases), **came_to, **lacks}
+    say_found(found, summary_lines(cases, coverage, folder.path), as_json)
+    return merged.exit_code
+
+
+def _of_bisections(path: Path) -> bool:
+    """The same of a bisection, or of a folder with some; whether it is one of these."""
+    # what bisects is loaded for these alone: it takes as long as 1,000 cases
+    from harness.search import LOG
+
+    if (path / LOG).is_file():
+        _bisection(path)
+        return True
+    if bisections_in(path):
+        _bisections(path)
+        return True
+    return False
+
+
+def _bisection(path: Path) -> None:
+    from harness.search import BisectFolder
+    from harness.search.bisect.write_reports import write_again
+    from harness.tools.cli.bisect_going import log_lines, result_lines
+
+    folder = BisectFolder.open(path)
+    result = write_again(folder, os.environ, cache_root())
+    lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())
+    for line in lines:
+        say(line)
+
+
+def _bisections(reports: Path) -> None:
+    for one in bisections_in(reports):
+        say(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
+    with disk_errors(f"cannot write to {reports}"):
+        say(f"bisections: {write_index(reports)}")

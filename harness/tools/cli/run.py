@@ -1,0 +1,159 @@
+"""`qnn-harness run`: the contexts of files, without writing a test: pytest runs the files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import pytest
+
+from harness.contexts import RESIDENCIES
+from harness.ground import ENGINES, QNN, ConfigError, HarnessError
+from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, split_list
+from harness.run.pytest_plugin.terminal import LIVE_FROM
+from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
+from harness.tools.cli.say import say
+
+if TYPE_CHECKING:
+    from harness.verdict import RunFolder
+
+_HERE: Final = {"--contexts-number": "--contexts"}
+# What is read otherwise than pytest does, so that a mistake is told with the name that it has here.
+_READ: Final[Mapping[str, Any]] = {
+    "--contexts-residency": click.Choice(RESIDENCIES),
+    "--contexts-inputs": NamedPath(),
+    "--contexts-expected": NamedPath(),
+    "--executorch": NamedPath(),
+    "--preflight": click.Choice(PREFLIGHT),
+    "--fail-on": str,
+}
+# How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
+_CODES: Final = {4: 2, 5: 2}
+
+
+def _with_options_of_pytest(command: click.Command) -> click.Command:
+    """Has a command take those of pytest's options that have words for it."""
+    made = []
+    for option in OPTIONS:
+        if option.run is None:
+            continue
+        type_ = _READ.get(option.name, option.given.get("type"))
+        one = click.Option(
+            [_HERE.get(option.name, option.name.replace("--contexts-", "--")), option.parameter],
+            type=type_,
+            metavar=None if isinstance(type_, click.Choice) else option.given.get("metavar"),
+            is_flag=not option.takes_value,
+            multiple=option.given.get("action") == "append",
+            help=option.run,
+        )
+        made.append(one)
+    command.params[1:1] = made
+    return command
+
+
+@_with_options_of_pytest
+@click.command()
+@click.argument("files", nargs=-1, type=NamedPath())
+@click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
+@json_option
+def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: Any) -> int:
+    """Load and run the contexts of FILEs on devices: context binaries, or what holds some.
+
+    Each file is a case for every device, runtime, residency and number. It is the run that
+    `pytest FILE` makes, with the same records and reports; --json prints the records, one a line.
+
+    \b
+    Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
+    """
+    engine = given["contexts_engine"] or QNN.name
+    if engine not in ENGINES:
+        problem = f"no engine {engine!r} runs artefacts"
+        raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
+    for other in ENGINES.values():
+        if other.option is not None and given[other.option] and engine != other.name:
+            problem = f"the engine {engine} does without {other.title}"
+            choices = [f"--engine {other.name}"]
+            raise ConfigError(problem, field=f"--{other.option}", choices=choices)
+    if not files:
+        raise click.UsageError("FILE: which contexts to run")
+    from harness.contexts import artefacts_with_contexts
+    from harness.run import nothing_beside
+    from harness.run.pytest_plugin.own_contexts import context_numbers, require_name
+    from harness.verdict import steps_of
+
+    if (told := given["fail_on"]) is not None and steps_of(told) is None:
+        raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
+
+    context_numbers(split_list(given["contexts_number"]), "--contexts")
+    found = [artefact.path for artefact in artefacts_with_contexts(files)]
+    for path in found:
+        require_name(path)
+    # the folder where it is called is the root, whatever folder the files lie in
+    arguments = ["-m", "device", "-p", "no:cacheprovider", *nothing_beside(Path.cwd())]
+    arguments += ["-q", *_options(given), *more]
+    arguments += [os.path.join(os.curdir, path) for path in found]  # no name is an option
+    seen = _Watch()
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        code = int(pytest.main(arguments, plugins=[seen]))
+    if as_json and seen.folder is not None:
+        try:
+            _say_records(seen.folder)
+        except BrokenPipeError:
+            # the reader went away (`| head`): that is no verdict, and nothing is left to be written
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _CODES.get(code, code)
+
+
+def _say_records(folder: RunFolder) -> None:
+
+    for record in folder.contents().cases:
+        say(record.model_dump_json(by_alias=True))
+    for output in folder.drift():
+        if output.drifts:
+            say(json.dumps({"kind": "drift"} | output.as_json()))
+
+
+class _Watch:
+    """Gives a run of pytest a lab if there is none, and sees where it keeps its results."""
+
+    folder: RunFolder | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Comes when all options are known, also those of PYTEST_ADDOPTS."""
+        config.stash[LIVE_FROM] = -1
+        if config.option.lab is not None or (config.rootpath / DEFAULT_LAB).exists():
+            return
+        lab = simulated_instead(split_list(config.option.device))
+        if lab is not None:
+            config.option.lab = str(lab)
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """Comes when all is written."""
+        from harness.run.pytest_plugin.plugin import RUN
+        from harness.verdict import RunFolder
+
+        records = config.stash[RUN].records
+        self.folder = records.folder
+        with contextlib.suppress(HarnessError):  # the run has told that it has no such folder
+            if self.folder is None and records.earlier:
+                self.folder = RunFolder.open(records.planned_folder)  # nothing was missing in it
+
+
+def _options(given: dict[str, Any]) -> list[str]:
+    """What pytest is told; paths with "=", since it takes a word of its own for that of a test."""
+    told = []
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            told += [option] if value else []
+        elif value is not None:
+            values = value if isinstance(value, tuple) else (value,)
+            told += [f"{option}={one}" for one in values]
+    return told

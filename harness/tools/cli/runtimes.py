@@ -1,0 +1,304 @@
+"""`qnn-harness runtimes`: the libraries that can be had, what they are, whether they are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from harness.ground import (
+    BACKENDS,
+    ConfigError,
+    HarnessError,
+    InfraError,
+    LocalFile,
+    Target,
+    cache_root,
+)
+from harness.ground.facts.backends import Backend
+from harness.ground.facts.platforms import TARGETS
+from harness.ground.facts.socs import HTP_ARCHS
+from harness.ground.files.notices import Notices, shown_by
+from harness.libraries import (
+    Catalog,
+    CatalogEntry,
+    KnownFacts,
+    LibraryFacts,
+    PreflightInput,
+    Runtime,
+    build_id_of,
+    choose_runtimes,
+    narrowed,
+)
+from harness.libraries.runtimes.preflight import preflight
+from harness.libraries.runtimes.preflight_linking import TargetFacts
+from harness.libraries.runtimes.pypi import PYPI
+from harness.tools.cli.lab_options import json_option, lab_option, open_catalog
+from harness.tools.cli.say import say, say_found, say_json
+
+_NEGATIVE = 1
+_ENGINE = "qnn"
+
+target_option = click.option(
+    "--target", type=click.Choice(TARGETS), default="linux-x64", show_default=True
+)
+
+
+@click.group()
+@click.pass_context
+def runtimes(context: click.Context) -> None:
+    """QNN runtimes: where they come from, their files, download.
+
+    A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
+    '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
+    path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
+    """
+
+    def tell(text: str) -> None:
+        say(text, err=True)
+
+    context.with_resource(shown_by(Notices(progress=tell, warn=tell)))
+
+
+@runtimes.command("list")
+@lab_option
+@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@json_option
+def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
+    """List the runtimes there are, source by source, and which need no network."""
+    catalog = open_catalog(lab_file)
+    entries: list[CatalogEntry] = []
+    problems: dict[str, HarnessError] = {}
+    for one in [target] if target else TARGETS:
+        for source in catalog.sources:
+            try:
+                entries += catalog.entries_of(source, one)
+            except HarnessError as error:
+                problems.setdefault(f"{source.name}: {error}", error)
+    rows = [asdict(entry) for entry in entries]
+    orts = ort_rows(catalog, [target] if target else TARGETS)
+    lines = (*_table("RUNTIME", "name", rows), "", *_table("ONNX RUNTIME", "ort", orts))
+    say_found({"runtimes": rows, "orts": orts, "problems": list(problems)}, lines, as_json)
+    for problem in () if as_json else problems:
+        say(f"error: {problem}", err=True)
+    return max((error.exit_code for error in problems.values()), default=0)
+
+
+def _table(head: str, name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"{head:<24} {'TARGET':<14} {'SOURCE':<12} CACHED"
+    for row in rows:
+        cached = "yes" if row["cached"] else "no"
+        yield f"{row[name]:<24} {row['target']:<14} {row['source']:<12} {cached}"
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version")
+@click.option("--ort", metavar="VERSION", help="Fetch these versions of ONNX Runtime, too.")
+@target_option
+@json_option
+def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: bool) -> None:
+    """Fetch runtimes into the cache, so that a later run needs no network."""
+    catalog = open_catalog(lab_file)
+    orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
+    rows: list[dict[str, Any]] = []
+    for name in catalog.resolve(version, target, field="VERSION"):
+        runtime = catalog.runtime(name, target)
+        row = {"name": name, "target": target, "files": len(runtime.files)}
+        rows.append(row | {"bytes": runtime.size})
+    for name in orts:
+        file = catalog.ort.fetch(name, target)
+        rows.append({"name": f"ORT {name}", "target": target, "files": 1, "bytes": file.size})
+    lines = (
+        f"{row['name']} {target}: {row['files']} files, {row['bytes'] / 1e6:.1f} MB" for row in rows
+    )
+    say_found({"runtimes": rows}, lines, as_json)
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version")
+@target_option
+@click.option("--backend", type=click.Choice(BACKENDS), default="htp", show_default=True)
+@click.option("--htp-arch", type=click.Choice([str(arch) for arch in HTP_ARCHS]), metavar="NN")
+@json_option
+def show(
+    lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool
+) -> int:
+    """Show what a runtime is made of, what of it a device would get, and what does not fit.
+
+    Give the HTP architecture of the device that is meant (73 for v73) to have its stub and skel
+    looked at. What is not here yet is fetched. Ends with 1 if something does not fit.
+    """
+    catalog = open_catalog(lab_file)
+    shown: list[dict[str, Any]] = []
+    arch = None if htp_arch is None else int(htp_arch)
+    for name in catalog.resolve(version, target, field="VERSION"):
+        shown.append(file_rows(catalog.runtime(name, target), backend, arch, cache_root()))
+        if not as_json:
+            for line in show_lines(shown[-1]):
+                say(line)
+    if as_json:
+        say_json({"runtimes": shown})
+    found = [one for row in shown for one in row["preflight"]]
+    return _NEGATIVE if any(one["severity"] == "error" for one in found) else 0
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version", required=False)
+@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@json_option
+def verify(lab_file: Path, version: str | None, target: str | None, as_json: bool) -> int:
+    """Read every byte of the runtimes on this computer and tell what is not as it was.
+
+    Without VERSION all that are here. What was fetched is mended by its next use; what is yours
+    (an SDK, a folder) is taken as it is then.
+    """
+    catalog = open_catalog(lab_file)
+    rows: list[dict[str, Any]] = []
+    if version is not None:
+        # what means nothing anywhere is an error with its reason
+        choose_runtimes(
+            lambda spec, one: catalog.resolve(spec, one, field="VERSION"),
+            [version],
+            [target] if target else TARGETS,
+        )
+    for one in [target] if target else TARGETS:
+        for name in _here(catalog, version, one):
+            damage = catalog.damage(name, one)
+            rows.append({"name": name, "target": one, "damage": damage})
+        if version is None:
+            for ort in ort_rows(catalog, [one]):
+                if ort["cached"]:
+                    damage = catalog.ort.damage(ort["ort"], one)
+                    rows.append({"name": f"ORT {ort['ort']}", "target": one, "damage": damage})
+    if not rows:
+        raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
+    told = (f"{row['name']} {row['target']}: {'; '.join(row['damage']) or 'whole'}" for row in rows)
+    say_found({"runtimes": rows}, told, as_json)
+    return _NEGATIVE if any(row["damage"] for row in rows) else 0
+
+
+def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
+    """The runtimes of a target that need no network; none where no source has any for it."""
+    if version is not None:
+        try:
+            named = catalog.resolve(version, target, field="VERSION")
+        except ConfigError:
+            return []
+        return [name for name in named if catalog.is_kept(name, target)]
+    found = []
+    for source in catalog.sources:
+        try:
+            names = [one.name for one in catalog.entries_of(source, target)]
+            found += [name for name in names if catalog.is_kept(name, target)]
+        except InfraError as error:
+            say(f"{source.name}: {error}", err=True)
+    return found
+
+
+def ort_rows(catalog: Catalog, targets: Iterable[str]) -> list[dict[str, Any]]:
+    """The versions of ONNX Runtime that can be had for these targets, as JSON."""
+    return [
+        {
+            "ort": version,
+            "target": target,
+            "source": PYPI,
+            "cached": catalog.ort.is_cached(version, target),
+        }
+        for target in targets
+        for version in catalog.ort.versions(target)
+    ]
+
+
+def file_rows(
+    runtime: Runtime, backend: str, htp_arch: int | None, cache_root: Path
+) -> dict[str, Any]:
+    """A runtime with all its files, as JSON: what each is, and whether a device would get it."""
+    facts = KnownFacts(cache_root).of(runtime)
+    needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
+    chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
+    pushed = {file.name for file in chosen.files}
+    any_arch = narrowed(runtime, backend, _ENGINE, None, needed=needed)
+    looked_at = {file.name for file in any_arch.files}
+    subject = PreflightInput(
+        files=[one for one in facts if one.name in looked_at],
+        device=TargetFacts(target=cast(Target, runtime.target), htp_arch=htp_arch),
+        backend=cast(Backend, backend),
+        qnn_version=runtime.qnn_version,
+    )
+    return {
+        "name": runtime.name,
+        "qnn": runtime.qnn_version,
+        "build_id": runtime.build_id or build_id_of(facts),
+        "ort": runtime.ort_version,
+        "target": runtime.target,
+        "source": runtime.source,
+        "root": str(runtime.root),
+        "htp_archs": list(runtime.htp_archs),
+        "backend": backend,
+        "htp_arch": htp_arch,
+        "files": [
+            _file_row(file, fact, file.name in pushed)
+            for file, fact in zip(runtime.files, facts, strict=True)
+        ],
+        "preflight": [asdict(one) for one in preflight(subject)],
+    }
+
+
+def _file_row(file: LocalFile, fact: LibraryFacts, pushed: bool) -> dict[str, Any]:
+    elf = fact.elf
+    return {
+        "name": file.name,
+        "bytes": file.size,
+        "sha256": file.sha256,
+        "pushed": pushed,
+        "kind": fact.kind,
+        "htp_arch": fact.htp_arch,
+        "build": _build_text(fact),
+        "machine": elf.machine if elf else None,
+        "libc": elf.libc if elf else None,
+        "min_glibc": ".".join(map(str, elf.min_glibc)) if elf and elf.min_glibc else None,
+        "needed": list(elf.needed) if elf else [],
+        "problem": fact.problem,
+    }
+
+
+def _build_text(fact: LibraryFacts) -> str | None:
+    """As in 2.51.0.260929181845, or the time alone where that is all that the file says."""
+    build = fact.build
+    return ".".join(filter(None, (build.version, build.stamp))) if build else None
+
+
+def show_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    archs = ", ".join(f"v{arch}" for arch in row["htp_archs"])
+    yield (
+        f"{row['name']} for {row['target']}: build {row['build_id'] or 'not told'}, "
+        f"from {row['source']} ({row['root']})"
+        + (f", ORT {row['ort']}" if row["ort"] else "")
+        + (f", HTP {archs}" if archs else "")
+    )
+    for file in row["files"]:
+        mark = "*" if file["pushed"] else " "
+        what = file["problem"] or " ".join(
+            str(part)
+            for part in (
+                file["kind"],
+                file["machine"],
+                file["libc"] and f"{file['libc']} {file['min_glibc'] or ''}".strip(),
+                file["build"],
+            )
+            if part
+        )
+        size, digest = f"{file['bytes'] / 1e6:>7.1f} MB", file["sha256"][:12]
+        yield f" {mark} {size}  {digest}  {file['name']}  {what}"
+    arch = f" on HTP v{row['htp_arch']}" if row["htp_arch"] else ""
+    yield f" * is pushed for backend {row['backend']}{arch}"
+    for one in row["preflight"]:
+        thread = f" ({one['thread']})" if one["thread"] else ""
+        yield f"   {one['severity']} {one['code']}: {one['explanation']}. {one['fix']}.{thread}"

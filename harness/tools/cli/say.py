@@ -1,0 +1,75 @@
+"""The one way in which commands print: nothing that a device said can steer the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+
+import click
+
+from harness.ground import outgoing, without_secrets_in
+from harness.ground.errors.outgoing_text import Command, continued, without_commands
+
+
+def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints a line for people, on stderr with `err`; text as it is if not `nl`.
+
+    What a line has behind a newline, which others said, is marked as its own.
+    """
+    if isinstance(text, Command):
+        sys.stdout.write(Command(f"{text}\n"))  # click makes a text of its own of it
+    else:
+        plain = outgoing(text)
+        click.echo(continued(plain) if nl else plain, err=err, nl=nl)
+
+
+def show_notices(context: click.Context) -> None:
+    """Shows progress to whoever looks at a terminal, and warnings also in a pipe; on stderr."""
+    from harness.ground.files.notices import Notices, shown_by
+
+    def progress(text: str) -> None:
+        if sys.stderr.isatty():
+            say(text, err=True)
+
+    def warn(text: str) -> None:
+        say(f"warning: {text}", err=True)
+
+    context.with_resource(shown_by(Notices(progress=progress, warn=warn)))
+
+
+def say_found(found: object, lines: Iterable[str], as_json: bool) -> None:
+    """Prints what a command found: as JSON for programs, or in lines for people."""
+    if as_json:
+        say_json(found)
+    else:
+        for line in lines:
+            say(line)
+
+
+def say_json(value: object) -> None:
+    """Prints JSON for programs; in it every character beyond printable ASCII is escaped.
+
+    An object that says no `schema` is of schema 1.
+    """
+    click.echo(_json_text({"schema": 1, **value} if isinstance(value, dict) else value))
+
+
+def _json_text(value: object) -> str:
+    text = json.dumps(without_secrets_in(value), indent=2)
+    return without_commands(text.replace("\x7f", "\\u007f"))
+
+
+def say_long_json(head: Mapping[str, object], **lists: Iterable[object]) -> None:
+    """The same of an object whose `lists` are too long to be held, behind its other keys."""
+    parts = [_json_text({name: value})[2:-2] for name, value in head.items()]
+    click.echo("{\n" + ",\n".join(parts), nl=False)
+    for name, items in lists.items():
+        click.echo(f',\n  "{name}": [', nl=False)
+        before, behind = "\n", ""
+        for item in items:
+            text = _json_text(item).replace("\n", "\n    ")
+            click.echo(f"{before}    {text}", nl=False)
+            before, behind = ",\n", "\n  "
+        click.echo(f"{behind}]", nl=False)
+    click.echo("\n}")

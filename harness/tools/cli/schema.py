@@ -1,0 +1,134 @@
+"""JSON Schemas of the files that people and programs exchange with the harness.
+
+`python -m harness.tools.cli.schema` writes them to docs/schema; with `--check` it says whether they
+are current.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, TypeAdapter
+
+from harness.answers import ComparisonReport, HistoryReport
+from harness.contexts import Inspection
+from harness.contexts.capacity.fit_text import Fit
+from harness.device import Lab
+from harness.device.lab import health, inventory, labgrid, runtime_sources
+from harness.ground import write_whole
+from harness.libraries import Manifest
+from harness.search import BisectionResult, Night, Result
+from harness.tools.doctor.check import DoctorReport
+from harness.verdict.failure.explanation import Explanation
+from harness.verdict.results.known_issues import KnownIssues
+from harness.verdict.results.record import JournalLine
+from harness.verdict.results.run_order import RunPlace
+
+FOLDER: Final = Path("docs/schema")
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas() -> dict[str, str]:
+    """Name of each schema file and its text."""
+    made = {
+        # As it is written: every key is there.
+        "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
+        "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
+        "bisect.schema.json": _schema(
+            BisectionResult, "What bisect --json prints, and its result.json", "validation"
+        ),
+        "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
+        "contexts.schema.json": _schema(Inspection, "What contexts inspect --json prints"),
+        "explain.schema.json": _schema(Explanation, "What explain --json prints"),
+        "fit.schema.json": _schema(Fit, "What contexts fit --json prints"),
+        "history.schema.json": _schema(HistoryReport, "What history --json prints"),
+        "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
+        "nightly.schema.json": _schema(
+            Night, "What nightly --json prints (with exit_code), and its nightly.json"
+        ),
+        "order.schema.json": _schema(
+            RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
+        ),
+        "devices.schema.json": _described(
+            _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources
+        ),
+        "manifest.schema.json": _schema(
+            Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
+        ),
+        "known_issues.schema.json": _schema(KnownIssues, "known_issues.yaml", "validation"),
+    }
+    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in made.items()}
+
+
+def outdated(folder: Path) -> list[str]:
+    """The names of the files in `folder` that are not what `schemas` makes."""
+    return [name for name, text in schemas().items() if _read(folder / name) != text]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the files, or with --check only compares them; 1 if they are not current."""
+    if list(arguments) == ["--check"]:
+        wrong = outdated(FOLDER)
+        for name in wrong:
+            print(f"{FOLDER / name} is not current: run `python -m harness.tools.cli.schema`")
+        return 1 if wrong else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in schemas().items():
+        write_whole(FOLDER / name, text.encode())
+    return 0
+
+
+def _schema(
+    model: Any, title: str, mode: Literal["serialization", "validation"] = "serialization"
+) -> dict[str, Any]:
+    made = TypeAdapter(model).json_schema(by_alias=True, mode=mode)
+    return {"$schema": _DIALECT} | made | {"title": title}
+
+
+def _described(schema: dict[str, Any], *modules: ModuleType) -> dict[str, Any]:
+    """The schema, its properties described by the texts below the fields of modules' models.
+
+    Pydantic could read them as well, but would do it whenever a lab is read.
+    """
+    models = {"Lab": schema} | schema["$defs"]
+    for module in modules:
+        for name, model in inspect.getmembers(module, inspect.isclass):
+            if (
+                name in models
+                and issubclass(model, BaseModel)
+                and model.__module__ == module.__name__
+            ):
+                properties = models[name]["properties"]
+                for field, text in _texts_below(model):
+                    key = model.model_fields[field].alias or field
+                    properties[key] = dict(sorted({**properties[key], "description": text}.items()))
+    return schema
+
+
+def _texts_below(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    for field, below in itertools.pairwise(body.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                yield name, inspect.cleandoc(text)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

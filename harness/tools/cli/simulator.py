@@ -1,0 +1,136 @@
+"""`qnn-harness simulator`: simulated devices in the foreground, one or a farm, for plain adb."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from harness.device import AdbDevice, load_lab
+from harness.ground import ConfigError, InfraError
+from harness.tools.cli.lab_options import lab_option, open_lab
+from harness.tools.cli.say import say
+
+if TYPE_CHECKING:
+    from harness.device.simulator.device import SimulatedDevice
+
+_FARM: Final = "farm"
+_LOOK_S: Final = 1.0
+
+
+@click.command()
+@click.argument("name", required=False)
+@lab_option
+@click.option("--devices", type=int, metavar="N", help="How many a farm has (default: 8).")
+@click.option(
+    "--profile", metavar="NAME", help="What they are like: mixed (default), plain, flaky, stormy."
+)
+@click.option("--seed", type=int, metavar="N", help="Deals the same out again (default: 0).")
+@click.option(
+    "--write",
+    "written",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The lab of a farm (default: farm.yaml); it goes with it.",
+)
+def simulator(
+    name: str | None,
+    lab_file: Path,
+    devices: int | None,
+    profile: str | None,
+    seed: int | None,
+    written: Path | None,
+) -> None:
+    """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
+
+    NAME `farm` starts many, of several SoCs and with tempers of their own: slow links, small
+    storage, some that drop off, are hot or have a DSP that crashes.
+    They hang on an adb server of its own, whose socket is printed; your own is not touched.
+    """
+    if name == _FARM:
+        _farm(8 if devices is None else devices, profile or "mixed", seed or 0, written)
+        return
+    for_a_farm = {"--devices": devices, "--profile": profile, "--seed": seed, "--write": written}
+    for option, given in for_a_farm.items():
+        if given is not None:
+            raise ConfigError(f"is for a farm: qnn-harness simulator {_FARM}", field=option)
+    lab = load_lab(lab_file)
+    simulated = [device.name for device in lab.devices if device.simulated]
+    chosen = name or next(iter(simulated), None)
+    if chosen not in simulated:
+        raise ConfigError(
+            f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
+            file=lab_file,
+            field="devices",
+            choices=[*simulated, _FARM],
+        )
+    done = _told_to_end()
+    with open_lab(lab, "simulator") as opened:
+        device = opened.device(chosen).attach()
+        assert isinstance(device.transport, AdbDevice)
+        address, serial = device.transport.server.address, device.transport.serial
+        say(f"{chosen} is up as {serial}; in another terminal:")
+        say(f"    export ADB_SERVER_SOCKET={address.spec}")
+        say("    adb devices -l")
+        say(f"    adb -s {serial} shell")
+        say("Ctrl-C ends it.")
+        _wait_while_up(done, address.spec, [opened.simulation.devices[chosen]])
+
+
+def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
+    from harness.device.simulator.farm import SimulatedFarm, farm_devices
+    from harness.ground import cache_root, write_whole
+
+    file = written or Path("farm.yaml")
+    found = farm_devices(devices, profile, seed)
+    if file.exists():
+        raise ConfigError(
+            "is there already; name another file, or remove it", field=f"--write {file}"
+        )
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise ConfigError("is in no folder that can be written to", field=f"--write {file}")
+    done = _told_to_end()
+    with SimulatedFarm(found, key_folder=cache_root() / "keys") as farm:
+        assert farm.server is not None
+        try:
+            write_whole(file, farm.lab.encode(), new=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", file=file) from error
+        try:
+            say(f"{len(found)} devices are up, as {file} has them; in another terminal:")
+            say(f"    pytest -m device --lab {file} --any-device -n auto")
+            say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
+            say("Ctrl-C ends them.")
+            _wait_while_up(done, farm.server.address.spec, farm.devices)
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _wait_while_up(done: threading.Event, server: str, devices: Sequence[SimulatedDevice]) -> None:
+    """Returns when it is told to end. Raises InfraError for a server or device that is gone."""
+    path = server.partition(":")[2]
+    while not done.wait(_LOOK_S):
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.settimeout(_LOOK_S)
+            try:
+                visitor.connect(path)
+            except TimeoutError:
+                continue  # a server that is busy
+            except OSError as error:
+                raise InfraError(f"its adb server has ended: {path}: {error.strerror}") from error
+        for device in devices:
+            if not device.running:
+                raise InfraError(f"{device.name} has ended: {device.messages() or 'it was killed'}")
+
+
+def _told_to_end() -> threading.Event:
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: done.set())
+    return done

@@ -1,0 +1,214 @@
+"""What a device's answers mean: one small function for each thing that was looked at (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from harness.device import AttachedDevice, judge_health
+from harness.device.lab.device_answers import DeviceAnswers
+from harness.device.lab.health import HealthFinding, HealthRules
+from harness.ground import PLATFORMS, SOCS
+from harness.ground.facts.platforms import Platform
+from harness.ground.facts.socs import near_socs
+from harness.tools.doctor.check import Answer, Checked, listed
+
+_SKEW_S: Final = 60.0
+_NOT_KNOWN: Final = "our table does not have that SoC"
+
+
+@dataclass(frozen=True)
+class Patient:
+    """One device as the doctor sees it; `skew_s` is how far its clock is ahead of the host's."""
+
+    device: AttachedDevice
+    answers: DeviceAnswers
+    rules: HealthRules
+    skew_s: float | None
+
+    @property
+    def platform(self) -> Platform:
+        """What its system is like."""
+        return PLATFORMS[self.device.target]
+
+    @property
+    def no_dsp(self) -> str | None:
+        """Why it has no DSP to look for; None if it should have one."""
+        if not self.platform.has_dsp:
+            return "the HTP is a simulator inside libQnnHtp.so"
+        return "a simulated board has no DSP and no GPU" if self.device.config.simulated else None
+
+    @property
+    def findings(self) -> dict[str, HealthFinding]:
+        """What its health rules object to, by code."""
+        health = judge_health(self.answers.vitals, self.rules, has_dsp=False)
+        return {finding.code: finding for finding in health.findings}
+
+
+def device_checks(patient: Patient) -> Iterator[Checked]:
+    """Everything that one round trip tells besides what leads to the DSP (`ladder.py`)."""
+    looks = {
+        "SoC": _soc,
+        "system": _system,
+        "OpenCL driver": _opencl,
+        "work folder": _work_folder,
+        "programs": _programs,
+        "free storage": _storage,
+        "free memory": _memory,
+        "battery": _battery,
+        "temperature": _temperature,
+        "clock": _clock,
+    }
+    for name, look in looks.items():
+        if patient.no_dsp is not None and look is _opencl:
+            answer = Answer("not-applicable", patient.no_dsp)
+        else:
+            answer = look(patient)
+        yield Checked("device", patient.device.name, name, *answer)
+
+
+def _soc(patient: Patient) -> Answer:
+    """What it is: by itself, by devices.yaml, by our table."""
+    said, configured = patient.device.facts.soc, patient.device.config.soc
+    number = (
+        "" if patient.device.facts.soc_id is None else f" (soc_id {patient.device.facts.soc_id})"
+    )
+    if said and configured and said != configured:
+        mine, its = SOCS.get(configured), SOCS.get(said)
+        differ = bool(mine and its and mine.htp_arch != its.htp_arch)
+        return Answer(
+            "fail" if differ else "warn",
+            f"devices.yaml says {configured}, the device says {said}{number}",
+            "correct or remove `soc` of the device in devices.yaml"
+            if its
+            else "both may be names of one SoC; if not, correct `soc` in devices.yaml",
+        )
+    name = configured or said
+    text = f"{name or 'not told'}{number}"
+    if patient.device.htp_arch is not None:
+        arch = f"{text}, HTP v{patient.device.htp_arch}"
+        return Answer("ok", arch + ("" if name in SOCS else f" by devices.yaml; {_NOT_KNOWN}"))
+    if name in SOCS:
+        return Answer("ok", f"{text}, which has no HTP")
+    return unknown_soc(name, text)
+
+
+def unknown_soc(name: str | None, text: str) -> Answer:
+    """What is said of a SoC that is not in the table."""
+    near = near_socs(name or "")
+    close = f"; close to it: {', '.join(near)}" if near else ""
+    advice = "set `soc`, or `htp_arch`, of the device in devices.yaml"
+    return Answer("warn", f"{text}, whose HTP is not known{close}", advice)
+
+
+def _system(patient: Patient) -> Answer:
+    """The operating system, and whether programs for its target can start there."""
+    facts, answers = patient.device.facts, patient.answers
+    build = f"{patient.device.target}: {facts.os_build or 'an unknown system'}"
+    if patient.platform.libc == "bionic":
+        api = "API level not told" if facts.android_api is None else f"API {facts.android_api}"
+        return Answer("ok", f"{build}, {api}")
+    if facts.glibc:
+        return Answer("ok", f"{build}, glibc {facts.glibc}")
+    found = f"{build}, C library: {facts.libc or 'not told'}"
+    if answers.has_interpreter:
+        return Answer("ok", found)
+    where = patient.platform.interpreter
+    return Answer("fail", found, f"its programs need glibc, whose {where} is missing")
+
+
+def _opencl(patient: Patient) -> Answer:
+    """The driver that the GPU backend opens."""
+    drivers = readable(patient.answers.opencl)
+    if any(".so" in PurePosixPath(path).name for path in drivers):
+        return Answer("ok", listed(drivers))
+    advice = "the GPU backend will end with 1006: install the vendor's Adreno OpenCL driver"
+    return Answer("warn", listed(drivers) or "none in the usual places", advice)
+
+
+def _work_folder(patient: Patient) -> Answer:
+    """Whether files can be written there, and executed."""
+    vitals, answers = patient.answers.vitals, patient.answers
+    if vitals.write_problem is not None:
+        advice = "set `workdir` of the device to a folder that the shell user may write to"
+        return Answer("fail", vitals.write_problem, advice)
+    if answers.exec_exit != 7:
+        said = answers.exec_said or "no answer"
+        advice = "its file system is mounted noexec, or forbids it: choose another `workdir`"
+        return Answer("fail", f"nothing can be executed: {said}", advice)
+    return Answer("ok", f"{patient.device.workdir} takes files and runs them")
+
+
+def _programs(patient: Patient) -> Answer:
+    missing = ", ".join(patient.answers.missing_programs)
+    if missing:
+        advice = "deploying needs them: install busybox, toybox or coreutils on the device"
+        return Answer("fail", f"missing: {missing}", advice)
+    return Answer("ok", patient.answers.tools or "all that are needed")
+
+
+def _storage(patient: Patient) -> Answer:
+    free = patient.answers.vitals.free_storage_bytes
+    if free is None:
+        return Answer("unknown", "not told")
+    # a tmpfs, or a phone that is full, has less than one digit of a GB
+    found = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.0f} MB"
+    full, low = (code in patient.findings for code in ("storage-full", "low-storage"))
+    if full or low:
+        return Answer("fail" if full else "warn", found, "`qnn-harness devices clean` frees some")
+    return Answer("ok", found)
+
+
+def _memory(patient: Patient) -> Answer:
+    free = patient.answers.vitals.free_ram_bytes
+    if free is None:
+        return Answer("unknown", "not told")
+    found = f"{free / 1e9:.1f} GB"
+    if "low-memory" in patient.findings:
+        return Answer("warn", found, "end other programs on it, or reboot it")
+    return Answer("ok", found)
+
+
+def _battery(patient: Patient) -> Answer:
+    percent = patient.answers.vitals.battery_percent
+    if percent is None:
+        return Answer("not-applicable", "it shows none")
+    charging = {True: ", charging", False: ", not charging", None: ""}
+    found = f"{percent} %{charging[patient.answers.vitals.battery_charging]}"
+    return _by_health(patient, "low-battery", found, "charge it")
+
+
+def _temperature(patient: Patient) -> Answer:
+    vitals = patient.answers.vitals
+    if vitals.hottest_c is None and patient.device.config.simulated:
+        return Answer("not-applicable", "it has no sensors")
+    if vitals.hottest_c is None:
+        return Answer("unknown", "no sensor can be read")
+    found = f"{vitals.hottest_c:.0f} C ({vitals.hottest})"
+    return _by_health(patient, "hot", found, "let it cool down; mind its fan and case")
+
+
+def _clock(patient: Patient) -> Answer:
+    """Its clock against the host's: logs of a case are found by time."""
+    skew = patient.skew_s
+    if skew is None:
+        return Answer("unknown", "not told")
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"
+    if abs(skew) <= _SKEW_S:
+        return Answer("ok", "within a second of this computer's" if abs(skew) < 1.5 else found)
+    advice = "set its clock (automatic time, or `date`): logs are compared by time"
+    return Answer("warn", found, advice)
+
+
+def _by_health(patient: Patient, code: str, found: str, advice: str) -> Answer:
+    finding = patient.findings.get(code)
+    if finding is None:
+        return Answer("ok", found)
+    return Answer("fail" if finding.state == "bad" else "warn", found, advice)
+
+
+def readable(access: Mapping[str, str]) -> list[str]:
+    """The files that the shell user may read, of files and what may be done with each."""
+    return [path for path, how in access.items() if "r" in how]

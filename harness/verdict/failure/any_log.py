@@ -1,0 +1,180 @@
+"""Reads any log, whoever wrote it, for the lines that may matter: bounded in time and memory.
+
+What stands before a text (a number, a time, a process, a level) is left out of it. Of texts that
+differ in their numbers only, the first few are kept.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader, RawIOBase, TextIOWrapper
+from typing import BinaryIO, Final, cast
+
+from harness.verdict.failure.error import clean_text
+
+MAX_CHARS: Final = 256 << 20
+"""So much of a log is read; a log of logcat's has far less."""
+MAX_LINES: Final = 8_000
+"""So many texts are kept: the first ones and the last ones, in equal parts."""
+_MAX_ALIKE: Final = 20
+_MAX_TEXTS: Final = 200_000
+_MAX_LOOKED: Final = 1_000_000
+"""Of a log with more different texts than this, only the last lines are looked at besides."""
+_MAX_UNLOOKED_CHARS: Final = 2_000
+_CHUNK_CHARS: Final = 1 << 20
+_MAX_LINE_CHARS: Final = 16_384
+_MAX_TEXT_CHARS: Final = 1_000
+
+# Words of which every line has one that a rule can take, or that names a code of QNN's: cheaper to
+# look for than the rules' patterns.
+_WORDS: Final = (
+    *("qnn", "htp", "hexagon", "dsp", "rpc", "skel", "stub", "vtcm", "tcm", "hmx", "npu", "remote"),
+    *("session", "graph", "context", "dispatch", "snapdragon", "opencl", "adreno", "gpu", "dmabuf"),
+    *("cl_mem", "avc", "ssr", "conn reset", "lowmemory", "lmkd", "out of memory", ".so", "symbol"),
+    *("flatbuffer", "deserializ", "create op", "validat", "fp16", "float", "half", "nhwc", "err"),
+    *("nodes are", "elements", "transport", "blob", "incorrect value", "signature", "test-sig"),
+    *("elf ", "preregistermem", "unsupported version", "ended by sig", "weights", "ort_"),
+    *("translation", "user pd", "opened handle", "implementation", "request feature", "allocation"),
+    *("buffer", "smmu", "valid interface", "soc model"),
+)
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_BEFORE: Final = re.compile(
+    r"""(?:[ \t]*+(?:
+        >++ | \#\d{1,7}\b | L?\d{1,7}[:|)] | \d{1,7}[ \t]++(?=\d\d-\d\d[ ]|\[)
+      | (?:\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} | \d\d:\d\d:\d\d\S{0,12}
+      | \[[ ]*[\d:. /-]{1,30}\] | [\d.]{1,12}ms | \d{1,7}[ ]++\d{1,7}[ ](?=[VDIWEFAS][ ])
+      | [VDIWEFAS](?=[ ]\S{1,60}[ ]?:[ ])
+      | \[[ ]?(?:ERROR|WARN(?:ING)?|INFO|VERBOSE|DEBUG|trace)[ ]?\]
+      | <[EWIVD]>
+    ))*+[ \t]*+""",
+    re.VERBOSE,
+)
+_PASTED: Final = re.compile(r"\s//?\s")
+_DIGITS: Final = dict.fromkeys(map(ord, "123456789"), "0")
+_NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.I)
+
+
+@dataclass(frozen=True)
+class LogText:
+    """A line of a log, counted from 1, without what stands before its text."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class ScannedLog:
+    """The lines of a log that may matter, and how many it has; `whole`: all of it was read."""
+
+    lines: tuple[LogText, ...]
+    line_count: int
+    whole: bool
+
+
+def read_log(stream: BinaryIO) -> ScannedLog:
+    """Reads a log to its end or to MAX_CHARS; nothing in it makes this raise."""
+    buffered = BufferedReader(cast("RawIOBase", stream))
+    text_of = TextIOWrapper(buffered, _encoding_of(buffered.peek(2)[:2]), "replace")
+    kept, left, number, rest, begun = _Kept(), MAX_CHARS, 1, "", False
+    while left > 0 and (read := text_of.read(min(left, _CHUNK_CHARS))):
+        left -= len(read)
+        text = rest + read
+        whole, end, rest = text.rpartition("\n")
+        if end:
+            number += kept.take(whole, number)
+            begun = False
+        if len(rest) > _MAX_LINE_CHARS:
+            # what is too long for one reading is still one line
+            kept.take(rest, number)
+            rest, begun = "", True
+    kept.take(rest, number)
+    whole_log = not text_of.read(1)
+    text_of.detach()
+    buffered.detach()
+    return ScannedLog(kept.lines(), number if rest or begun else number - 1, whole_log)
+
+
+class _Kept:
+    """The lines of a log that are kept of all that it is given, in time that grows with that."""
+
+    def __init__(self) -> None:
+        self._first: list[LogText] = []
+        self._last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
+        self._seen: set[int] = set()
+        self._alike: Counter[int] = Counter()
+        self._full: set[int] = set()
+        self._looked = 0
+        self._unlooked: deque[tuple[int, str]] = deque(maxlen=MAX_LINES // 2)
+
+    def take(self, text: str, number: int) -> int:
+        """Takes whole lines, the first of which has this number; how many they are."""
+        low = text.lower()
+        # most words stand nowhere in a piece, and are not looked for in each of its lines
+        words = [word for word in _WORDS if word in low]
+        if not words:
+            return text.count("\n") + 1
+        lines = text.split("\n")
+        for at, line in enumerate(low.split("\n")):
+            for word in words:
+                if word in line:
+                    self._take(number + at, lines[at])
+                    break
+        return len(lines)
+
+    def lines(self) -> tuple[LogText, ...]:
+        """Those that are kept."""
+        while self._unlooked:
+            self._look(*self._unlooked.popleft())
+        return (*self._first, *self._last)
+
+    def _take(self, number: int, line: str) -> None:
+        if self._looked >= _MAX_LOOKED:
+            self._unlooked.append((number, line[:_MAX_UNLOOKED_CHARS]))
+            return
+        for begin in range(0, len(line), _MAX_LINE_CHARS):
+            self._look(number, line[begin : begin + _MAX_LINE_CHARS])
+
+    def _look(self, number: int, line: str) -> None:
+        # a line like many before it but for its digits, and so but for its time, is not kept
+        rough = hash(line.translate(_DIGITS))
+        if rough in self._full:
+            return
+        full = True
+        for text in texts_of(line):
+            self._looked += 1
+            same, shape = hash(text), hash(_NUMBERS.sub("#", text))
+            full &= self._alike[shape] >= _MAX_ALIKE
+            if same in self._seen or self._alike[shape] >= _MAX_ALIKE:
+                continue
+            if len(self._seen) >= _MAX_TEXTS:
+                self._seen.clear()
+                self._alike.clear()
+                self._full.clear()
+            self._seen.add(same)
+            self._alike[shape] += 1
+            room = len(self._first) < MAX_LINES // 2
+            (self._first if room else self._last).append(LogText(number, text))
+        if full and len(self._full) < _MAX_TEXTS:
+            self._full.add(rough)
+
+
+def texts_of(line: str) -> Iterator[str]:
+    """What a line says: of several lines pasted into one, with slashes between, each."""
+    plain = _ANSI.sub("", line) if "\x1b" in line else line
+    for part in _PASTED.split(plain)[:200] if "/" in plain else (plain,):
+        text = _BEFORE.sub("", part, count=1).strip()[:_MAX_TEXT_CHARS]
+        if text:
+            yield str(clean_text(text))
+
+
+def _encoding_of(start: bytes) -> str:
+    """UTF-8, if the first two bytes do not say UTF-16: by a mark, or by a letter's empty half."""
+    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    if b"\0" in start:
+        return "utf-16-be" if start.startswith(b"\0") else "utf-16-le"
+    return "utf-8-sig"

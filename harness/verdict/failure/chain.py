@@ -1,0 +1,156 @@
+"""How a failure came about: what was logged while a step failed, as links of a chain (pure).
+
+The code that a call returns is often the last of several, and says least: 14001 (invalid config)
+is what comes of a DSP library that could not be opened.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from harness.ground.facts.codes import GPU_ERRORS, describe
+from harness.probe import StepResult
+from harness.verdict.failure.error import ChainLink, clean_text
+
+MAX_LINKS: Final = 40
+MAX_LINE_CHARS: Final = 1000
+"""So much of a line is looked at."""
+_MAX_LINK_CHARS: Final = 500
+
+BENIGN: Final[dict[str, str]] = {
+    r"expected magic number: 0x5678abcd but get: 0x2000000\b": (
+        "ExecuTorch's parser says it of a blob that it has unwrapped already "
+        "(https://github.com/pytorch/executorch/issues/18862 shows it in a log of many loads)"
+    ),
+    r"Skel\.so\W{1,3}is 32-bit instead of 64-bit": (
+        "a skel is the DSP's program, which the CPU cannot open and need not "
+        "(https://github.com/argmaxinc/WhisperKitAndroid/pull/57 shows it in an app that runs)"
+    ),
+    r"fastrpc_enable_kernel_optimizations failed\b": (
+        "FastRPC goes on without them, here in a domain that came up "
+        "(https://github.com/chraac/llama.cpp/issues/41, and qualcomm/fastrpc#180)"
+    ),
+    r"Unable to get platform info: Only support getting platform info for HTP backend": (
+        "the QNN provider asks that of every backend and goes on without "
+        "(seen with onnxruntime-qnn 2.3.0 to 2.7.0 on the GPU backend)"
+    ),
+}
+"""Lines that look like errors and are none: a pattern of each, and who says it why."""
+
+# Some versions put the level before each line, which says nothing new.
+_LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
+# ORT names the place in its source behind each line.
+_PLACE: Final = re.compile(r"\s*\[[\w./-]+\.(?:cc|cpp|h|hpp):\d+ [^\]]{0,200}\]\s*$")
+
+# Warnings that tell of something that went wrong, and not merely of what is not used.
+_FAILING: Final = re.compile(
+    r"\b(?:fail(?:s|ed|ure|ing)?|errors?|cannot|can't|could not|unable|denied|not found|no such)\b",
+    re.I,
+)
+
+# GPU_ERROR_FAILED_CREATION(10006): a number of the GPU library's own.
+_NAMED: Final = re.compile(
+    r"\b(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_ERROR_[A-Z0-9_]+)\((?P<number>\d{1,10})\)"
+)
+# Some lines name the number only: GPU ERROR: (10006) - Invalid OpenCL driver path
+_UNNAMED: Final = re.compile(r"\bGPU ERROR: \((?P<number>\d{5})\)")
+_CODES: Final = (
+    re.compile(r"\b(0x8000[0-9a-f]{4})\b", re.I),
+    re.compile(r"\b(?:failed|returned|returns)(?: with)?,? (0x[0-9a-f]{3,8}|\d{4,5})\b", re.I),
+    re.compile(r"\berr(?:or)?(?: ?code)?\s?[:=]?\s?(0x[0-9a-f]{1,8}|\d{1,6})\b", re.I),
+    re.compile(r":\s?(0x[0-9a-f]{1,8}|\d{1,6})[\"']?\.?$", re.I),
+)
+
+
+def failure_chain(step: StepResult) -> tuple[ChainLink, ...]:
+    """What went wrong in a step that failed, in order; the call's own answer is the last link.
+
+    The links are the library's error lines, each once, and the warnings right before one of them
+    that tell of a failure, too. At most 40 links.
+    """
+    if not step.code and step.error is None:
+        return _logged(step)
+    info = None if step.code is None else describe(step.code, api=step.api)
+    said = step.message or step.error or (info.note if info else None) or ""
+    return call_chain(step, code=step.code, symbol=step.symbol, message=said)
+
+
+def call_chain(
+    step: StepResult, *, code: int | None, symbol: str | None, message: str
+) -> tuple[ChainLink, ...]:
+    """The chain of a step whose call came to this code and said this."""
+    info = None if code is None else describe(code, api=step.api)
+    returned = ChainLink(
+        code=code,
+        hex=info.hex if info else None,
+        symbol=symbol or (info.symbol if info else None),
+        component=info.component if info else None,
+        message=str(clean_text(message))[:_MAX_LINK_CHARS],
+        source="call",
+    )
+    return (*_logged(step), returned)
+
+
+def is_benign(line: str) -> bool:
+    """Whether a line of a log tells of nothing wrong."""
+    return any(re.search(pattern, line[:MAX_LINE_CHARS], re.I) for pattern in BENIGN)
+
+
+def _logged(step: StepResult) -> tuple[ChainLink, ...]:
+    return tuple(link_of(text) for text in _failing_lines(step)[: MAX_LINKS - 1])
+
+
+def error_lines(step: StepResult) -> list[str]:
+    """The library's error lines of a step: each once, the first 40, without benign ones."""
+    texts = (_plain(line.text) for line in step.logs if line.level == "error")
+    return list(dict.fromkeys(text for text in texts if _tells(text)))[:MAX_LINKS]
+
+
+def _failing_lines(step: StepResult) -> list[str]:
+    found: dict[str, None] = {}
+    warned: list[str] = []
+    for line in step.logs:
+        text = _plain(line.text)
+        if not _tells(text):
+            continue
+        if line.level == "error":
+            found.update(dict.fromkeys([*warned, text]))
+            warned = []
+        elif line.level == "warn" and _FAILING.search(text):
+            warned.append(text)
+        else:
+            warned = []
+    return list(found or dict.fromkeys(warned))
+
+
+def link_of(text: str) -> ChainLink:
+    """The link of a logged line, with the code that it names if it names one."""
+    text = text[:_MAX_LINK_CHARS]
+    named = _NAMED.search(text) or _UNNAMED.search(text)
+    if named:
+        number = int(named["number"])
+        name = named.groupdict().get("name") or GPU_ERRORS.get(number)
+        return ChainLink(code=number, hex=hex(number), symbol=name, message=text, source="log")
+    for pattern in _CODES:
+        for digits in pattern.findall(text):
+            info = describe(int(digits, 0) if digits[:2] in ("0x", "0X") else int(digits))
+            known = info.component == "dsp" or (info.raw <= 0xFFFF and info.symbol is not None)
+            if known and info.component != "none":
+                return ChainLink(
+                    code=info.raw,
+                    hex=info.hex,
+                    symbol=info.symbol,
+                    component=info.component,
+                    message=text,
+                    source="log",
+                )
+    return ChainLink(message=text, source="log")
+
+
+def _plain(text: str) -> str:
+    return str(clean_text(_PLACE.sub("", _LEVEL.sub("", text)).strip()))
+
+
+def _tells(text: str) -> bool:
+    return bool(text) and not is_benign(text)

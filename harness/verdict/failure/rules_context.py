@@ -1,0 +1,211 @@
+"""Causes in loading contexts: versions, sizes, memory, files (data)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.ground.facts.codes import dsp_error
+from harness.verdict.failure.rule import Rule, Sign, known, likely, possible
+from harness.verdict.failure.rules_reach import LOAD
+
+_LOAD_OR_SESSION: Final = rf"{LOAD}|CreateSession\w*"
+
+CONTEXT_RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "newer-context",
+        "the context binary was made by a newer QNN than the runtime",
+        "use a runtime (and a program built with one) at least as new as the compiler, or compile "
+        "with an older one",
+        "`qnn-harness contexts inspect` says which QNN made it",
+        ("qualcomm/ai-hub-apps#148", "google-ai-edge/LiteRT#6889"),
+        (
+            known(r"Using newer context binary on old SDK"),
+            known(r"Can't read future blob|[Uu]nsupported context binary version"),
+            known(foreseen="context-newer", codes=(5000,)),
+            likely(r"Unknown QNN BinaryInfo version"),
+            possible(codes=(5004,), api=_LOAD_OR_SESSION),
+        ),
+    ),
+    Rule(
+        "other-vtcm-size",
+        "the context binary was made for more fast memory (VTCM) than the SoC has",
+        "compile for this SoC, or with a smaller vtcm_mb",
+        "`qnn-harness contexts inspect` says how much each graph wants",
+        ("pytorch/executorch#9084", "qualcomm/ai-hub-models#289"),
+        (
+            known(r"Request feature vtcm size with value \d+ unsupported"),
+            known(foreseen="context-vtcm", codes=(5005,)),
+        ),
+    ),
+    Rule(
+        "not-mapped",
+        "a buffer could not be mapped for the DSP",
+        "split the model so that each piece of weights is smaller; after many rounds of loading "
+        "and freeing, a new process or a reboot; on Windows disable_file_mapped_weights",
+        "a smaller piece of weights loads; in a full domain even small contexts fail",
+        ("pytorch/executorch#6728", "qualcomm/qai-appbuilder#97", "microsoft/foundry-local#1124"),
+        (
+            known(r"fastrpc memory map .*failed with error|Failed to map weights buffer"),
+            known(r"failed to Map Buffer to SMMU"),
+            likely(r"remote_mmap64_internal failed"),
+            likely(
+                codes=(1002,),
+                evidence=r"fastrpc memory map .*failed with error|remote_mmap64_internal failed",
+            ),
+        ),
+    ),
+    Rule(
+        "pd-exhausted",
+        "the protection domain has no room left: its address space holds weights, I/O and "
+        "spill-fill of everything resident",
+        "fewer and larger partitions, shared spill-fill, or contexts freed in between; more "
+        "shards if a single one is too large; of a binary with many graphs only those needed",
+        "`qnn-harness contexts fit` says how full the domain gets; one context alone loads",
+        ("pytorch/executorch#14985", "qualcomm/qai-appbuilder#235", "pytorch/executorch#15954"),
+        (
+            known(r"Failed to find available PD"),
+            known(r"requires estimated allocation of \d+ KB, limit is \d+ KB"),
+            known(foreseen="context-memory", codes=(1002,)),
+        ),
+    ),
+    Rule(
+        "no-dma-handles",
+        "the process has no DMA handle left (a process has 256)",
+        "register fewer buffers, or larger ones",
+        "the number of buffers decides, not their size",
+        ("qualcomm/fastrpc",),
+        (possible(codes=(dsp_error(0x2D),)),),
+    ),
+    Rule(
+        "dsp-memory",
+        "the DSP's side had no memory for it",
+        "fewer or smaller contexts at a time; end what else runs on the DSP, or reboot",
+        "after a reboot, alone, it works",
+        (),
+        (possible(codes=tuple(map(dsp_error, (0x2, 0x1E, 0x67, 0x68)))),),
+    ),
+    Rule(
+        "second-load",
+        "ExecuTorch could not register its shared buffers a second time in one process: a fault of "
+        "its older versions",
+        "a newer ExecuTorch; until then load the program once in a process",
+        "the first load in a process works",
+        ("pytorch/executorch#15732",),
+        (known(r"PreRegisterMem failed to get file descriptor"),),
+    ),
+    Rule(
+        "skel-refused-context",
+        "the DSP's side could not take the context in, mostly for want of memory",
+        "fewer contexts at a time, or smaller ones",
+        "the same context loads alone in a new process",
+        ("alibaba/MNN#4048",),
+        (likely(r"Skel failed to process context binary"),),
+        unrelated=False,
+    ),
+    Rule(
+        "epcontext-incomplete",
+        "the EPContext model is not whole: a node names a file that is not there, or holds no "
+        "context at all",
+        "deploy the .bin files beside the .onnx; where nothing stands behind the colon, generate "
+        "it anew with ep.context_embed_mode=0",
+        "`qnn-harness contexts inspect` lists nodes and files",
+        ("microsoft/onnxruntime#31977",),
+        (known(r"Context binary (?:file )?does not exist"),),
+    ),
+    Rule(
+        "dlc-fallback",
+        "the program holds a DLC and no context binary, which ExecuTorch tries first (30010 is no "
+        "failure here); a crash that follows is its event tracer's",
+        "build it without the event tracer, or export a context binary",
+        "a damaged binary is not composed from a DLC afterwards",
+        ("pytorch/executorch#21804",),
+        (likely(r"graph has already been composed from Dlc"),),
+    ),
+    Rule(
+        "damaged-binary",
+        "the context binary is damaged, cut short, or none",
+        "compare its hash with what the compiler wrote, and deploy it again",
+        "`qnn-harness contexts inspect` reads it or says why not",
+        ("pytorch/executorch#6820",),
+        (
+            known(r"Flatbuffer validation failed|Invalid flatbuffer version"),
+            likely(r"deserializ(?:er\.cc|ation failed)|Exception during Deserialize"),
+            known(r"Metadata blob not found"),
+            likely(r"Failed to interpret QNN context binary"),
+            possible(codes=(30001, 30010)),
+            possible(outcome="failed", api=r"QnnSystemContext_get(?:BinaryInfo|Meta[dD]ata)"),
+        ),
+    ),
+    Rule(
+        "unreadable-context",
+        "the context binary could not be read, and nothing says why: it was made by a newer QNN "
+        "than the runtime, for another device, or is damaged",
+        "compare its version with the runtime's; compare its hash with what the compiler wrote",
+        "`qnn-harness contexts inspect` says which QNN made it, and for which SoC",
+        ("qualcomm/ai-hub-apps#148",),
+        (possible(codes=(5000,), api=_LOAD_OR_SESSION),),
+        unrelated=False,
+    ),
+    Rule(
+        "context-refused",
+        "the device did not take the context in, and nothing says why: it was made for more fast "
+        "memory (VTCM) than the device gives, for another SoC or arch, or memory ran out",
+        "compile for this very SoC with a smaller vtcm_mb; on Windows update the NPU driver, or "
+        "reboot to end what else holds the NPU",
+        "`qnn-harness contexts inspect` says what it was made for; a tiny context of the same "
+        "compiler tells size from kind",
+        ("qualcomm/ai-hub-models#289", "qualcomm/ai-hub-apps#15", "alibaba/MNN#4048"),
+        (possible(codes=(5005,), api=_LOAD_OR_SESSION),),
+        unrelated=False,
+    ),
+    Rule(
+        "no-such-graph",
+        "the context holds no graph of this name",
+        "ask its metadata for the names; another name than the compiler's tells of damage",
+        "`qnn-harness contexts inspect` lists the graphs",
+        (),
+        (known(r"Failed to find graph .* in the context"),),
+        unrelated=False,
+    ),
+    Rule(
+        "library-not-loaded",
+        "a library could not be opened",
+        "the message names the file: put it there, or one that fits the device; preflight says "
+        "which libraries do not fit together",
+        "the message is the linker's own",
+        (),
+        (
+            Sign("known", api=r"dlopen", outcome="failed"),
+            known(r"Unable to load model\W{1,3}dlerror"),
+            known(
+                r"\.so\b|ELF|[Ss]ymbol",
+                foreseen="elf-damaged|wrong-(?:machine|libc)|glibc-too-old|android-api"
+                "|needed-missing",
+            ),
+        ),
+    ),
+    Rule(
+        "killed-for-memory",
+        "the system ended the process because memory ran out",
+        "fewer contexts at a time, or a device with more memory",
+        "the low-memory killer's line names the process",
+        (),
+        (
+            likely(
+                r"was ended by SIGKILL",
+                outcome="crashed",
+                evidence=r"lowmemorykiller|lmkd.*[Kk]ill|Out of memory: Kill",
+            ),
+        ),
+    ),
+    Rule(
+        "no-memory",
+        "memory could not be had, and nothing else was said; at a load this mostly is a full "
+        "protection domain",
+        "load fewer contexts to see whether their number or their size decides",
+        "`qnn-harness contexts fit`; the lines before it in the log name buffer or domain",
+        ("pytorch/executorch#4517",),
+        (possible(codes=(1002,), api=_LOAD_OR_SESSION),),
+        unrelated=False,
+    ),
+)

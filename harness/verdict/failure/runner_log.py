@@ -1,0 +1,210 @@
+"""What ExecuTorch's `qnn_executor_runner` printed, as the steps that the probe tells of (pure).
+
+A user's own build of it runs on devices that ExecuTorch's wheel has no libraries for. It prints no
+events: which step it was in stands in lines of its log, and on Android in those of logcat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from harness.probe import LogLine, Plan, StepResult, Transcript as Told
+from harness.probe.transcript import EARLIER_FAILED, Accepted, Done, Start
+
+STARTED: Final = "qnn-harness-started"
+"""What the shell says before the runner takes its place: with the process id and /proc/uptime."""
+
+_STARTED: Final = re.compile(rf"{STARTED} ([0-9]{{1,10}}) ([0-9]{{1,12}}\.[0-9]{{1,6}})")
+# [ERROR] [Qnn ExecuTorch]: text; I 00:00:00.000418 executorch:file.cpp:57] text; W/tag( 123): text
+_DELEGATE: Final = re.compile(r"\[(\w{1,16})\] \[Qnn ExecuTorch\]:? ?(.*)")
+_OWN: Final = re.compile(r"([DIWEF]) [0-9:.]{8,20} executorch:([^\]]{1,200})\] (.*)")
+_LOGCAT: Final = re.compile(r"([VDIWEF])/([^:(]{1,64})(?:\( *[0-9]{1,10}\))?: ?(.*)")
+_LEVELS: Final = {
+    **dict.fromkeys(("E", "F", "ERROR", "FATAL"), "error"),
+    **dict.fromkeys(("W", "WARNING"), "warn"),
+    **dict.fromkeys(("I", "INFO"), "info"),
+}
+
+_STATUS: Final = re.compile(r"(?:status|failed:|method_meta for .*:) 0x([0-9a-fA-F]{1,8})")
+_NOT_PARSED: Final = "Failed to parse model file"
+_GIVEN: Final = re.compile(r"Number of inputs \(\d+\) mismatch|Input\(\d+\) size mismatch")
+_TOOK: Final = re.compile(r"^\d+ inference took ([0-9.]{1,20}) ms")
+_INFERENCE: Final = re.compile(r"Start inference \((\d{1,6})\)")
+_SYMBOLS: Final = {
+    0x01: "Internal",
+    0x02: "InvalidState",
+    0x10: "NotSupported",
+    0x11: "NotImplemented",
+    0x12: "InvalidArgument",
+    0x14: "OperatorMissing",
+    0x20: "NotFound",
+    0x21: "MemoryAllocationFailed",
+    0x22: "AccessFailed",
+    0x23: "InvalidProgram",
+    0x25: "OutOfResources",
+    0x30: "DelegateInvalidCompatibility",
+    0x31: "DelegateMemoryAllocationFailed",
+    0x32: "DelegateInvalidHandle",
+}
+_INVALID_PROGRAM: Final = 0x23
+_INTERNAL: Final = 1
+_CALLS: Final = {
+    "executorch-program": "Program::load",
+    "executorch-device": "Program::load_method",
+    "executorch-context": "Program::load_method",
+    "executorch-run": "Method::execute",
+}
+_RUN: Final = "executorch-run"
+_AFTER: Final = ("cleanup", "executorch-free")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One line of what the runner printed, and when it came (microseconds since the start)."""
+
+    text: str
+    t_us: int
+
+
+def is_delegate_line(text: str) -> bool:
+    """Whether ExecuTorch's QNN backend wrote a line to the terminal."""
+    return "[Qnn ExecuTorch]" in text
+
+
+def is_logged_line(text: str) -> bool:
+    """Whether a line of Android's log is ExecuTorch's."""
+    logged = _LOGCAT.match(text)
+    return logged is not None and "executorch" in logged[2].lower()
+
+
+def process_of(heard: Sequence[Heard]) -> int | None:
+    """The runner's process id, None if its shell never came so far."""
+    found = next((found for one in heard if (found := _STARTED.match(one.text))), None)
+    return int(found[1]) if found else None
+
+
+def runner_transcript(plan: Plan, heard: Sequence[Heard], exit_code: int | None) -> Told:
+    """What became of each step of a program's plan; `exit_code` None: it was ended.
+
+    A status that ExecuTorch names ends the step that it came in: the runner aborts itself then,
+    which is no crash. What it was in when it ended in any other way is a step that did not end.
+    """
+    reader = _Reader(plan)
+    for one in heard:
+        reader.take(one)
+    if exit_code == 0 and reader.failed is None:
+        reader.go_to(reader.end)
+    return reader.transcript()
+
+
+class _Reader:
+    """Goes from step to step of a plan as lines tell it to."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        verbs = [step.verb for step in plan.steps]
+        self._first_run = verbs.index(_RUN)
+        self.end = verbs.index(_AFTER[0])
+        self._at = 0
+        self._delegates = 0
+        self._began_us: int
+        self._start: tuple[int, int] | None = None
+        self.failed: int | None = None
+        self._steps = [
+            StepResult(
+                number,
+                step.verb,
+                api=_CALLS.get(step.verb),
+                context=int(step.fields["context"]) if "context" in step.fields else None,
+            )
+            for number, step in enumerate(plan.steps)
+        ]
+
+    def take(self, one: Heard) -> None:
+        if self._start is None and (found := _STARTED.match(one.text)):
+            self._start = int(found[1]), int(float(found[2]) * 1e6)
+            self._steps[0].begun = True
+            self._began_us = one.t_us
+            return
+        if self._start is None or self.failed is not None or self._at >= self.end:
+            return
+        level, text = _parts(one.text)
+        self._move(text, one.t_us)
+        step = self._steps[min(self._at, self.end - 1)]
+        step.logs.append(LogLine(level, text, one.t_us))
+        if _GIVEN.search(text):
+            step.error, step.message = "given", text
+            self._fail(step)
+        elif found := _STATUS.search(text):
+            self._fail(step, int(found[1], 16) or _INTERNAL)
+        elif text.startswith(_NOT_PARSED):
+            self._fail(step, _INVALID_PROGRAM)
+        elif step.verb == _RUN and step.duration_us is None and (found := _TOOK.match(text)):
+            step.duration_us = int(float(found[1]) * 1000)
+
+    def _move(self, text: str, t_us: int) -> None:
+        if text.startswith("Deserializing processed data"):
+            self._delegates += 1
+            loading = 1 if self._delegates == 1 else self._delegates + 1
+            self.go_to(min(loading, self._first_run - 1), t_us)
+        elif text.startswith("Initialize Qnn backend parameters") and self._delegates == 1:
+            self.go_to(2, t_us)
+        elif text.startswith("Method loaded"):
+            self.go_to(self._first_run, t_us)
+        elif found := _INFERENCE.match(text):
+            self.go_to(self._first_run + int(found[1]), t_us)
+        elif text.startswith("Model executed successfully"):
+            self.go_to(self.end, t_us)
+
+    def go_to(self, number: int, t_us: int | None = None) -> None:
+        """Ends all steps before this one, which begins; nothing goes back."""
+        for at in range(self._at, min(number, self.end)):
+            step = self._steps[at]
+            step.begun, step.ended, step.code = True, True, 0
+            if t_us is not None:
+                if step.duration_us is None:
+                    step.duration_us = t_us - self._began_us
+                self._began_us = t_us
+        self._at = max(self._at, min(number, self.end))
+        self._steps[self._at].begun = True
+
+    def _fail(self, step: StepResult, code: int | None = None) -> None:
+        self.failed = step.step
+        step.begun, step.ended, step.code = True, True, code
+        step.symbol = None if code is None else _SYMBOLS.get(code, "unknown")
+
+    def transcript(self) -> Told:
+        """What is known; of a runner that was heard of."""
+        told = Told(steps=self._steps)
+        if self._start is None:
+            return told
+        body = self._plan.text().partition("\n")[2].encode()
+        told.start = Start(None, self._start[0], None)
+        told.accepted = Accepted(crc32(body), len(self._plan.steps), self._start[1])
+        if self.failed is None and self._at < self.end:
+            told.steps = [step for step in self._steps if step.begun]
+            return told
+        for step in self._steps:
+            if step.verb in _AFTER:
+                step.begun, step.ended, step.code = True, True, 0
+            elif not step.begun:
+                step.skipped = EARLIER_FAILED
+        told.finished = Done(len(self._steps), int(self.failed is not None))
+        return told
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """Level and text of a line, whatever wrote it."""
+    for pattern in (_DELEGATE, _OWN, _LOGCAT):
+        if found := pattern.match(line):
+            level, text = _LEVELS.get(found[1], "debug"), found.groups()[-1]
+            if pattern is _OWN:
+                return level, f"{text} [{found[2]}]"
+            # logcat repeats what the line itself says
+            inner = _DELEGATE.match(text)
+            return level, inner[2] if inner else text
+    return "debug", line

@@ -1,0 +1,60 @@
+"""Node ids taken apart (pure): a test and its parameters, and the placement that these begin with.
+
+Records say both in fields of their own. Read out of a name they are only where there is nothing
+but the name: in records of schema 1 (`schema_1.py`), and in what a user says with `--case`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from harness.ground import BACKENDS
+
+NO_PLACEMENT: Final = "no-device"
+"""What stands in the place of a placement where no device fits."""
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+# the name of a source may stand in front; it must not reach back over a version
+_SOURCE: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?"
+_VERSION: Final = rf"{_SOURCE}\d[\w.+]*"
+
+
+def split_node_id(node_id: str) -> tuple[str, str | None]:
+    """The test function of a node id, and its parameters if it has any."""
+    base, bracket, rest = node_id.partition("[")
+    return base, rest.removesuffix("]") if bracket else None
+
+
+def named(base: str, rest: str) -> str:
+    """The node id of a test with these parameters of its own, if it has any."""
+    return f"{base}[{rest}]" if rest else base
+
+
+def placement_in(
+    parameters: str, axes: Mapping[str, object] = _NOTHING
+) -> tuple[dict[str, str | None], str] | None:
+    """The placement that parameters begin with, and the rest of them; None if they do not.
+
+    Its keys are those of a `PlacementRecord`, without the engine, of which a name says nothing.
+    Parameters may look like another placement, or go on as one would. So the `axes` that the case
+    ran with decide what is taken for one, as far as they are known.
+    """
+    known = {name: re.escape(said) for name, said in axes.items() if isinstance(said, str)}
+    # the first that fits; where no version is known the last, as devices may be called desk-htp-1
+    anything = r"[a-z0-9._-]+?" if "qnn" in known else r"[a-z0-9._-]+"
+    device = "|".join([*(known[name] for name in ("device", "soc") if name in known), anything])
+    backend = known.get("backend", "|".join(BACKENDS))
+    qnn = _SOURCE + known["qnn"] if "qnn" in known else _VERSION
+    ort = "" if axes.get("ort", ...) is None else rf"(?:-ort-(?P<ort>{_VERSION}))?"
+    compiler = known.get("compiler", r"\d[\w.]*")
+    found = re.match(
+        rf"(?P<device>{device})-(?P<backend>{backend})-(?P<qnn>{qnn}){ort}"
+        rf"(?:-by-(?P<compiler>{compiler}))?(?=-|\Z)",
+        parameters,
+        re.ASCII,
+    )
+    if found is None:
+        return None
+    return {"ort": None, **found.groupdict()}, parameters[found.end() :].removeprefix("-")

@@ -1,0 +1,190 @@
+"""What a run came to: how many of its selected cases have a verdict, and why others lack one.
+
+Whatever sums up a run takes it from here, so that nothing is green above a missing verdict:
+terminal, pages, Markdown, comparison, history, night, merge, what CI systems read, metrics, trace.
+A verdict is passed, failed, crashed or hung. What a target cannot do (`unsupported`) is its own
+answer, and what a test skips its own choice: they have no verdict, and none is missing. (Pure.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, Protocol, get_args
+
+from pydantic import Field, StrictInt
+
+from harness.ground import Cause, ConfigError, InfraError, counted
+from harness.verdict.failure.error import Outcome, Part
+
+Standing = Literal["passed", "failed", "known", "unsupported", "skipped", "input", "lab", "harness"]
+"""What a case came to: `known` fails as a known issue expects; the last three have no verdict, and
+say who is at fault."""
+Fault = Literal["input", "lab", "harness", "not run"]
+"""Why a verdict is missing."""
+
+VERDICTS: Final[tuple[Standing, ...]] = ("passed", "failed", "known")
+FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
+LOST_TO: Final[Mapping[Standing | Fault, str]] = {
+    "input": "lost to wrong input",
+    "lab": "lost to the lab",
+    "harness": "lost to the harness",
+    "not run": "not run",
+}
+"""How it is said everywhere that verdicts are missing."""
+_REGRESSION: Final = 1
+_Count = Annotated[StrictInt, Field(ge=0)]
+
+
+class Ended(Protocol):
+    """One attempt at a case, of a `CaseRecord` or of less."""
+
+    @property
+    def case(self) -> str:
+        """Its name."""
+
+    @property
+    def attempt(self) -> int:
+        """Its number, from 1."""
+
+    @property
+    def device(self) -> object | None:
+        """Where it ran, or was to run; None where no device of the lab fits."""
+
+    @property
+    def standing(self) -> Standing:
+        """What it came to."""
+
+    @property
+    def breaks_strictness(self) -> bool:
+        """Whether it passed where that was to fail the run."""
+
+
+def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) -> Standing:
+    """What an attempt came to. No known issue explains what has no verdict."""
+    if outcome in ("passed", "unsupported", "skipped"):
+        return outcome
+    if cause == "config":
+        return "input"
+    if cause == "infra":
+        return "lab"
+    if cause == "harness" or outcome == "error":
+        return "harness"
+    return "known" if known_issue is not None else "failed"
+
+
+def fault_of(standing: Standing) -> Fault | None:
+    """Who is at fault that there is no verdict; None if there is one, or none was to be had."""
+    return standing if standing in ("input", "lab", "harness") else None
+
+
+class Coverage(Part):
+    """How many of the selected cases came to what; the last attempt at each counts.
+
+    `selected` is null where a run was cut short that did not say how many it had. Of `passed`
+    `strict` fail the run, since a known issue expects them to fail (`--strict-known`). `input`,
+    `lab` and `harness` have no verdict, by who is at fault; `not_run` left no record.
+    """
+
+    selected: _Count | None
+    passed: _Count = 0
+    failed: _Count = 0
+    known: _Count = 0
+    unsupported: _Count = 0
+    skipped: _Count = 0
+    input: _Count = 0
+    lab: _Count = 0
+    harness: _Count = 0
+    not_run: _Count = 0
+    strict: _Count = 0
+
+    @property
+    def judged(self) -> int:
+        """How many have a verdict."""
+        return self.passed + self.failed + self.known
+
+    @property
+    def missing(self) -> Mapping[Fault, int]:
+        """How many have none though they were to have one, by why; only what occurs."""
+        found = {name: int(getattr(self, name.replace(" ", "_"))) for name in FAULTS}
+        return {name: count for name, count in found.items() if count}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no verdict is missing, and that is known."""
+        return self.selected is not None and not self.missing
+
+    @property
+    def fails(self) -> bool:
+        """Whether the target failed unexpectedly, or passed where the run is strict about that."""
+        return bool(self.failed or self.strict)
+
+    @property
+    def is_green(self) -> bool:
+        """Whether `passed` may be said of the run: something was judged, all of it, and none
+        fails."""
+        return self.is_whole and bool(self.judged) and not self.fails
+
+    @property
+    def exit_code(self) -> int:
+        """1 if the target fails unexpectedly, else `lost_code`."""
+        return _REGRESSION if self.fails else self.lost_code
+
+    @property
+    def lost_code(self) -> int:
+        """What missing verdicts end with: 2 if input is at fault for some, which is the user's to
+        mend, else 3; 0 if none is missing."""
+        if self.input:
+            return int(ConfigError.exit_code)
+        return 0 if self.is_whole else int(InfraError.exit_code)
+
+    @property
+    def headline(self) -> str:
+        """What is said first of a run: how many have a verdict, and what the others lack it for."""
+        parts = [f"{count} {LOST_TO[name]}" for name, count in self.missing.items()]
+        parts += [f"{self.unsupported} unsupported"] if self.unsupported else []
+        parts += [f"{self.skipped} skipped"] if self.skipped else []
+        if self.selected is None:
+            said = f"{counted(self.judged, 'case')} with a verdict"
+            parts.append("of how many is unknown: the run was cut short and does not say")
+        elif not self.selected:
+            return "no case was run"
+        else:
+            have = "has" if 1 in (self.judged, self.selected) else "have"
+            said = f"{self.judged} of {counted(self.selected, 'case')} {have} a verdict"
+        return ", ".join([said, *parts])
+
+
+def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
+    """What the attempts of a run came to; `info` is its run.json, which says how many there are.
+
+    Without `info` there are no others.
+    """
+    last: dict[str, Ended] = {}
+    for one in attempts:
+        before = last.get(one.case)
+        if before is None or one.attempt >= before.attempt:
+            last[one.case] = one
+    counts: Counter[str] = Counter(one.standing for one in last.values())
+    selected: int | None = len(last)
+    if info is not None:
+        unfit = sum(one.device is None for one in last.values())
+        selected = selected_of(info, len(last), unfit)
+    return Coverage(
+        selected=selected,
+        not_run=0 if selected is None else selected - len(last),
+        strict=sum(one.breaks_strictness for one in last.values()),
+        **counts,
+    )
+
+
+def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
+    """How many cases a run had, by its run.json; `seen` left a record, `unfit` of them fit nowhere.
+
+    A run of an older harness does not say it: that left none out if it ended in order, and else
+    nobody knows.
+    """
+    said = info.get("selected")
+    if type(said) is int and said >= 0:
+        return max(said + unfit, seen)
+    return None if not info.get("finished") or info.get("problem") is not None else seen

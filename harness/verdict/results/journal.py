@@ -1,0 +1,257 @@
+"""results.jsonl: the truth about a run, appended case by case, readable after any death."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Self, TypeAlias
+
+from pydantic import ValidationError
+
+from harness.ground import ConfigError, InternalError, counted, without_secrets_in
+from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
+from harness.ground.files.lines import AppendedLines, lines_of
+from harness.ground.files.names_inside import open_below
+from harness.verdict.results.held import PLACE_BITS, HeldRecords, OpenJournal
+from harness.verdict.results.json_value import more_values_than
+from harness.verdict.results.line import LINE, READ, line_of
+from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts
+
+MAX_LINE_BYTES: Final = 8 << 20
+MAX_VALUES: Final = 300_000
+"""So many commas and brackets a line has at most, not counting texts: small values take much more
+memory than text."""
+_MOST_TOLD: Final = 100
+_MOST_PROBLEMS: Final = 100
+_PROBLEM_CHARS: Final = 300
+_SYNC_EVERY_S = 0.5
+
+
+class Journal:
+    """An append-only results.jsonl, for one process or several at once (`AppendedLines`).
+
+    The death of the machine loses at most half a second of results, and syncing costs at most two
+    calls a second.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the file. Raises InfraError if that is impossible."""
+        self.path = path
+        self._lines = AppendedLines(path, sync_every_s=_SYNC_EVERY_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, record: CaseRecord | DeviceEvent | Mapping[str, object]) -> None:
+        """Writes one record; when this returns, it survives the death of this process.
+
+        Raises InternalError for what is no record or too large, InfraError if it cannot be
+        written (the next record then begins a new line).
+        """
+        try:
+            valid = LINE.validate_python(record)
+        except ValidationError as error:
+            raise InternalError(f"a record does not fit its model: {error}") from error
+        if b":/" in (line := valid.model_dump_json().encode()):
+            valid = LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
+            line = valid.model_dump_json().encode()
+        line += b"\n"
+        if why := _too_much(line):
+            about = valid.case if isinstance(valid, CaseRecord) else valid.device
+            raise InternalError(f"the record of {about} {why}")
+        self._lines.append(line)
+
+    def close(self) -> None:
+        """Syncs and closes; safe to call twice."""
+        self._lines.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A line (1-based) that is no record, and why."""
+
+    line: int
+    problem: str
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is of another schema."""
+        return self.problem.startswith(OTHER_SCHEMA)
+
+
+Said: TypeAlias = CaseRecord | DeviceEvent | Damage
+"""What a line of a journal is."""
+
+
+class LeftOut:
+    """The lines of a journal that are no records: how many, and of the first ones why."""
+
+    def __init__(self, damage: Iterable[Damage] = ()) -> None:
+        self.count = 0
+        self.foreign: Damage | None = None
+        """The first one that is of another schema."""
+        self._first: list[Damage] = []
+        for one in damage:
+            self.add(one)
+
+    def add(self, damage: Damage) -> None:
+        """One more."""
+        self.count += 1
+        if self.foreign is None and damage.is_foreign:
+            self.foreign = damage
+        if len(self._first) < _MOST_TOLD:
+            self._first.append(damage)
+
+    @property
+    def first(self) -> tuple[Damage, ...]:
+        """The first hundred."""
+        return tuple(self._first)
+
+    def told(self, journal: Path, most: int = 5) -> Iterator[str]:
+        """What to say of them, a line for each of the first ones and one for the others."""
+        for one in self._first[:most]:
+            yield f"{journal}:{one.line}: left out, not a record: {one.problem}"
+        if self.count > most:
+            yield f"{journal}: {counted(self.count - most, 'more line')} left out: not a record"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a journal holds: the cases' records in order, the lines that are none, and the rest.
+
+    `damage` has the first hundred of `damaged` lines.
+    """
+
+    records: tuple[CaseRecord, ...]
+    damage: tuple[Damage, ...]
+    events: tuple[DeviceEvent, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+
+    @cached_property
+    def cases(self) -> list[CaseRecord]:
+        """The last attempt at each case."""
+        return final_attempts(self.records)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles: among many records, which make none, it takes as long
+    as reading them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, int, Said]]:
+    """The number of each line of a results.jsonl, from 1, its place, and what it is, one at a time.
+
+    `kept` is given the file, to read at such places again.
+
+    All that reads journals reads them here: what is no record for one of them is none for any.
+    Lines that are no records of this schema (cut off, damaged, too long) are `Damage`; empty ones
+    are nothing. Raises ConfigError if the file cannot be read, or is wholly of another schema.
+    """
+    held, foreign = False, list[Damage]()
+    for number, (place, line) in enumerate(_journal_lines(path, kept), start=1):
+        parsed = _parse(line)
+        if parsed is None:
+            continue
+        if isinstance(parsed, str):
+            damage = Damage(number, parsed)
+            if not held and not foreign and damage.is_foreign:
+                foreign = [damage]
+            yield number, place, damage
+        else:
+            held = True
+            yield number, place, parsed
+    if foreign and not held:
+        raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
+
+
+def cases_in(path: Path, left_out: LeftOut) -> Iterator[tuple[int, CaseRecord]]:
+    """The records of cases among them; what is left out is noted. Raises ConfigError."""
+    for number, _, said in said_in(path):
+        if isinstance(said, CaseRecord):
+            yield number, said
+        elif isinstance(said, Damage):
+            left_out.add(said)
+
+
+@uncollected()
+def read_journal(path: Path) -> Contents:
+    """Reads a results.jsonl, also one whose writer died in the middle of a line.
+
+    What is large in its records is read again when it is asked for (`held.py`). Lines that are no
+    records are reported and left out. Raises ConfigError as `said_in`.
+    """
+    records: list[CaseRecord] = []
+    left_out = LeftOut()
+    events: list[DeviceEvent] = []
+    kept = OpenJournal(path)
+    holder = HeldRecords(kept)
+    for _, place, said in said_in(path, kept):
+        if isinstance(said, CaseRecord):
+            records.append(holder.held(said, place))
+        elif isinstance(said, DeviceEvent):
+            events.append(said)
+        else:
+            left_out.add(said)
+    return Contents(tuple(records), left_out.first, tuple(events), left_out)
+
+
+def _too_much(line: bytes) -> str | None:
+    """Why a line is more than is read at once; None if it is not."""
+    if len(line) > MAX_LINE_BYTES:
+        return f"has more than {MAX_LINE_BYTES >> 20} MiB"
+    if more_values_than(MAX_VALUES, line):
+        return f"has more than {MAX_VALUES:,} values"
+    return None
+
+
+def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
+    if not line.strip():
+        return None
+    if why := _too_much(line):
+        return why
+    try:
+        return line_of(line)
+    except ValidationError as error:
+        return _problem(error, line)
+
+
+def _problem(error: ValidationError, line: bytes) -> str:
+    if not line.endswith(b"\n"):
+        return "is cut off: its writer died while writing it"
+    if error.error_count() > _MOST_PROBLEMS:
+        return f"{error.error_count()} of its fields do not fit"
+    found = error.errors(include_url=False)
+    # the first part tells which kind of line it was taken for
+    problems = {".".join(str(part) for part in one["loc"][1:]): one for one in found}
+    if "schema" in problems:
+        return other_schema(problems["schema"]["input"], READ)
+    where, first = next(iter(problems.items()))
+    return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
+
+
+def _journal_lines(path: Path, kept: OpenJournal | None) -> Iterator[tuple[int, bytes]]:
+    """Places, and lines with their ends; of one that is too long as much as shows that it is."""
+    try:
+        # the folder may be somebody else's
+        with open_below(path.parent, path.name) as stream:
+            if kept is not None:
+                kept.keep(stream)
+            for at, line in lines_of(stream, MAX_LINE_BYTES):
+                yield at << PLACE_BITS | len(line), line
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error

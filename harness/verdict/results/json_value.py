@@ -1,0 +1,76 @@
+"""Values that are free but for being JSON, as far as every reader of it can hold them (pure)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, JsonValue
+
+from harness.verdict.failure.error import clean_text
+
+_MAX_DEPTH: Final = 20
+INTEGERS: Final = 1 << 64
+"""Counters of 64 bits are less; whatever reads JSON elsewhere may hold no more."""
+_MOST: Final = 10**300
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+_AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
+
+
+def as_json(value: object, depth: int = 0) -> JsonValue:
+    """A measured value as JSON has it.
+
+    Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
+    for which JSON has no number, become null, and integers beyond 64 bits floating numbers.
+    Raises ValueError for anything else.
+    """
+    if type(value) is str and value.isascii():  # nearly all of a journal
+        return value
+    if type(value) is int:
+        return _integer(value)
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | PurePath):
+        return str(clean_text(str(value)))
+    if isinstance(value, int):
+        return _integer(int(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        if _AS_THEY_ARE.issuperset(map(type, value)):
+            numbers = value if None not in value else [one for one in value if one is not None]
+            if not numbers or (max(numbers) < INTEGERS and min(numbers) > -INTEGERS):
+                return list(value)
+        return [as_json(item, depth + 1) for item in value]
+    plain = getattr(value, "tolist", None)
+    if callable(plain):
+        return as_json(plain(), depth + 1)
+    raise ValueError(f"a {type(value).__name__} is nothing that JSON can hold")
+
+
+def _integer(value: int) -> int | float | None:
+    if -INTEGERS < value < INTEGERS:
+        return value
+    return float(value) if -_MOST < value < _MOST else None
+
+
+def more_values_than(most: int, content: bytes) -> bool:
+    """Whether JSON has more values than that, by what stands before each: not counting texts.
+
+    Small values take much more memory than text. It is seen without reading it.
+    """
+    return len(content) > most < _marks(content) and most < _marks(_TEXT.sub(b"", content))
+
+
+def _marks(content: bytes) -> int:
+    return sum(map(content.count, (b",", b"[", b"{")))
+
+
+JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]

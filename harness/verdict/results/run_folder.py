@@ -1,0 +1,368 @@
+"""A run's folder, reports/<run-id>/: its journal, run.json, what its cases kept, and `latest`."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+import shlex
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from pydantic import TypeAdapter
+
+from harness import __version__
+from harness.ground import (
+    ConfigError,
+    InfraError,
+    disk_errors,
+    without_secrets,
+    without_secrets_in,
+    write_whole,
+)
+from harness.ground.files.cache import PRIVATE
+from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
+from harness.ground.files.whole_file import keep_whole
+from harness.verdict.failure.error import named_text
+from harness.verdict.results.coverage import Coverage, coverage_of
+from harness.verdict.results.drift import Output, drift
+from harness.verdict.results.journal import Contents, Journal, read_journal
+from harness.verdict.results.json_value import as_json, more_values_than
+from harness.verdict.results.run_order import ORDER, give_place, ordered
+
+JOURNAL: Final = "results.jsonl"
+INFO: Final = "run.json"
+LATEST: Final = "latest"
+CASES: Final = "cases.json"
+"""The names of the cases that a run was to run."""
+_ID_BYTES: Final = 8
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
+_MAX_INFO_BYTES = 16 << 20
+_MAX_CASES_BYTES: Final = 64 << 20
+_MAX_VALUES: Final = 500_000
+_MAX_OUTPUT_BYTES = 1 << 30
+_OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
+OUTPUTS: Final = "outputs"
+"""The folder of a run with the outputs that its cases have kept, each once."""
+
+
+def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
+    """An id that no other run has, with the time in front: 20261121T060000Z-3f9a0c55d2e1b784.
+
+    Behind the time are 64 random bits; the order of runs is kept apart from it (`run_order.py`).
+    """
+    now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
+
+
+def case_slug(node_id: str) -> str:
+    """A folder's name for a pytest node id: readable, safe on any file system, never shared.
+
+    At most 80 characters of the id and ten hex digits of its SHA-256.
+    """
+    digest = hashlib.sha256(node_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    file, _, name = node_id.partition("::")
+    readable = f"{file.rpartition('/')[2].removesuffix('.py')}--{name}" if name else file
+    readable = _UNSAFE.sub("-", readable).strip("-.")[:80].rstrip("-.")
+    return f"{readable}-{digest}" if readable else digest
+
+
+class RunFolder:
+    """One run's folder, being written or read again.
+
+    `path` is absolute. The journal is opened on first use, so that reading a folder does not
+    write to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._journal: Journal | None = None
+        self._read: tuple[tuple[int, int, int], Contents] | None = None
+        self._drift: tuple[Contents, list[Output]] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        reports: Path,
+        *,
+        command: Sequence[str],
+        lab: Mapping[str, Any],
+        devices: Sequence[str],
+        more: Mapping[str, object] | None = None,
+        run_id: str | None = None,
+    ) -> Self:
+        """Makes a new run's folder with its run.json and points `latest` to it.
+
+        `command` is the command line, `lab` what devices.yaml says, `devices` the names of the
+        chosen ones, `more` further keys of run.json, `run_id` an id from `new_run_id` that was
+        given out before (logs may be in its folder already). Raises ConfigError if the folder for
+        reports cannot be used, InfraError if the disk is full or fails.
+        """
+        started = datetime.now(UTC)
+        folder = cls(_make_folder(reports, started, run_id))
+        folder._write_info(
+            {
+                "schema": 1,
+                "kind": "run",
+                "run": folder.run_id,
+                "started": rfc3339(started),
+                "finished": None,
+                "exit_code": None,
+                "problem": None,
+                "command": list(command),
+                "command_line": shlex.join(map(without_secrets, command)),
+                "devices": list(devices),
+                "lab": lab,
+                "host": _host(),
+                "versions": dict(_versions()),
+                **(more or {}),
+            }
+        )
+        give_place(folder.path)
+        folder._journal = Journal(folder.path / JOURNAL)
+        point_to(folder.path, LATEST)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """A run's folder that exists, or that of this journal. Raises ConfigError if it is none."""
+        if path.name == JOURNAL and path.is_file():
+            path = path.parent
+        if not (path / JOURNAL).is_file():
+            raise ConfigError(
+                f"is no run's folder: there is no {JOURNAL}",
+                file=path,
+                choices=[str(run) for run in run_folders(path)[-5:]] or None,
+            )
+        return cls(path.resolve())
+
+    @classmethod
+    def resume(cls, path: Path, *, command: Sequence[str]) -> Self:
+        """Opens a run that was cut short, to complete it; run.json notes it, `latest` follows.
+
+        Raises ConfigError if `path` is no run's folder, InfraError if the disk fails.
+        """
+        folder = cls.open(path)
+        try:
+            refuse_links(folder.path)
+        except NotInsideError as error:
+            raise ConfigError(str(error.strerror), file=error.filename) from error
+        except OSError as error:
+            problem = f"cannot be gone on with: {error.strerror}"
+            raise ConfigError(problem, file=error.filename or folder.path) from error
+        info = folder.info()
+        earlier = info.get("resumed")
+        again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
+        resumed = [*(earlier if isinstance(earlier, list) else []), again]
+        folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
+        point_to(folder.path, LATEST)
+        return folder
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def journal(self) -> Journal:
+        """The journal, to append to."""
+        if self._journal is None:
+            self._journal = Journal(self.path / JOURNAL)
+        return self._journal
+
+    def case_folder(self, node_id: str) -> Path:
+        """Where a case's logs belong: logs/<slug>; the folder is made by whoever has a log."""
+        return self.path / "logs" / case_slug(node_id)
+
+    def contents(self) -> Contents:
+        """The journal as it stands now; read again only if it has changed, since it may be large.
+
+        Raises ConfigError if it cannot be read.
+        """
+        file = self.path / JOURNAL
+        try:
+            known = file.stat()
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+        state = (known.st_ino, known.st_size, known.st_mtime_ns)
+        if self._read is None or self._read[0] != state:
+            self._read = state, read_journal(file)
+        return self._read[1]
+
+    def info(self) -> dict[str, Any]:
+        """What run.json says; empty if it cannot be read."""
+        file = self.path / INFO
+        if not file.is_file():
+            return {}
+        try:
+            text = read_inside(self.path, INFO, _MAX_INFO_BYTES)
+            content = None if more_values_than(_MAX_VALUES, text) else json.loads(text)
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return without_secrets_in(content) if isinstance(content, dict) else {}
+
+    def coverage(self) -> Coverage:
+        """How many of its selected cases have a verdict, as its journal stands now."""
+        return coverage_of(self.contents().cases, self.info())
+
+    def keep_selected(self, cases: Collection[str]) -> None:
+        """Writes down the cases to be run now, beside those that were before, and how many it had.
+
+        Raises InfraError.
+        """
+        info, listed = self.info(), self.selected_cases() or set()
+        before = info.get("selected")
+        names = listed.union(map(named_text, cases))  # as records have them
+        held = {one.case for one in self.contents().cases if one.device is not None}
+        most = max(len(names | held), before if type(before) is int else 0)
+        keep_whole(self.path / CASES, json.dumps(sorted(names), indent=0).encode())
+        self._write_info(info | {"selected": most})
+
+    def selected_cases(self) -> set[str] | None:
+        """The cases that it was to run, by their names; None if that cannot be read."""
+        try:
+            said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
+            if more_values_than(_MAX_VALUES, said):
+                return None
+            return set(TypeAdapter(list[str]).validate_json(said))
+        except (OSError, ValueError):
+            return None
+
+    def drift(self) -> list[Output]:
+        """The outputs that cases have kept, compared between versions, devices and backends."""
+        contents = self.contents()
+        if self._drift is None or self._drift[0] is not contents:
+            self._drift = contents, drift(contents.cases, self.kept_output)
+        return self._drift[1]
+
+    def kept_output(self, name: str) -> bytes | None:
+        """An output by the name that records know it by; None if it is not here."""
+        if not _OUTPUT_NAME.fullmatch(name):
+            return None
+        try:
+            return read_inside(self.path, f"{OUTPUTS}/{name}.raw", _MAX_OUTPUT_BYTES)
+        except OSError:
+            return None
+
+    def end(self, said: Mapping[str, object], finished: datetime | None = None) -> None:
+        """Closes the journal and completes run.json with what is `said` of the run's end.
+
+        It ended now, where not `finished` at another time. Raises InfraError.
+        """
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        ended = {"finished": rfc3339(finished or datetime.now(UTC))}
+        self._write_info({**self.info(), **ended, **said})
+
+    def _write_info(self, info: Mapping[str, object]) -> None:
+        safe = without_secrets_in(as_json(info))
+        text = json.dumps(safe, indent=2, ensure_ascii=False) + "\n"
+        with disk_errors(f"cannot write {self.path / INFO}"):
+            write_whole(self.path / INFO, text.encode())
+
+
+def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
+    with making_folders(reports):
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        if run_id is not None:
+            path = reports.resolve() / run_id
+            path.mkdir(exist_ok=True)
+            return path
+        path = reports.resolve() / new_run_id(started)
+        path.mkdir()
+        return path
+
+
+@contextlib.contextmanager
+def making_folders(reports: Path) -> Iterator[None]:
+    """What the system says of a folder for reports as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        # a full or broken disk is the lab's; a wrong or forbidden place is the user's
+        if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
+            problem = f"cannot hold reports: {error.strerror}"
+            raise ConfigError(problem, file=reports) from error
+        raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
+    """A folder for reports, of which the one run that is made there is moved to `reports`.
+
+    `latest` follows. Nothing stays where that was not made in full. Raises as `create` does.
+    """
+    with making_folders(reports):
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        beside = reports.resolve() / f".{run_id}-{os.getpid()}"
+        beside.mkdir(mode=PRIVATE)
+        try:
+            yield beside
+            (beside / run_id / ORDER).unlink(missing_ok=True)
+            (beside / run_id).rename(beside.parent / run_id)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    give_place(reports.resolve() / run_id)
+    point_to(reports.resolve() / run_id, LATEST)
+
+
+def run_folders(reports: Path) -> list[Path]:
+    """The folders of runs in a folder of reports, as they were begun; `latest` is none of them."""
+    found = (one.parent for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
+    return ordered(one for one in found if one.name != LATEST)
+
+
+def point_to(folder: Path, name: str) -> None:
+    """Replaces the link in one step: whoever looks sees the old run or the new one.
+
+    Raises ConfigError if something else has its name, InfraError if the disk fails.
+    """
+    latest = folder.parent / name
+    if latest.exists() and not latest.is_symlink():
+        raise ConfigError("is in the way: it must be a link to the newest run", file=latest)
+    beside = folder.parent / f".{name}-{folder.name}"
+    try:
+        beside.symlink_to(folder.name, target_is_directory=True)
+        beside.replace(latest)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
+
+
+def _host() -> dict[str, object]:
+    return {
+        "name": platform.node(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+    }
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    """Of a process: what is installed is read once, though it may write a hundred runs."""
+    found = {"qnn-harness": __version__, "python": sys.version.split()[0]}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return MappingProxyType(found)
+
+
+def rfc3339(moment: datetime) -> str:
+    """A time as run.json has it."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,90 @@
+"""Runs on the simulated device with the real libraries, one after the other, and what they say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.ground.facts.versions import QNN_WHEELS
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.in_process import qnn_harness
+
+QNN = list(QNN_WHEELS)
+SUITE = """import pytest
+from harness.contexts.compiler.models import Model
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("model", [Model("tiny")], ids=str)
+def test_mine(bench, model):
+    bench.run_contexts([model], 1, "resident").check()
+    assert bench.placement.qnn < "2.49", "too new"
+"""
+
+
+SURROUNDED = """import pytest
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.schedule import schedule
+from harness.probe.plan import Settings
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("level", ["warn", "verbose", None])
+def test_times(bench, level):
+    if level is not None:
+        contexts = bench.contexts(Model("tiny"))
+        settings = Settings(log_level=level)
+        bench.run(bench.context_plan(contexts, schedule(1, "resident"), settings=settings)).check()
+"""
+
+
+@pytest.mark.nightly
+def test_what_was_around_times_is_in_their_records(lab: DeviceRuns) -> None:
+    suite = lab.folder / "mine" / "test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(SURROUNDED)
+    gate = "    gate: {max_busy_percent: 100, max_temperature_c: 150, wait_s: 5}\n"
+    lab.file.write_text(lab.file.read_text() + gate)
+    done = lab.run("--device", "sim-v73", "--qnn", QNN[-1], suites=suite)
+    assert [case["outcome"] for case in done.cases] == ["passed"] * 3
+    around = [case["measurements"].get("surroundings") for case in done.cases]
+    assert around[2] is None  # it measured no times
+    for at, level in enumerate(("warn", "verbose")):
+        assert (around[at]["log_level"], around[at]["cases_before"]) == (level, at)
+        assert around[at]["seen_s"] >= 0
+    (looked,) = [row for row in done.journal if row.get("event") == "health"]
+    assert around[0].get("hottest_c") == looked["vitals"]["hottest_c"]
+
+
+def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
+    suite = lab.folder / "mine" / "test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    for version in (QNN[0], QNN[1], QNN[-1]):
+        lab.run("--device", "sim-v73", "--qnn", version, suites=suite)
+    newest = (lab.reports / "latest").resolve()
+    done = qnn_harness("compare", "--previous", newest, "--json", "--lab", lab.file)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["failed_on"]) == (1, ["new"]), done.stderr
+    assert told["base"] < told["run"] == newest.name
+    done = qnn_harness("history", "--reports", lab.reports, "--json", "--lab", lab.file)
+    said = json.loads(done.stdout)
+    (case,) = said["cases"]
+    assert (said["runs"], case["recent"], case["fails"]) == (3, "..F", True)
+    for bisect in (told["new"][0]["bisect"], case["bisect"]):
+        words = dict(zip(bisect[2::2], bisect[3::2], strict=True))
+        assert (words["--good"], words["--bad"]) == (QNN[1], QNN[-1])
+    assert len(list(lab.reports.glob("history.sqlite"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--markdown", "--html"], "--markdown and --html do not go together"),
+        (["--html", "--json"], "--html and --json do not go together"),
+        (["--markdown", "--bisect"], "--markdown and --bisect do not go together"),
+    ],
+)
+def test_one_form_at_a_time(words: list[str], says: str) -> None:
+    done = qnn_harness("compare", "before", "after", *words)
+    assert done.returncode == 2
+    assert says in done.stderr

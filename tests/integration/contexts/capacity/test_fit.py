@@ -1,0 +1,265 @@
+"""What is forecast of contexts happens in the real library, for sets it was not measured on."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from harness.contexts.capacity.calibration import Silent, reserved, room
+from harness.contexts.capacity.packing import Room, Size, forecast
+from harness.contexts.context.schedule import Move
+from harness.probe import plan
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Settings, Step
+from harness.probe.plan_runner import run_plan_locally
+from harness.tools.cli.contexts import calibrate_command, fit_command
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.probe.conftest import build_backend
+from tests.logged import Logged
+from tests.unit.libraries.containers.made import epcontext
+
+ROOT = Path(__file__).parents[4]
+FIELD = Path(__file__).parents[3] / "field"
+FOREIGN = min(FIELD.glob("add_add*.bin"))
+SCHEMA = json.loads((ROOT / "docs/schema/fit.schema.json").read_text())
+SETS = 15
+NEW_SETS = 60
+QUIET = Settings(log_level="error", memory="off")
+MADE = (
+    ("tiny", "2.47.0"),
+    ("io-heavy-56mb", "2.47.0"),
+    ("io-heavy-22mb", "2.51.0"),
+    ("io-heavy-56mb", "2.51.0"),
+    ("weights-heavy-4mb", "2.51.0"),
+    ("spill-heavy-2mb", "2.51.0"),
+    ("mobilenet-v2-8bit", "2.51.0"),
+)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A runtime with what it reserves for some files, and of how much."""
+
+    probe: Path
+    library: Path
+    files: list[Path]
+    sizes: list[Size]
+    room: Room | None
+
+    def agrees(self, chance: random.Random) -> tuple[int, bool]:
+        """Whether a set drawn by chance does what was forecast; how many loads, and if refused."""
+        drawn = chance.choices(range(len(self.files)), self._weights(chance), k=700)
+        moves: list[Move] = []
+        loaded: list[int] = []
+        frees = chance.choice((0.0, 0.1, 0.3))
+        for number in range(len(drawn)):
+            if loaded and chance.random() < frees:
+                moves.append(Move("free", loaded.pop(chance.randrange(len(loaded)))))
+            moves.append(Move("load", number))
+            loaded.append(number)
+        sizes = [self.sizes[at] for at in drawn]
+        limit = self.room or Room(sum(size.total for size in sizes))
+        told = forecast(sizes, moves, limit)
+        steps = [
+            plan.context_load(move.context, str(self.files[drawn[move.context]]))
+            if move.verb == "load"
+            else plan.context_free(move.context)
+            for move in moves
+        ]
+        opened = [plan.backend_load(str(self.library)), Step("log-create"), Step("backend-create")]
+        run = run_plan_locally(
+            self.probe,
+            Plan((*opened, plan.device_create(), *steps), QUIET),
+            env={},
+            timeout_s=100,
+        )
+        loads = [step for step in run.transcript.steps if step.verb == "context-load"]
+        failure = run.transcript.first_failure
+        happened = (sum(step.ok for step in loads), failure and (failure.context, failure.code))
+        refused = told.refused and (told.refused.context, 1002)
+        assert happened == (told.loads, refused), (happened, told.loads, told.refused)
+        return told.loads, refused is not None
+
+    def _weights(self, chance: random.Random) -> list[float]:
+        # some sets have mostly small ones, others mostly large ones
+        return [chance.random() ** chance.choice((1, 4, 8)) for _ in self.files]
+
+
+def calibrated(
+    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> Calibrated:
+    runtime = runtime_for(version)
+    # an older runtime refuses what a newer compiler made
+    made = [one for one in MADE if runtime.qnn_version == "2.51.0" or one[1] == "2.47.0"]
+    files = [context_for(*one).path for one in made]
+    files += [FOREIGN]
+    library = runtime.library("libQnnHtp.so")
+    sizes = reserved(probe, library, files)
+    assert not any(isinstance(size, Silent) for size in sizes)
+    measured = [size for size in sizes if isinstance(size, Size)]
+    return Calibrated(probe, library, files, measured, room(probe, library, files[0]))
+
+
+@pytest.fixture(scope="session")
+def probe(user_cache: Path) -> Path:
+    return ProbeBuilder(user_cache / "probe").build("linux-x64")
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["2.50.40", "2.51.0", pytest.param("2.49.40", marks=pytest.mark.nightly)],
+)
+def test_the_forecast_is_what_happens(
+    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> None:
+    subject = calibrated(version, runtime_for, context_for, probe)
+    assert subject.room is not None
+    found = [subject.agrees(random.Random(f"{version} {number}")) for number in range(SETS)]
+    assert any(refused for _, refused in found)
+    assert len(set(found)) > SETS // 2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["2.49.40", "2.50.40", "2.51.0"])
+def test_new_sets_do_what_is_forecast(
+    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> None:
+    subject = calibrated(version, runtime_for, context_for, probe)
+    seed = f"{version} {secrets.token_hex(4)}"
+    print(f"drawn from {seed!r}")
+    for number in range(NEW_SETS):
+        subject.agrees(random.Random(f"{seed} {number}"))
+
+
+def test_a_runtime_without_a_limit_refuses_nothing(
+    runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> None:
+    subject = calibrated("2.47.0", runtime_for, context_for, probe)
+    assert subject.room is None
+    assert subject.agrees(random.Random(1)) == (700, False)
+
+
+def test_what_is_reserved_by_the_librarys_own_words(
+    runtime_for: RuntimeFor, context_for: ContextFor, probe: Path, tmp_path: Path
+) -> None:
+    spill, tiny = (context_for(name, "2.51.0").path for name in ("spill-heavy-2mb", "tiny"))
+    half = tmp_path / "half.bin"
+    half.write_bytes(tiny.read_bytes()[:20_000])
+    library = runtime_for("2.51.0").library("libQnnHtp.so")
+    large, damaged, small = reserved(probe, library, [spill, half, tiny])
+    assert isinstance(large, Size)
+    assert isinstance(small, Size)
+    assert isinstance(damaged, Silent)
+    assert small.spill_fill == 0
+    assert (
+        large.spill_fill
+        == context_for("spill-heavy-2mb", "2.51.0").metadata["graphs"][0]["spill_fill_bytes"]
+    )
+    old = runtime_for("2.47.0").library("libQnnHtp.so")
+    assert [type(one) for one in reserved(probe, old, [tiny, spill])] == [Silent] * 2
+
+
+def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> None:
+    stand_in, files = build_backend(tmp_path), []
+    for behaviour in ("plain", "dies-read", "refuse"):
+        files.append(tmp_path / behaviour)
+        files[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
+    told = reserved(probe, stand_in, files)
+    assert [one.reason for one in told if isinstance(one, Silent)] == [
+        "no word",
+        "crashed",
+        "this is 1002",
+    ]
+
+
+def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -> None:
+    def run(command: object, *arguments: object) -> tuple[int | None, str]:
+        told = CliRunner().invoke(
+            command,  # type: ignore[arg-type]
+            [str(one) for one in arguments],
+            standalone_mode=False,
+        )
+        assert told.exception is None, told.exception
+        return told.return_value, told.stdout
+
+    code, text = run(calibrate_command, "--qnn", "2.51", "--json")
+    kept = json.loads(text)
+    assert (code, kept["qnn"], kept["sessions"]) == (None, "2.51.0", 1)
+    assert kept["budget_bytes"] > 3_000_000_000
+    large = context_for("io-heavy-56mb", "2.51.0").path
+    code, text = run(fit_command, large, "--contexts", 66, "--json")
+    told = json.loads(text)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert (code, told["fits"], told["budget_bytes"]) == (1, False, kept["budget_bytes"])
+    assert told["loads"] == told["first_refused"]["load"] == 54
+    assert {one["change"]: one["fits"] for one in told["changes"]}["sequential"]
+    code, text = run(fit_command, large, "--contexts", 66, "--residency", "sequential")
+    assert (code, "all fit: 66 contexts" in text) == (0, True)
+    given = ("--budget", "80000000", "--sessions", "2")
+    code, text = run(fit_command, large, FOREIGN, "--contexts", 4, *given)
+    assert (code, "PD 1 [" in text, "budget given" in text) == (0, True, True)
+    code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--contexts", 4, "--json")
+    assert (code, [one["name"].partition("#")[2] for one in json.loads(text)["contexts"]]) == (
+        0,
+        ["forward/0", "forward/1", "forward/2", "forward/0"],
+    )
+    assert {one["source"] for one in json.loads(text)["contexts"]} == {"measured"}
+    code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")
+    assert (code, "bytes at least; alone: " in text) == (1, True)
+    (tmp_path / "cut.bin").write_bytes(FOREIGN.read_bytes()[:5000])
+    told_wrong = CliRunner().invoke(fit_command, [f"{tmp_path}/cut.bin"], standalone_mode=False)
+    assert str(told_wrong.exception).startswith(f"{tmp_path}/cut.bin: QnnSystemContext_getMeta")
+    (tmp_path / "empty.onnx").write_bytes(epcontext([{"embed_mode": 1}]))
+    code, text = run(fit_command, FOREIGN, tmp_path / "empty.onnx")
+    assert (code, "all fit: 1 context " in text) == (0, True)
+    assert logged.warnings == [f"{tmp_path}/empty.onnx: left out, as empty or a DLC: 1"]
+
+
+def test_the_forecast_stands_in_the_record_beside_what_happened(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    large = context_for("io-heavy-56mb", "2.47.0").path
+    made = CliRunner().invoke(calibrate_command, ["--qnn", "2.51.0"], standalone_mode=False)
+    assert made.exception is None, made.exception
+    suite = lab.folder / "mine/test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(
+        "import pytest\nfrom harness import ContextFile\n"
+        f"LARGE, SMALL = ContextFile({str(large)!r}), ContextFile({str(FOREIGN)!r})\n"
+        "@pytest.mark.device(backend='htp', qnn='2.51.0')\n"
+        "def test_too_many(bench):\n"
+        "    bench.resident([LARGE, SMALL], 130).check()\n"
+        "@pytest.mark.device(backend='htp', qnn='2.51.0')\n"
+        "def test_one_by_one(bench):\n"
+        "    bench.sequential([LARGE, SMALL], 4).check()\n"
+    )
+    done = lab.run(suites=suite.parent)
+    assert done.code == 1, done.output
+    many, few = done.cases
+    assert (many["outcome"], many["error"]["code"]) == ("failed", 1002)
+    told = many["measurements"]["forecast"]
+    assert 90 < told["loaded"] == many["measurements"]["loaded"] < 130
+    assert told["first_refused"]["load"] == many["error"]["context"]
+    assert told["first_refused"]["missing_bytes"] > 0
+    assert few["outcome"] == "passed"
+    assert few["measurements"]["forecast"] == {
+        "loaded": 4,
+        "first_refused": None,
+        "budget_bytes": told["budget_bytes"],
+        "used_bytes": few["measurements"]["forecast"]["used_bytes"],
+        "after_each_bytes": few["measurements"]["forecast"]["after_each_bytes"],
+    }
+    assert len(few["measurements"]["forecast"]["after_each_bytes"]) == 4
+    assert told["after_each_bytes"][-1] == sum(told["used_bytes"])
+    assert 0 < sum(few["measurements"]["forecast"]["used_bytes"]) < sum(told["used_bytes"])
+    assert max(told["used_bytes"]) <= told["budget_bytes"]
+    page = (done.folder / "latest/report.html").read_text()
+    assert f"{told['loaded']} loaded, as forecast" in page

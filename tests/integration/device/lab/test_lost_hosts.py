@@ -1,0 +1,81 @@
+"""A host that goes away takes its devices out, is waited for once, and brings them back."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.device.lab.attach import OpenLab
+from harness.device.lab.device_watch import DeviceWatch
+from harness.device.lab.health import LabEvent
+from harness.device.lab.inventory import load_lab
+from harness.device.lab.quarantine import Quarantine
+from harness.ground.errors import InfraError
+from harness.ground.host.deadline import Deadline
+from tests.integration.device.lab.ssh_host import SSHD, SshHost
+
+pytestmark = pytest.mark.needs(SSHD)
+
+BACK_S = 4
+
+# connections through ssh get there; only the adb server is gone, or none gets there
+WAYS: list[tuple[Callable[[SshHost], None], Callable[[SshHost], None]]] = [
+    (SshHost.stop, SshHost.start),
+    (lambda far: far.adb.kill(), SshHost.start_adb),
+]
+
+
+@pytest.mark.parametrize(("lose", "find"), WAYS)
+def test_a_host_is_waited_for_once_and_brings_its_devices_back(
+    far: SshHost,
+    tmp_path: Path,
+    lose: Callable[[SshHost], None],
+    find: Callable[[SshHost], None],
+) -> None:
+    file = tmp_path / "devices.yaml"
+    file.write_text(yaml.safe_dump(far.lab() | {"recovery": {"come_back_s": BACK_S}}))
+    events: list[LabEvent] = []
+    now = [0.0]
+    with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
+        watch = DeviceWatch(
+            Quarantine(tmp_path / "quarantine"),
+            probe_problem=lambda device: None,
+            tell=events.append,
+            clock=lambda: now[0],
+        )
+        for name in ("far-0", "far-1"):
+            watch.require(lab.device(name))
+        lose(far)
+        waited, begun = [], far.begun()
+        for name in ("far-0", "far-1"):
+            began = time.monotonic()
+            assert not watch.failed(lab.device(name), case_over=False)
+            waited.append(time.monotonic() - began)
+        assert waited[0] >= BACK_S > waited[1]
+        # who looks does so ever more seldom
+        assert far.begun() - begun <= 6
+        for name in ("far-0", "far-1"):
+            with pytest.raises(InfraError, match=f"device {name} is not used: it does not answer"):
+                watch.require(lab.device(name))
+        find(far)
+        deadline, out = Deadline(60), {"far-0", "far-1"}
+        while out:
+            assert not deadline.expired
+            now[0] += 16
+            for name in sorted(out):
+                with contextlib.suppress(InfraError):
+                    watch.require(lab.device(name))
+                    out.discard(name)
+            time.sleep(0.05)
+        assert (
+            lab.device("far-1").attach().transport.shell("echo here", timeout_s=60).stdout
+            == b"here\n"
+        )
+    told = [(event.device, event.event) for event in events if event.event != "health"]
+    assert [name for name, event in told if event == "quarantine"] == ["far-0", "far-1"]
+    assert {name for name, event in told if event == "healed"} == {"far-0", "far-1"}

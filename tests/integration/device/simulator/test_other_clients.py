@@ -1,0 +1,186 @@
+"""Other clients of adb, on the simulated device and on a real adbd: one table.
+
+Each cell works, or is refused with the words that the table tells. docs/lab.md shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mobly.controllers.android_device_lib import adb as mobly_adb
+
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.properties import device_properties
+from tests.integration.device.adb.conftest import old_adb
+from tests.integration.device.adb.real_adbd import RealDevice
+from tests.integration.device.simulator import other_clients as clients
+from tests.integration.device.simulator.conftest import ADB, AdbClient, running_server
+from tests.integration.device.simulator.other_clients import Target
+
+SIMULATED, REAL = "simulated", "real"
+DAEMONS = [
+    SIMULATED,
+    pytest.param(REAL, marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a client does, and the daemons that refuse it with these words."""
+
+    client: str
+    does: Callable[[Target], None]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.client}: {self.does.__name__}"
+
+
+NO_REVERSE = {SIMULATED: "a simulated device has no reverse"}
+NO_APPS = {SIMULATED: "no Android framework, and no apps", REAL: "not found|failed|Error: closed"}
+COMMAND_LINE: list[tuple[Callable[[AdbClient, Target], None], Mapping[str, str]]] = [
+    (clients.shell, {}),
+    (clients.exec_in, {}),
+    (clients.exec_out, {}),
+    (clients.forward, {}),
+    (clients.reverse, NO_REVERSE),
+    (clients.install, NO_APPS),
+    (clients.bugreport, {SIMULATED: NO_APPS[SIMULATED], REAL: "Failed to get bugreportz"}),
+    (clients.remount, {SIMULATED: "no partitions of its own", REAL: "not found|closed"}),
+    (clients.tcpip, {SIMULATED: "reached by TCP only", REAL: "closed"}),
+]
+BULK: list[tuple[Callable[[AdbClient, Target], None], Mapping[str, str]]] = [
+    (clients.many_files, {}),
+    (clients.a_large_file, {}),
+]
+LIBRARIES = [
+    Row("adb-shell", clients.adb_shell),
+    Row("pure-python-adb", clients.ppadb_files),
+    Row("pure-python-adb", clients.ppadb_forward),
+    Row("pure-python-adb", clients.ppadb_reverse, NO_REVERSE),
+    Row("pure-python-adb", clients.ppadb_install, NO_APPS),
+    Row("adbutils", clients.adbutils_shell),
+    Row("adbutils", clients.adbutils_files),
+    Row("adbutils", clients.adbutils_sockets),
+    Row("adbutils", clients.adbutils_silent_log),
+    Row("adbutils", clients.adbutils_reverse, NO_REVERSE),
+    Row("adbutils", clients.adbutils_app, NO_APPS),
+    Row("adbutils", clients.adbutils_screen, NO_APPS),
+    Row("mobly", clients.mobly),
+    Row("mobly", clients.mobly_getprop, {REAL: "getprop: not found"}),
+    Row("mobly", clients.mobly_reverse, NO_REVERSE),
+    Row("mobly", clients.mobly_user, NO_APPS),
+    Row("mobly", clients.mobly_install, NO_APPS),
+    Row("SimpleADB", clients.simple_adb),
+]
+
+
+def command_line_rows(client: str, pick: Callable[[Target], AdbClient | None]) -> Iterator[Row]:
+    marks = (pytest.mark.needs("QNN_HARNESS_ADB29"),) if client == "adb 29" else ()
+    for does, refused in (*COMMAND_LINE, *BULK):
+
+        def run(target: Target, does: Callable[[AdbClient, Target], None] = does) -> None:
+            adb = pick(target)
+            assert adb is not None
+            does(adb, target)
+
+        run.__name__ = does.__name__
+        yield Row(client, run, refused, marks)
+
+
+BULK_NAMES = {does.__name__ for does, _ in BULK}
+NEWEST = list(command_line_rows("adb 36", lambda target: target.newest))
+OLDEST = list(command_line_rows("adb 29", lambda target: target.oldest))
+TABLE = [*NEWEST, *(row for row in OLDEST if row.does.__name__ not in BULK_NAMES), *LIBRARIES]
+MANY_ON_REAL = [(REAL, row) for row in NEWEST if row.does.__name__ == "many_files"]
+BY_NIGHT = [row for row in OLDEST if row.does.__name__ in BULK_NAMES]
+
+
+@contextmanager
+def target_of(daemon: str, home: Path) -> Iterator[Target]:
+    """A device of that kind, connected to the newest adb server, and to adb 29's if it is here."""
+    with ExitStack() as stack:
+        newest = stack.enter_context(contextmanager(running_server)(home / "adb"))
+        oldest = None
+        if os.environ.get("QNN_HARNESS_ADB29"):
+            server = contextmanager(running_server)(home / "adb", old_adb())
+            oldest = stack.enter_context(server)
+        storage = home / "storage"
+        device: SimulatedDevice | RealDevice
+        if daemon == REAL:
+            device = RealDevice(Path(os.environ["QNN_HARNESS_ADBD_ROOT"]), storage=storage)
+            folder = storage / "local/tmp"
+        else:
+            device = SimulatedDevice(
+                "sim-clients",
+                storage=storage,
+                properties=device_properties("sim-clients", "QCS8550", root=os.getuid() == 0),
+                public_key=newest.public_key,
+            )
+            folder = storage / "data/local/tmp"
+        stack.enter_context(device)
+        for one in filter(None, (newest, oldest)):
+            one.connect(device.address)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(mobly_adb, "ADB", str(ADB))
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(newest.port))
+        patch.setenv("PATH", f"{ADB.parent}:{os.environ['PATH']}")
+        patch.setenv("QNN_SDK_ROOT", str(home / "sdk"))
+        (home / "scratch").mkdir()
+        yield Target(device.address, folder, newest, oldest, home / "scratch")
+
+
+@pytest.fixture(scope="module", params=DAEMONS)
+def daemon(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def target(daemon: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with target_of(daemon, tmp_path_factory.mktemp("clients")) as made:
+        yield made
+
+
+def check(row: Row, daemon: str, target: Target) -> None:
+    """That a cell is what the table says."""
+    words = row.refused.get(daemon)
+    if words is None:
+        row.does(target)
+        return
+    with pytest.raises(Exception) as caught:
+        row.does(target)
+    assert not isinstance(caught.value, AssertionError)
+    assert re.search(words, str(caught.value))
+
+
+def cells() -> list[Any]:
+    """Each row on both daemons; many files take the real one longer than all the rest."""
+    return [
+        pytest.param(
+            daemon,
+            row,
+            id=f"{daemon}-{row.name}",
+            marks=[
+                *row.marks,
+                *([pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")] if daemon == REAL else []),
+                *([pytest.mark.nightly] if (daemon, row) in MANY_ON_REAL else []),
+            ],
+        )
+        for daemon in (SIMULATED, REAL)
+        for row in TABLE
+    ]
+
+
+@pytest.mark.parametrize(("daemon", "row"), cells(), indirect=["daemon"])
+def test_other_clients(row: Row, daemon: str, target: Target) -> None:
+    check(row, daemon, target)

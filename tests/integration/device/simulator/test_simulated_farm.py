@@ -1,0 +1,181 @@
+"""Farms of simulated devices: what they are like, and runs on them while all goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.device.lab.inventory import load_lab
+from harness.device.lab.lease import Leases
+from harness.device.simulator.farm import FLAKY, STEADY, SimulatedFarm, Tempered
+from tests.integration.device.simulator.farm_chaos import Chaos, problems
+from tests.integration.device_runs import DeviceRuns, misnamed
+
+NAMES = ("farm-01", "farm-02")
+
+
+def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    farm = subprocess.Popen(
+        [sys.executable, "-m", "harness.tools.cli.main", "simulator", "farm", "--devices", "5"],
+        cwd=tmp_path,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert farm.stdout is not None
+        assert farm.stdout.readline() == (
+            "5 devices are up, as farm.yaml has them; in another terminal:\n"
+        )
+        written = (tmp_path / "farm.yaml").read_text()
+        assert written.count("# steady") + written.count("# a slow") == 4
+        done = lab.qnn_harness("devices", "--lab", "farm.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [line.split()[3] for line in done.stdout.splitlines()[1:6]] == ["good"] * 5
+        taken = lab.qnn_harness("simulator", "farm")
+        assert taken.returncode == 2
+        assert "--write farm.yaml: is there already" in taken.stderr
+        farm.send_signal(signal.SIGTERM)
+        assert farm.wait(60) == 0
+        assert not (tmp_path / "farm.yaml").exists()
+    finally:
+        farm.kill()
+        farm.wait()
+    for arguments, said in (
+        (("farm", "--devices", "0"), "--devices: 0 is none of 1 to 200"),
+        (("farm", "--profile", "mixd"), "--profile: no profile 'mixd'"),
+        (("farm", "--write", "gone/x.yaml"), "--write gone/x.yaml: is in no folder that"),
+        (("--devices", "3"), "--devices: is for a farm"),
+        (("--seed", "0"), "--seed: is for a farm"),
+    ):
+        wrong = lab.qnn_harness("simulator", *arguments)
+        assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
+
+
+@pytest.mark.parametrize("lost", ["its adb server has ended", "farm-02 has ended: it was killed"])
+def test_a_farm_that_lost_a_part_does_not_stay_up(tmp_path: Path, lost: str) -> None:
+    lab = DeviceRuns(tmp_path)
+    farm = subprocess.Popen(
+        [sys.executable, "-m", "harness.tools.cli.main", "simulator", "farm", "--devices", "2"],
+        cwd=tmp_path,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert farm.stdout is not None
+        assert farm.stdout.readline().startswith("2 devices are up")
+        marked = b"acceptfd:" if "server" in lost else b"farm-02"
+        pid = next(one for one in _below(farm.pid) if marked in _command(one))
+        os.kill(pid, signal.SIGKILL)
+        _, said = farm.communicate(timeout=60)
+        assert (farm.returncode, lost in said) == (3, True), said
+        assert not (tmp_path / "farm.yaml").exists()
+    finally:
+        farm.kill()
+        farm.wait()
+
+
+def _below(pid: int) -> Iterator[int]:
+    """All processes below one."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            yield int(child)
+            yield from _below(int(child))
+
+
+def _command(pid: int) -> bytes:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    # what guards a command has it among its own words
+    return b"" if b"guard" in words else words
+
+
+@pytest.mark.nightly
+def test_disturbed_devices_and_workers_change_no_verdict(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, devices=3, cases=60)
+    quiet, _, left = chaos.run(None)
+    assert not left
+    assert {case["outcome"] for case in quiet.cases} == {"passed", "crashed"}, quiet.output
+    run, did, left = chaos.run(seed=1, every_s=1.5)
+    assert did, "it was over before anything was done to it"
+    assert problems(quiet, run, 60, left) == [], f"{did}\n{run.output}"
+
+
+@pytest.mark.nightly
+def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, devices=3, cases=20)
+    quiet, _, left = chaos.run(None, asked="--each-device")
+    assert not left
+    assert misnamed(quiet.cases) == []
+    run, did, left = chaos.run(seed=2, every_s=1.5, asked="--each-device")
+    assert did, "it was over before anything was done to it"
+    assert problems(quiet, run, 60, left, may_lose=True) == [], f"{did}\n{run.output}"
+
+
+def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(
+        "import pytest\nfrom harness import Bench, Model\n\n\n"
+        "@pytest.mark.device\n@pytest.mark.parametrize('number', range(12))\n"
+        "def test_one(bench: Bench, number: int) -> None:\n"
+        "    bench.sequential(Model('tiny'), 1).check()\n"
+    )
+    described = [
+        Tempered("farm-01", "QCS8550", FLAKY),
+        Tempered("farm-02", "QCS8550", STEADY),
+    ]
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    with SimulatedFarm(described, key_folder=keys) as farm:
+        lab.file.write_text(farm.lab)
+        run = lab.run("-q", suites=suite)
+    assert "Exception" not in caplog.text
+    flaky, steady = ([one for one in run.cases if one["device"]["name"] == name] for name in NAMES)
+    assert [one["outcome"] for one in steady] == ["passed"] * 12, run.output
+    assert {one["device"]["os_build"] for one in flaky} == {
+        "Android 14 (a stand-in for a flaky DSP)"
+    }
+    failed = [one for one in flaky if one["outcome"] != "passed"]
+    assert 1 <= len(failed) <= 6, run.output
+    for one in failed:
+        assert (one["outcome"], one["cause"], one["error"]["code"]) == ("failed", "target", 1007)
+        assert "a stand-in: this simulated device has a flaky DSP" in one["error"]["message"]
+        assert one["error"]["diagnosis"]["id"] == "dsp-restarted"
+
+
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
+def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) -> None:
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(
+        "import pytest\nfrom harness import Plan\nfrom harness.probe.plan import Step\n\n\n"
+        "@pytest.mark.device\n@pytest.mark.parametrize('number', range(4))\n"
+        "def test_one(bench, number):\n    bench.run(Plan((Step('noop'),))).check()\n"
+    )
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    described = [Tempered(name, "QCS8550", STEADY) for name in NAMES]
+    leases = Leases(Path(lab.environment["QNN_HARNESS_LEASES"]), purpose="another session")
+    with SimulatedFarm(described, key_folder=keys) as farm:
+        lab.file.write_text(farm.lab)
+        known = load_lab(lab.file)
+        leases.take(known.address_of(known.devices[0]), NAMES[0])
+        try:
+            run = lab.run("--any-device", "-n", workers, suites=suite)
+        finally:
+            leases.close()
+    assert run.code == 0, run.output
+    assert {case["device"]["name"] for case in run.cases} == {NAMES[1]}
+    assert len(run.cases) == 4
+    assert "waiting up to" not in run.output

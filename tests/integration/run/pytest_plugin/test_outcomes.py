@@ -1,0 +1,252 @@
+"""What each way of ending becomes: in the record, on the terminal, in the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+SUITE = '''"""One test for each way of ending."""
+import pytest
+
+from harness.contexts.compiler.models import Model
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+def test_assertion(bench):
+    assert 1 == 2, "the figures differ"
+
+
+@pytest.mark.device
+def test_bug_of_the_suite(bench):
+    raise ValueError("oops")
+
+
+@pytest.mark.device
+def test_wrong_call(bench):
+    bench.resident(Model("tiny"), "3").check()
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("call", ["measure", "conclude", "check", "expect"])
+def test_wrong_word(bench, call):
+    given = {"measure": {"what": object()}}.get(call, {})
+    getattr(bench, call)(*([] if given else [5]), **given)
+
+
+@pytest.mark.device
+def test_unknown_fixture(bench, nothing_of_this_name):
+    pass
+
+
+@pytest.mark.device
+async def test_async(bench):
+    pass
+
+
+@pytest.mark.device
+def test_too_few(bench):
+    bench.resident(Model("tiny"), 0).check()
+
+
+@pytest.mark.device
+def test_bug_of_ours(bench):
+    bench._case = None
+    bench.resident(Model("tiny"), 3).check()
+
+
+@pytest.mark.device
+def test_skip(bench):
+    pytest.skip("not today")
+
+
+@pytest.mark.device
+def test_crash(bench):
+    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()
+
+
+@pytest.mark.device
+def test_hang(bench):
+    bench.run(Plan((Step("hang"),)), timeout_s=2).check()
+
+
+@pytest.mark.device
+def test_garbage(bench):
+    plan = Plan((Step("spew", {"bytes": "100000", "to": "events"}), Step("noop")))
+    bench.run(plan).check()
+
+
+@pytest.mark.device
+def test_unchecked(bench):
+    bench.run(Plan((Step("crash", {"signal": "6"}),)))
+
+
+@pytest.mark.device
+def test_misspelt(bench):
+    bench.run_contexts([Model("tiny")], 2, "residnt").check()
+
+
+@pytest.mark.device
+@pytest.mark.xfail(strict=True, reason="it should not")
+def test_passes_unexpectedly(bench):
+    pass
+
+
+@pytest.mark.device(htp_arch=75)
+def test_other_device(bench):
+    pass
+
+
+@pytest.mark.device
+def test_binary(bench):
+    bench.run_contexts([Model("tiny")], 2, "resident").check()
+
+
+@pytest.mark.device
+def test_fine(bench):
+    bench.run(Plan((Step("noop"),))).check()
+'''
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "elsewhere" / "test_ends.py"
+    path.parent.mkdir()
+    path.write_text(SUITE)
+    return path
+
+
+def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
+    done = lab.run("--qnn", "2.47.0", "--compiler", "2.51.0", suites=suite)
+    assert done.code == 1, done.output
+    ends = {
+        case["case"].rpartition("::")[2].partition("[")[0]: (case["outcome"], case["cause"])
+        for case in done.cases
+    }
+    assert ends == {
+        "test_assertion": ("failed", "target"),
+        "test_bug_of_the_suite": ("error", "config"),
+        "test_wrong_call": ("error", "config"),
+        "test_wrong_word": ("error", "config"),
+        "test_unknown_fixture": ("error", "config"),
+        "test_async": ("error", "config"),
+        "test_too_few": ("error", "config"),
+        "test_bug_of_ours": ("error", "harness"),
+        "test_skip": ("skipped", None),
+        "test_crash": ("crashed", "target"),
+        "test_hang": ("hung", "target"),
+        "test_garbage": ("passed", None),
+        "test_unchecked": ("crashed", "target"),
+        "test_misspelt": ("error", "config"),
+        "test_passes_unexpectedly": ("failed", "target"),
+        "test_binary": ("failed", "target"),
+        "test_other_device": ("unsupported", None),
+        "test_fine": ("passed", None),
+    }
+    (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
+    assert skipped["measurements"]["skip_reason"] == "not today"
+    words = [case for case in done.cases if "test_wrong_word" in case["case"]]
+    assert [(one["outcome"], one["cause"]) for one in words] == [("error", "config")] * 4
+    told = " ".join(one["error"]["message"] for one in words)
+    for said in (
+        "measure(what=...): a object is nothing that JSON can hold",
+        "Bench.conclude: text must be str, is 5",
+        "Bench.check: checks must be Check, is 5",
+        "Bench.expect: checks must be Check, is 5",
+    ):
+        assert said in told
+    (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
+    said = "Bench.resident: number must be int | None, is '3' (str); TypeError: "
+    assert re.match(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
+    (unknown,) = (case for case in done.cases if "test_unknown" in case["case"])
+    assert "fixture 'nothing_of_this_name' not found" in unknown["error"]["message"]
+    (binary,) = (case for case in done.cases if "test_binary" in case["case"])
+    assert binary["error"]["code"] == 5000
+    assert "Using newer context binary on old SDK" in binary["error"]["message"]
+    (crash,) = (case for case in done.cases if "test_crash" in case["case"])
+    assert "SIGSEGV" in crash["error"]["message"]
+    assert crash["error"]["step"] == 0
+    assert "needs htp_arch 75, has 73" in done.output
+
+
+@pytest.mark.parametrize("workers", ["0", pytest.param("1", marks=pytest.mark.nightly)])
+def test_a_run_that_stops_at_the_first_failure_is_not_whole(
+    lab: DeviceRuns, suite: Path, workers: str
+) -> None:
+    done = lab.run("-x", "-n", workers, "-k", "assertion or skip", suites=suite)
+    assert (done.code, len(done.cases)) == (1, 1), done.output
+    info = json.loads((lab.reports / "latest/run.json").read_text())
+    assert info["problem"] == "1 of 2 cases were not run"
+
+
+@pytest.mark.nightly
+def test_what_the_target_cannot_do_is_no_failure(lab: DeviceRuns, suite: Path) -> None:
+    done = lab.run("--backend", "gpu", "-k", "test_binary", suites=suite)
+    assert done.code == 0, done.output
+    (case,) = done.cases
+    assert (case["outcome"], case["cause"]) == ("unsupported", None)
+    assert (
+        "contexts are compiled for HTP, and the gpu backend reads none" in case["error"]["message"]
+    )
+    assert "1 unsupported" in done.output
+
+
+@pytest.mark.nightly
+def test_why_a_target_cannot_do_it_is_diagnosed_as_a_failure_is(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    lab.file.write_text(
+        "schema: 1\ndevices:\n"
+        "  - {name: sim-a, simulated: true, soc: QCS8550, prepares_gpu: false}\n"
+    )
+    suite, written = ROOT / "suites/test_gpu_contexts.py", tmp_path / "junit.xml"
+    done = lab.run("-k", "compiler_and_runtime", f"--junitxml={written}", suites=suite)
+    assert done.code == 0, done.output
+    assert "1 x UNSUPPORTED: CreateSession 4000 " in done.output
+    assert "\n       nodes-not-taken (possible): " in done.output
+    assert "unsupported: unsupported" not in written.read_text()
+
+
+@pytest.mark.nightly
+def test_a_wrong_requirement_of_a_marker(lab: DeviceRuns, suite: Path) -> None:
+    suite.write_text(SUITE.replace("htp_arch=75", "htp_arhc=75"))
+    done = lab.run(suites=suite)
+    assert done.code == 2, done.output
+    assert "htp_arhc" in done.output
+    assert "htp_arch" in done.output
+
+
+@pytest.mark.nightly
+def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
+    lab: DeviceRuns, suite: Path
+) -> None:
+    plain = (
+        "import pytest\n@pytest.mark.device\n@pytest.mark.parametrize('n', [1])\n"
+        "def test_plain(bench, n): pass\n"
+    )
+    suite.write_text(plain)
+    other = suite.with_name("test_plain.py")
+    other.write_text(
+        "import pytest\n@pytest.mark.parametrize('n', [1])\ndef test_n(n): assert n == 2\n"
+    )
+    command = [word for word in lab.command(suite.parent) if word not in ("-m", "device")]
+    command.insert(1, "-m")
+    done = subprocess.run(
+        command, env=lab.environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+
+
+@pytest.mark.nightly
+def test_a_device_test_must_hold_a_device(lab: DeviceRuns, suite: Path) -> None:
+    suite.write_text("import pytest\n@pytest.mark.device\ndef test_nothing(): pass\n")
+    done = lab.run(suites=suite)
+    assert done.code == 2, done.output
+    assert "must take the fixture `bench`" in done.output

@@ -1,0 +1,313 @@
+"""The commands around a bisection: its log, replays, Ctrl-C, comparisons."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.ground.facts.versions import QNN_WHEELS
+from harness.search.bisect.case_run import judge, run_case
+from harness.search.bisect.folder import LOG
+from harness.search.bisect.match import ANY_FAILURE
+from harness.search.bisect.search import AxisSpec
+from harness.tools.cli.main import commands
+from tests.integration.conftest import RuntimeFor
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.libraries.runtimes.real_layouts import qairt_tree
+from tests.integration.search.bisect.bisections import (
+    PLAIN,
+    SESSION,
+    bisect,
+    command,
+    every_version,
+    interrupted_in_slice,
+    refused,
+)
+from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
+
+QNN = list(QNN_WHEELS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A bisection that is over."""
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= QNN[2] else "passed")
+    bisection = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=tuple(QNN)), runs)
+    bisection.go_on()
+    bisection.folder.close()
+    return bisection.folder.path
+
+
+def call(*arguments: object) -> tuple[int, str]:
+    runner = CliRunner()
+    done = runner.invoke(commands, [str(part) for part in arguments], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value or 0, done.output
+
+
+def test_the_log_is_shown(folder: Path) -> None:
+    code, shown = call("bisect", "log", folder)
+    assert code == 0
+    assert f"bisecting qnn over 5 versions, {QNN[0]} to {QNN[-1]}: at most 4 runs" in shown
+    assert f"last good {QNN[1]}, first bad {QNN[2]}" in shown
+    assert call("bisect", "log", "--reports", folder.parent)[1] == shown
+    assert call("bisect", "log", "--json", folder)[1] == (folder / LOG).read_text()
+
+
+def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> None:
+    assert call("bisect", "replay", folder / LOG, "--no-run")[0] == 0
+    lines = (folder / LOG).read_text().splitlines()
+    kept = [line for line in lines if f'["{QNN[2]}"]' not in line and "concluded" not in line]
+    edited = tmp_path / "edited.jsonl"
+    edited.write_text("\n".join(kept) + "\n")
+    code, shown = call("bisect", "replay", edited, "--no-run")
+    assert (code, shown.startswith(f"next to run: {QNN[2]}")) == (1, True)
+    code, shown = call("bisect", "replay", edited, "--no-run", "--json")
+    asked = json.loads(shown)
+    assert (code, asked["next"]["at"], asked["answer"], asked["finished"]) == (
+        1,
+        [QNN[2]],
+        None,
+        False,
+    )
+    over = json.loads(call("bisect", "replay", folder / LOG, "--no-run", "--json")[1])
+    assert (over["next"], over["answer"]["first_bad"], over["exit_code"]) == (None, QNN[2], 0)
+    edited.write_text("nonsense\n" + "\n".join(kept))
+    with pytest.raises(Exception, match=r"edited.jsonl:1"):
+        call("bisect", "replay", edited, "--no-run")
+
+
+@pytest.mark.needs("pgrep")
+def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
+    process = subprocess.Popen(
+        command(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]),
+        cwd=ROOT,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while not list(lab.reports.glob("*-bisect/runs/*/output.txt")):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    time.sleep(3)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "to go on: qnn-harness bisect --resume " in errors
+    left = subprocess.run(
+        ["pgrep", "-f", str(lab.reports)], capture_output=True, text=True, check=False
+    )
+    assert not left.stdout, left.stdout
+    stopped = bisect(lab, "--resume", "--max-minutes", "0.0001")
+    assert (stopped.code, stopped.result["finished"]) == (3, False)
+    assert "the time is over" in stopped.errors
+
+
+@pytest.mark.needs("pgrep")
+@pytest.mark.nightly
+def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    suite = tmp_path / "test_slow.py"
+    suite.write_text("import time\n\ndef test_slow():\n    time.sleep(600)\n")
+    began = time.monotonic()
+    end = run_case(["-p", "no:cacheprovider", str(suite)], tmp_path / "reports", tmp_path, 4)
+    assert time.monotonic() - began < 30
+    assert (end.exit_code, end.record, end.folder) == (None, None, None)
+    assert judge(end, ANY_FAILURE, None).answer == "unknown"
+    left = subprocess.run(["pgrep", "-f", str(suite)], capture_output=True, text=True, check=False)
+    assert not left.stdout
+
+
+@pytest.mark.nightly
+def test_a_comparison_says_what_to_bisect(lab: DeviceRuns) -> None:
+    none = lab.folder / "known.yaml"
+    none.write_text("schema: 1\nknown_issues: []\n")
+    chosen = ("-k", "test_session and tiny", "--ort", "1.31.1", f"--known-issues={none}")
+    before = lab.run(*chosen, "--qnn", QNN[1]).folder.joinpath("latest").resolve()
+    after = lab.run(*chosen, "--qnn", QNN[0]).folder.joinpath("latest").resolve()
+    base = [sys.executable, "-m", "harness.tools.cli.main", "compare", "--lab", lab.file]
+    done = subprocess.run(
+        [str(part) for part in (*base, before, after, "--bisect", "--max-minutes", "5")],
+        cwd=ROOT,
+        env=lab.environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "1 x new: failed" in done.stdout
+    assert f"--axis qnn --good {QNN[1]} --bad {QNN[0]}" in done.stdout
+    # the older one is the bad one: what is found is the fix
+    assert f"last bad {QNN[0]}, first good {QNN[1]}" in done.stdout
+    same = [str(part) for part in (*base, before, before, "--json")]
+    equal = subprocess.run(same, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (equal.returncode, json.loads(equal.stdout)["new"]) == (0, [])
+
+
+@pytest.mark.nightly
+def test_three_axes_are_slices_of_two_and_are_gone_on_with_together(lab: DeviceRuns) -> None:
+    orts, qnns, compilers = ("1.27.0", "1.28.0"), (QNN[0], QNN[1]), (QNN[0], QNN[1])
+    truth = every_version(
+        lab, "test_session and tiny", "--ort", ",".join(orts), "--qnn", ",".join(qnns)
+    )
+    asked = (
+        *("--case", SESSION, "--axis", "ort,qnn", "--device", "sim-v73"),
+        *("--ort", ",".join(orts), "--qnn", ",".join(qnns), "--compiler", ",".join(compilers)),
+    )
+    errors = interrupted_in_slice(lab, 1, *asked, cwd=ROOT, within_s=120)
+    assert errors.count("to go on") == 1
+    assert "to go on with all 2 slices: qnn-harness bisect --resume " in errors
+    # one that is begun and refused later does not stand in the way, and is not left behind
+    logs = set(lab.reports.glob("*-bisect/log.jsonl"))
+    assert bisect(lab, "--case", SESSION.replace("tiny", "huge"), "--axis", "qnn").code == 2
+    assert set(lab.reports.glob("*-bisect/log.jsonl")) == logs
+    done = bisect(lab, "--resume")
+    assert isinstance(done.result, list)
+    assert [one["held"]["compiler"] for one in done.result] == list(compilers)
+    for one in done.result:
+        assert one["finished"]
+        assert {tuple(cell["at"]): cell["verdict"] for cell in one["cells"]} == truth
+        again = [tuple(run["at"]) for run in one["runs"]]
+        assert len(again) == len(set(again)) <= len(truth), "each pair is run once"
+    assert done.code == (0 if len(set(truth.values())) > 1 else 1)
+    # contexts play no part in what ONNX Runtime compiles itself
+    assert f"--compiler {QNN[0]} has no effect" in done.errors
+
+
+def test_wrong_options_name_themselves(lab: DeviceRuns, tmp_path: Path) -> None:
+    list_of = tmp_path / "list"
+    list_of.write_text("# nothing\n")
+    asked = ("--case", PLAIN, "--axis", "qnn")
+    for arguments, says in (
+        ((*asked, "--versions", QNN[0], "--from-file", list_of), "--from-file: "),
+        ((*asked, "--from-file", list_of), "lists no version"),
+        ((*asked, "--match", ""), "--match: "),
+        ((*asked, "--max-minutes", "-5"), "--max-minutes: "),
+        ((*asked, "--max-minutes", "nan"), "--max-minutes: "),
+        ((*asked, "--repeat", "0"), "--repeat: "),
+        ((*asked, "--patience", "0"), "--patience: "),
+        ((*asked, "--newer", "better,better"), "--newer: "),
+        (("--resume", *asked), "--case: "),
+    ):
+        done = refused(lab, *arguments)
+        assert (done.code, done.result) == (2, {}), arguments
+        assert says in done.errors.splitlines()[-1], done.errors
+    assert not list(lab.reports.glob("*-bisect"))
+
+
+@pytest.mark.nightly
+def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
+    whole = lab.file.read_text()
+    versions = ",".join((QNN[0], QNN[1], QNN[-1]))
+    asked = ("--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0], "--versions", versions)
+    process = subprocess.Popen(
+        command(lab, *asked), cwd=ROOT, env=lab.environment, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 120
+    while not any('"answered"' in log.read_text() for log in lab.reports.glob("*-bisect/log.*")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    lab.file.write_text("broken: [")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "not valid YAML" in errors
+    assert "to go on: qnn-harness bisect --resume " in errors
+    lab.file.write_text(whole)
+    done = bisect(lab, "--resume")
+    straight = bisect(lab, *asked)
+    assert done.result["answer"] == straight.result["answer"]
+    assert done.answers == straight.answers
+    assert "untestable" not in done.answers.values()
+
+
+@pytest.mark.nightly
+def test_what_comes_next_is_made_ready_while_a_case_runs(lab: DeviceRuns) -> None:
+    suite = lab.folder / "mine" / "test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(
+        "import time, pytest\nfrom harness.contexts.compiler.models import Model\n"
+        '@pytest.mark.device(backend="htp")\n'
+        '@pytest.mark.parametrize("model", [Model("tiny")], ids=str)\n'
+        "def test_mine(bench, model):\n"
+        '    look = f"ls {bench.device.workdir}/sets"\n'
+        "    def there():\n"
+        "        said = bench.device.transport.shell(look, timeout_s=10).stdout.decode().split()\n"
+        '        return sorted({name.split("-")[1] for name in said if name.startswith("qnn-")})\n'
+        "    bench.measure(at_first=there())\n"
+        "    until = time.monotonic() + 60\n"
+        '    while bench.placement.qnn != "' + QNN[-1] + '" and time.monotonic() < until:\n'
+        '        if "' + QNN[-1] + '" in there():\n'
+        "            break\n"
+        "        time.sleep(0.2)\n"
+        '    bench.run_contexts([model], 1, "resident").check()\n'
+    )
+    versions = f"{QNN[0]},{QNN[-1]}"
+    done = bisect(lab, "--case", f"{suite}::test_mine", "--axis", "qnn", "--versions", versions)
+    assert done.code == 1, done.errors
+    first, second = (run["record"]["measurements"] for run in done.result["runs"])
+    assert QNN[-1] not in first["at_first"]
+    assert QNN[-1] in second["at_first"]
+    assert done.result["runs"][0]["record"]["duration_s"] < 60
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("def test_mine(bench)\n", "cannot be collected"),
+        pytest.param(
+            *("import nothing_of_this_name\ndef test_mine(bench): pass\n", "nothing_of_this_name"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "import pytest\n@pytest.mark.device\ndef test_mine(bench): bench.ort()\n",
+            'engine="ort"',
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            *("import pytest\n@pytest.mark.device(moon=1)\ndef test_mine(bench): pass\n", "moon"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "import pytest\n@pytest.mark.device\ndef test_mine(bench): raise ValueError('mine')\n",
+            "ValueError: mine",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_suite_is_no_answer(lab: DeviceRuns, body: str, says: str) -> None:
+    suite = lab.folder / "test_mine.py"
+    suite.write_text(body)
+    done = refused(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
+    assert (done.code, done.result) == (2, {}), done.errors
+    assert says in done.errors.splitlines()[-1]
+    assert not list(lab.reports.glob("*-bisect"))
+
+
+@pytest.mark.nightly
+def test_an_end_that_cannot_be_brought_together_is_left_out(
+    lab: DeviceRuns, runtime_for: RuntimeFor
+) -> None:
+    # an SDK has no plug-in for ONNX Runtime, which PyPI's needs
+    qairt_tree(lab.folder / "qairt", runtime_for(QNN[-1]))
+    sdk = "runtimes:\n  - {name: sdk, kind: qairt, path: qairt}\n"
+    lab.file.write_text(lab.file.read_text() + sdk)
+    versions = f"{QNN[0]},{QNN[1]},sdk:{QNN[-1]}"
+    asked = ("--case", SESSION, "--axis", "qnn", "--device", "sim-v73", "--ort", "1.31.1")
+    done = bisect(lab, *asked, "--versions", versions)
+    assert done.code in (0, 1), done.errors
+    assert done.answers[f"sdk:{QNN[-1]}",] == "untestable"
+    told = {at: answer for at, answer in done.answers.items() if answer != "untestable"}
+    assert set(told) == {(QNN[0],), (QNN[1],)}
+    kind = done.result["answer"]["kind"]
+    assert kind == ("change" if len(set(told.values())) == 2 else "no-change")

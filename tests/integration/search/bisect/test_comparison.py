@@ -1,0 +1,148 @@
+"""From two runs to the versions to blame: `compare --bisect` on failures that replaced others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import compare
+from harness.ground.facts.versions import QNN_WHEELS
+from harness.search.bisect.new_failures import NewFailure
+from harness.tools.cli.schema import schemas
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.schema_1 import upgraded
+from tests.integration.device_runs import DeviceRuns
+from tests.unit.search.bisect.scripted_runs import record
+
+QNN = list(QNN_WHEELS)
+
+# one failure up to 2.48, another one from 2.49 on
+SUITE = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    newer = bench.placement.qnn >= "2.49"
+    raise AssertionError("the newer failure" if newer else "the older failure")
+"""
+BREAKS = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    assert bench.placement.qnn < "2.49", "too new"
+"""
+KNOWN = """schema: 1
+known_issues:
+  - id: too-new
+    link: https://example.com/1
+    signature: {api: null, code: null, message: too new}
+    conditions: {qnn: ">=2.49"}
+    until: 2126-12-31
+"""
+PYTEST = ("pytest", "-p", "no:cacheprovider", "-q", "-m", "device", "--device", "sim-v73")
+
+
+@pytest.fixture
+def suite(lab: DeviceRuns) -> DeviceRuns:
+    """A lab beside a suite of somebody's own."""
+    (lab.folder / "pytest.ini").write_text("[pytest]\n")
+    (lab.folder / "test_mine.py").write_text(SUITE)
+    return lab
+
+
+def call(lab: DeviceRuns, *words: object) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, words), "--lab", lab.file],
+        cwd=lab.folder,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=None,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def run_of(lab: DeviceRuns, version: str, *arguments: str) -> Path:
+    call(lab, *PYTEST, "--qnn", version, "--reports", lab.reports, *arguments, "test_mine.py")
+    return (lab.reports / "latest").resolve()
+
+
+def compared(lab: DeviceRuns, *arguments: object) -> tuple[int, str]:
+    return call(lab, "harness.tools.cli.main", "compare", *arguments)
+
+
+@pytest.mark.nightly
+def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
+    before, after = run_of(suite, QNN[0]), run_of(suite, QNN[-1])
+    code, output = compared(suite, before, after, "--bisect", "--json", "--max-minutes", "5")
+    told: dict[str, Any] = json.loads(output)
+    assert code == 1, output
+    (new,) = told["changed"]
+    assert new["bisect"][new["bisect"].index("--match") + 1].endswith(" else good")
+    (bisection,) = told["bisections"]
+    assert bisection["exit_code"] == 0
+    Draft202012Validator(json.loads(schemas()["bisect.schema.json"])).validate(bisection["result"])
+    answer = bisection["result"]["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[1], QNN[2])
+    # and it is found again where people look
+    name = bisection["result"]["bisect"]
+    for page in (after / "report.html", suite.reports / "bisections.html"):
+        assert f"{name}/report.html" in page.read_text()
+
+
+@pytest.mark.nightly
+def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns) -> None:
+    (suite.folder / "test_mine.py").write_text(BREAKS)
+    (suite.folder / "known.yaml").write_text(KNOWN)
+    known = "--known-issues=known.yaml"
+    before, after = run_of(suite, QNN[1], known), run_of(suite, QNN[2], known)
+    code, output = compared(suite, before, after, "--bisect")
+    assert code == 0, output
+    assert "   1 x fails as known: too-new: failed: " in output
+    assert f"--axis qnn --good {QNN[1]} --bad {QNN[2]}" in output
+    assert output.endswith("1 fails as known; 0 still failing, 0 still passing\n")
+    code, output = compared(suite, before, after, "--bisect", "--known-too")
+    assert code == 0, output
+    assert f"last good {QNN[1]}, first bad {QNN[2]}" in output
+
+
+def read_again(made: CaseRecord, placement: str) -> CaseRecord:
+    """A record under another name, as if it had been written before it said its placement."""
+    test = "test_mine.py::test_mine"
+    said = made.model_dump(mode="json") | {"case": f"{test}[{placement}]", "axes": {}}
+    again = CaseRecord.model_validate(upgraded(said))
+    assert again.test == test
+    return again
+
+
+@pytest.mark.parametrize("old", ["2.47.0", "2.47.0-ort-1.27.0", "2.47.0-ort-1.27.0-by-2.47.0"])
+def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -> None:
+    new = old.replace("2.47.0", QNN[-1], 1).replace("1.27.0", "1.31.1").replace("2.47.0", QNN[1])
+    before, after = (
+        read_again(record(outcome, device="sim-v73"), f"sim-v73-htp-{versions}")
+        for versions, outcome in ((old, "passed"), (new, "failed"))
+    )
+    (pair,) = compare([Brief.of(before)], [Brief.of(after)])["new"]
+    command = NewFailure.of(pair).command(str(suite.file), str(suite.reports), 1e-6)
+    assert command is not None
+    code, output = call(suite, "harness.tools.cli.main", *command, "--json")
+    told = json.loads(output)
+    assert code == 3, output
+    begun = [
+        json.loads((suite.folder / one["folder"] / "log.jsonl").read_text().splitlines()[0])
+        for one in (told if isinstance(told, list) else [told])
+    ]
+    for one in begun:
+        axes = ["qnn", "ort"] if "ort" in old else ["qnn"]
+        assert one["task"]["axes"] == axes
+        assert one["spec"]["rows" if "ort" in old else "candidates"] == QNN
+    if "-by-" in old:
+        assert [one["task"]["held"]["compiler"] for one in begun] == [QNN[0], QNN[1]]

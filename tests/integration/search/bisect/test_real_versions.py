@@ -1,0 +1,272 @@
+"""Bisections of the real libraries on the simulated lab, beside a run of every version."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.answers.history.performance import MOST_RUNS
+from harness.ground.facts.versions import QNN_WHEELS
+from harness.search.bisect.driver import FEWEST_GOOD
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.search.bisect.bisections import (
+    PLAIN,
+    RESIDENT,
+    SESSION,
+    bisect,
+    bisect_flaky,
+    bisect_stand_in,
+    every_version,
+    killed_after,
+    refused,
+    require_nothing_made_twice,
+)
+
+QNN = list(QNN_WHEELS)
+ORT = ["1.24.1", "1.27.0", "1.28.0", "1.31.1"]
+
+
+def changes(truth: list[str]) -> list[int]:
+    return [i for i in range(1, len(truth)) if truth[i] != truth[i - 1]]
+
+
+@pytest.mark.nightly
+def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
+    truth = every_version(lab, "io-heavy and resident and 66", "--qnn", "all", "--compiler", QNN[0])
+    told = [truth[QNN[0], version] for version in QNN]
+    done = bisect(lab, "--case", RESIDENT, "--axis", "qnn", "--compiler", QNN[0])
+    assert done.code == 0, done.errors
+    (change,) = changes(told)
+    answer = done.result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[change - 1], QNN[change])
+    assert len(done.result["runs"]) <= 4
+    after = done.result["after"]
+    assert (after["error"]["code"], after["error"]["symbol"]) == (
+        1002,
+        "QNN_COMMON_ERROR_MEM_ALLOC",
+    )
+    backend = next(
+        one
+        for one in done.result["libraries"]["qnn"]["changed"]
+        if one["name"].endswith("libQnnHtp.so")
+    )
+    assert backend["symbols_new"]["count"] > 0
+    assert done.result["versions"]["qnn"][QNN[change]]["date"] is not None
+    # stdout is the result and nothing else; stderr says what goes on, a line each
+    said = done.errors.splitlines()
+    assert "at most 4 runs" in said[0]
+    assert (Path(said[1]) / "log.jsonl").is_file()
+    assert len(said) == 2 + len(done.result["runs"])
+    assert done.result["bound"]["text"] in said[0]
+    # the newest run of pytest's own is still what it was
+    assert not (lab.reports / "latest").resolve().name.endswith("bisect")
+
+
+def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
+    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert done.code == 0, done.errors
+    # it refuses whatever is newer than it
+    assert done.result["answer"]["first_bad"] == QNN[1]
+    assert done.result["after"]["error"]["code"] == 5000
+    assert len(done.result["runs"]) <= 4
+
+
+@pytest.mark.nightly
+def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
+    qnn = [QNN[0], QNN[1], QNN[-1]]
+    truth = every_version(
+        lab, "test_session and tiny", "--ort", ",".join(ORT), "--qnn", ",".join(qnn)
+    )
+    done = bisect(
+        lab,
+        *("--case", SESSION, "--axis", "ort,qnn", "--device", "sim-v73"),
+        *("--ort", ",".join(ORT), "--qnn", ",".join(qnn)),
+    )
+    assert done.code == 0, done.errors
+    told = {tuple(cell["at"]): cell["verdict"] for cell in done.result["cells"]}
+    assert told == truth
+    assert len(done.result["runs"]) <= len(ORT) + len(qnn) + 4
+    assert done.result["answer"]["mattered"] == {"ort": True, "qnn": True}
+    # each axis has an edge of its own, with what changed in its libraries
+    assert sorted(edge["axes"] for edge in done.result["edges"]) == [["ort"], ["qnn"]]
+    changed = done.result["libraries"]["ort"]["changed"]
+    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed)
+    assert done.result["libraries"]["qnn"]["changed"]
+
+
+@pytest.mark.nightly
+def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:
+    dice = random.Random(6)
+    arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
+    code = killed_after(lab, dice.uniform(3, 10), *arguments)
+    for _ in range(2):
+        if code is None:
+            code = killed_after(lab, dice.uniform(4, 15), "--resume")
+    done = bisect(lab, "--resume")
+    straight = bisect(lab, *arguments)
+    assert done.code == straight.code == 0, done.errors
+    assert done.result["answer"] == straight.result["answer"]
+    assert done.answers == straight.answers
+    require_nothing_made_twice(lab, done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
+        pytest.param(
+            *(["--case", SESSION.partition("[")[0], "--axis", "qnn"], "has 2 cases; name one"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            *(["--case", "suites/test_ort_sessions.py::test_none", "--axis", "qnn"], "test_none"),
+            marks=pytest.mark.nightly,
+        ),
+        (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),
+    ],
+)
+def test_wrong_input_is_named_before_much_is_run(
+    lab: DeviceRuns, arguments: list[str], says: str
+) -> None:
+    done = refused(lab, *arguments)
+    assert done.code == 2, done.errors
+    assert says in done.errors
+
+
+@pytest.mark.nightly
+def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
+    # few runs: 100 seeds, all rates and more candidates are tested every night
+    few = ("--versions", f"{QNN[0]},{QNN[2]}", "--confidence", "0.8")
+    done = bisect_flaky(lab, tmp_path / "stand-in", QNN[2], "0.25", *few)
+    assert done.code == 0, done.errors
+    assert (done.result["answer"]["first_bad"], done.result["repeat"]) == (QNN[2], "auto")
+    assert done.result["answer"]["confidence"] >= 0.8
+    assert len(done.result["runs"]) > 2
+    assert done.result["after"]["error"]["code"] == 1100
+
+
+@pytest.mark.nightly
+def test_a_backend_that_fails_in_a_quarter_of_its_runs_is_not_called_good(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    few = ("--versions", f"{QNN[0]},{QNN[2]}", "--max-runs", "10", "--repeat", "auto")
+    rare = {"FLAKY_RATE": "0.75", "FLAKY_SEED": "6"}
+    done = bisect_stand_in(lab, tmp_path / "stand-in", QNN[2], *few, **rare)
+    answer = done.result["answer"]
+    assert (done.code, answer["kind"], answer["verdict"]) == (1, "undecided", None), answer
+    bad = [run["at"][0] for run in done.result["runs"] if run["answer"] == "bad"]
+    assert bad
+    assert set(bad) == {QNN[2]}
+    of_newer = sum(run["at"] == [QNN[2]] for run in done.result["runs"])
+    assert answer["failed"][QNN[2]] == {"failed": len(bad), "runs": of_newer}
+    assert f"failed: {QNN[2]} in {len(bad)} of {of_newer}" in "; ".join(answer["notes"])
+    assert "all are good" not in str(done.result)
+
+
+@pytest.mark.nightly
+def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
+    twin = lab.file.read_text().partition("devices:\n")[2]
+    lab.file.write_text(lab.file.read_text() + twin.replace("sim-v73", "sim-twin"))
+    # a file where the storage of the device should be: it can never be started
+    storage = lab.folder / "simulated" / "sim-v73"
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    storage.write_text("")
+    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["first_bad"] == QNN[1]
+    good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
+    assert set(good) == {"sim-twin"}
+    assert all("[qcs8550-htp-" in run["case"] for run in done.result["runs"] if run["case"])
+
+
+@pytest.mark.nightly
+def test_a_suite_of_ones_own_anywhere(lab: DeviceRuns) -> None:
+    suite = lab.folder / "mine" / "test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(
+        "import pytest\nfrom harness.contexts.compiler.models import Model\n"
+        '@pytest.mark.device(backend="htp")\n'
+        '@pytest.mark.parametrize("contexts", [1, 2])\n'
+        "def test_mine(bench, contexts):\n"
+        '    bench.run_contexts([Model("tiny")], contexts, "resident").check()\n'
+    )
+    case = f"{suite}::test_mine[2]"
+    done = bisect(lab, "--case", case, "--axis", "qnn", "--versions", f"{QNN[0]},{QNN[-1]}")
+    assert done.code == 1, done.errors
+    assert done.result["answer"]["text"] == "no change: all are good"
+
+
+@pytest.mark.nightly
+def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: ContextFor) -> None:
+    """MobileNet-v2 in half precision gives other outputs from QNN 2.48 on, and all of them pass."""
+    file = lab.folder / "net.bin"
+    shutil.copyfile(context_for("mobilenet-v2", "2.47.0").path, file)
+    case = f"{file}::test_contexts[sim-v73-htp-2.51.0-net.bin-resident-1]"
+    asked = ("--case", case, "--axis", "qnn", "--good", QNN[0])
+    done = bisect(lab, *asked, "--match", "drift:0")
+    assert done.code == 0, done.errors
+    answer = done.result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[0], "2.48.40")
+    assert len(done.result["runs"]) <= 4
+    assert "net.bin, output y: 535 of 1000 elements, max abs 0.0078" in done.errors
+    # half precision has no steps, so that it is beyond none of them
+    done = bisect(lab, *asked, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
+    assert done.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
+    # a case whose outputs nobody keeps can tell nothing of them
+    done = bisect(lab, *asked[2:], "--match", "drift:0", "--case", PLAIN)
+    assert (done.code, "is for a case that keeps outputs" in done.errors) == (2, True)
+
+
+@pytest.mark.nightly
+def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: Path) -> None:
+    """The graph takes half as long again; all else, its noise included, is the real run's.
+
+    On a busy computer noise may hide a version: then it is said to hide as much as this.
+    """
+    match, step = "measurement execute_us > 1.2 * good", 1.5
+    done = bisect_stand_in(
+        lab,
+        tmp_path / "stand-in",
+        QNN[2],
+        *("--good", QNN[0], "--match", match),
+        FLAKY_RATE="0",
+        FLAKY_GOOD="slow_us=40000",
+        FLAKY_BAD="slow_us=60000",
+    )
+    assert "believed" not in done.errors
+    assert done.result["repeat"] == "judged"
+    runs = done.result["runs"]
+    asked = Counter(run["at"][0] for run in runs)
+    assert asked[QNN[0]] >= FEWEST_GOOD
+    assert done.result["answer"]["runs"] == asked.total() <= done.result["bound"]["runs"]
+    assert max(asked.values()) <= MOST_RUNS
+    for (version,), answer in done.answers.items():
+        assert answer in ("good" if version in QNN[:2] else "bad", "untestable"), (version, runs)
+    hidden = [run["why"] for run in runs if run["answer"] == "untestable"]
+    for why in hidden:
+        said = why.partition("; this computer is too noisy to tell less than x ")[2]
+        assert float(said) > step, why
+    if not hidden:
+        assert done.code == 0, done.errors
+        assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
+        last = [run for run in runs if run["answer"] == "bad"][-1]
+        assert " of good (" in last["why"]
+
+
+@pytest.mark.nightly
+def test_a_runtime_that_needs_less_memory_is_told_from_noise(lab: DeviceRuns) -> None:
+    """A change of the real libraries: a process of 2.50.40 holds a quarter less."""
+    match = "measurement rss_bytes.peak < 0.9 * good"
+    done = bisect(
+        lab,
+        *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0]),
+        *("--good", QNN[0], "--match", match),
+    )
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["text"] == "last good 2.49.40, first bad 2.50.40"
+    assert done.result["repeat"] == "judged"

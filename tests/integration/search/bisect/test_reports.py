@@ -1,0 +1,101 @@
+"""Reports of bisections are found again: written anew, listed in an index and by runs' reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.answers.report.bisections import INDEX, bisections_in
+from harness.answers.report.projections import finish
+from harness.search.bisect.driver import Bisection
+from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.search import AxisSpec
+from harness.search.bisect.write_reports import RESULT, write_reports
+from harness.tools.cli.main import commands
+from harness.verdict.results.run_folder import RunFolder
+from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection, record
+
+VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
+SAID = "last good 2.47.0, first bad 2.48.40"
+
+
+@pytest.fixture
+def bisection(tmp_path: Path) -> Bisection:
+    """One that is over."""
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
+    made = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs)
+    finding = made.go_on()
+    assert isinstance(finding, AxisFinding)
+    write_reports(made.folder, made.task, finding, None, tmp_path)
+    made.folder.close()
+    return made
+
+
+def report(folder: Path) -> str:
+    done = CliRunner().invoke(commands, ["report", str(folder)], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+def test_the_reports_of_a_bisection_are_written_anew(bisection: Bisection) -> None:
+    folder = bisection.folder.path
+    before = {name: (folder / name).read_text() for name in (RESULT, "report.md", "report.html")}
+    for name in before:
+        (folder / name).unlink()
+    assert report(folder).startswith(f"{SAID}\n")
+    assert {name: (folder / name).read_text() for name in before} == before
+
+
+def test_one_that_is_not_over_says_so(bisection: Bisection) -> None:
+    log = bisection.folder.path / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:3]))
+    assert "not over yet, 1 runs were made" in report(bisection.folder.path)
+
+
+def test_an_index_lists_them(bisection: Bisection) -> None:
+    reports = bisection.folder.path.parent
+    index = (reports / INDEX).read_text()
+    assert f'href="./{bisection.folder.path.name}/report.html"' in index
+    assert SAID in index
+    (reports / INDEX).unlink()
+    assert f"qnn: {SAID}" in report(reports)
+    assert (reports / INDEX).read_text() == index
+
+
+def test_the_report_of_a_run_of_the_same_test_lists_them(bisection: Bisection) -> None:
+    for case, listed in ((bisection.task.case.replace("tiny", "other"), True), ("a.py::b", False)):
+        run = RunFolder.create(bisection.folder.path.parent, command=[], lab={}, devices=[])
+        run.journal.append(record("passed").model_copy(update={"case": case}))
+        finish(run, exit_code=0)
+        page = (run.path / "report.html").read_text()
+        link = f'href=".././{bisection.folder.path.name}/report.html"'
+        assert ((link in page), (SAID in page)) == (listed, listed)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[1, 2",
+        "[]",
+        '{"kind": "run"}',
+        json.dumps({"kind": "bisect"}),
+        json.dumps({"kind": "bisect", "case": ["<script>"], "axes": 3, "answer": 4, "runs": {}}),
+        json.dumps({"kind": "bisect", "case": "<script>" * 900, "axes": [{}], "answer": {}}),
+    ],
+)
+def test_nothing_in_a_result_can_break_the_lists(tmp_path: Path, content: Any) -> None:
+    folder = tmp_path / "<b>-bisect"
+    folder.mkdir()
+    (folder / RESULT).write_text(content)
+    assert len(bisections_in(tmp_path)) == ("bisect" in content)
+    if "bisect" in content:
+        report(tmp_path)
+        page = (tmp_path / INDEX).read_text()
+        assert "<script" not in page
+        assert "<b>" not in page

@@ -1,0 +1,152 @@
+"""A case of a user's file made small and packed: with the real libraries, in fresh processes."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import zipfile
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from harness.contexts.compiler.models import Model
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.in_process import qnn_harness
+from tests.integration.run.pytest_plugin.executorch_programs import write_program
+
+FIELD = ROOT / "tests/field"
+(OLD,) = FIELD.glob("add_add_1_quant*.bin")
+TIMEOUT_S = 550
+SCHEMA = json.loads((ROOT / "docs/schema/minimize.schema.json").read_text())
+
+
+def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
+    """No host, no path, no serial: in none of its files, nor in what the zip says of them."""
+    secrets = [platform.node(), str(lab.folder), str(Path.home()), "emulator-", "127.0.0.1"]
+    whole = bundle.read_bytes()
+    with zipfile.ZipFile(bundle) as opened:
+        texts = [opened.read(name) for name in ("manifest.json", "README.txt")]
+    assert b'"qnn": "2.' in texts[0]
+    for secret in secrets:
+        assert all(secret.encode() not in text for text in texts), secret
+    assert str(lab.folder).encode() not in whole
+
+
+def test_one_context_that_is_too_new_is_found_among_others(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    new, old = context_for("tiny", "2.49.40").path.read_bytes(), OLD.read_bytes()
+    write_program(lab.folder / "model.pte", [old, new, old])
+    code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
+    assert (code, record["error"]["code"]) == (1, 5000), said
+    case, signature = record["case"], record["error"]["signature"]
+    command = (
+        "contexts",
+        "minimize",
+        "model.pte::test_contexts",
+        "--out=small.zip",
+        "--json",
+        "--repeat=1",
+    )
+    done = lab.qnn_harness(*command, timeout_s=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert (told["case"], told["expects"]["signature"]) == (case, signature)
+    assert (told["contexts"], told["before"], told["residency"]) == (
+        ["model.pte#1"],
+        3,
+        "resident",
+    )
+    assert (told["minimal"], told["shown"], told["confirmed"]) == (True, 1, 1)
+    assert done.stderr.count(" fails ") == sum(
+        1
+        for line in (Path(told["folder"]) / "log.jsonl").read_text().splitlines()
+        if json.loads(line).get("answer") == "bad"
+    )
+    told_nothing_of_here(lab.folder / "small.zip", lab)
+    # one that was killed when its second run had ended goes on with what that run says
+    log = Path(told["folder"]) / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
+    for later in sorted((log.parent / "runs").iterdir())[2:]:
+        shutil.rmtree(later)
+    resumed = lab.qnn_harness("contexts", "minimize", f"--resume={log.parent}", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    changed = ("seconds", "bundle")
+    assert json.loads(resumed.stdout) | {key: told[key] for key in changed} == told
+    # in an empty folder, with nothing but the bundle
+    empty = lab.folder / "empty"
+    empty.mkdir()
+    shutil.move(lab.folder / "small.zip", empty)
+    (lab.folder / "model.pte").unlink()
+    code, said, records = lab.run_files("empty/small.zip", "--qnn=2.47.0,2.49.40")
+    assert code == 1, said
+    again = {one["axes"]["qnn"]: one for one in records}
+    assert again["2.47.0"]["error"]["signature"] == signature
+    assert again["2.47.0"]["measurements"]["came_again"] is True
+    assert again["2.47.0"]["axes"]["residency"] == "resident"
+    assert again["2.49.40"]["outcome"] == "passed"
+    assert again["2.49.40"]["measurements"]["came_again"] is False
+    assert "what was packed came again: failed, " in said
+    assert "what was packed did not come: failed, " in said
+    for words in (("inspect",), ("fit",), ("extract", f"--out={lab.folder}/copied")):
+        bundle = (words[0], empty / "small.zip", *words[1:])
+        seen = qnn_harness("contexts", *bundle, environment=lab.environment)
+        assert seen.returncode == 0, seen.stderr
+    suite = lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count")
+    assert suite.code == 0, suite.output
+
+
+def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: ContextFor) -> None:
+    made = context_for("tiny", "2.51.0")
+    shutil.copyfile(made.path, lab.folder / "tiny.bin")
+    for name, files in (("in", made.inputs), ("out", made.inputs)):
+        (lab.folder / name).mkdir()
+        for file in files:
+            shutil.copyfile(file, lab.folder / name / file.name)
+    given = ("--inputs=in", "--expected=out")
+    way = ("--contexts=3", "--residency=window")
+    code, said, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *given)
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), said
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], *given, "--out=case.zip")
+    assert packed.returncode == 0, packed.stderr
+    shutil.rmtree(lab.folder / "in")
+    shutil.rmtree(lab.folder / "out")
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0", "--tolerance=0.0001")
+    assert again["error"]["signature"] == record["error"]["signature"], said
+    assert again["measurements"]["came_again"] is True
+    assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
+    # a name that no run has, and a case that no run failed
+    for words, says in (
+        (("bundle", "tiny.bin::test_contexts", "--out=x.zip"), "is in no run: run it"),
+        (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
+        (("minimize", record["case"], "--out=none/x.zip"), "a folder that there is"),
+    ):
+        wrong = lab.qnn_harness("contexts", *words)
+        assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
+    assert not (lab.folder / "x.zip").exists()
+
+
+@pytest.mark.nightly
+def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: ContextFor) -> None:
+    """The question of pytorch/executorch#14985, handed over: the bundle meets the wall anew."""
+    context = context_for(Model("io-heavy", 56), "2.49.40").path.read_bytes()
+    write_program(lab.folder / "cut.pte", [context] * 66)
+    case = "cut.pte::test_contexts[sim-v73-htp-2.51.0-cut.pte-resident-66]"
+    done = lab.qnn_harness(
+        "contexts", "minimize", case, "--out=small.zip", "--json", timeout_s=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["contexts"] == ["cut.pte#0"] * 55
+    assert "|1002|" in told["expects"]["signature"]
+    told_nothing_of_here(lab.folder / "small.zip", lab)
+    empty = lab.folder / "empty"
+    empty.mkdir()
+    shutil.move(lab.folder / "small.zip", empty)
+    code, said, (again,) = lab.run_files("empty/small.zip", "--qnn=2.51.0")
+    assert (code, again["error"]["code"], again["error"]["context"]) == (1, 1002, 54), said
+    assert again["measurements"]["came_again"] is True

@@ -1,0 +1,129 @@
+"""`qnn-harness run --engine litert`: real models, LiteRT's real compiler, the real libraries."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.ground.files.cache import cache_root
+from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+# 14 models of LiteRT lie in it
+WHEEL = WheelRequest("mediapipe", "0.10.14", "manylinux_2_17_x86_64", "3.11", "cp311")
+FACE = "face_detection/face_detection_short_range"
+POSE = "pose_detection/pose_detection"
+SELFIE = "selfie_segmentation/selfie_segmentation"
+KNOWN = """\
+schema: 1
+known_issues:
+  - id: litert-with-old-qnn
+    link: https://github.com/google-ai-edge/LiteRT-LM/issues/2226
+    signature: {outcome: failed, api: null, code: null, message: is mismatched}
+    conditions: {engine: litert, compiler: "<2.50"}
+    until: 2099-01-01
+"""
+
+
+def take(model: str, folder: Path, name: str | None = None) -> str:
+    """A model of MediaPipe's wheel (36 MB, fetched into the cache once); how it is called."""
+    wheel = WheelCache(cache_root() / "wheels").fetch(WHEEL)
+    name = name or f"{model.rpartition('/')[2]}.tflite"
+    with zipfile.ZipFile(wheel.path) as archive:
+        (folder / name).write_bytes(archive.read(f"mediapipe/modules/{model}.tflite"))
+    return name
+
+
+def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> None:
+    face = take(FACE, lab.folder)
+    (lab.folder / "known.yaml").write_text(KNOWN)
+    code, said, records = lab.run_files(
+        face, "--engine=litert", "--compiler=2.49.40,2.51.0", "--known-issues=known.yaml"
+    )
+    assert code == 0, said
+    old, new = sorted(records, key=lambda one: str(one["axes"]["compiler"]))
+    assert (new["engine"], new["outcome"], new["outputs"]) == ("litert", "passed", "reference")
+    assert (new["suite"], new["axes"]["compiler"]) == ("run_litert", "2.51.0")
+    figures = new["measurements"]
+    compared = figures["outputs"]
+    assert (compared["compared"], compared["beyond_tolerance"]) == (2, 0)
+    # 16 bits are not 32
+    assert 0 < compared["max_abs"] < 1
+    told = figures["litert"]
+    assert (told["on_npu"], told["on_cpu"], told["partitions"]) == (164, 0, 1)
+    assert (told["soc"], told["reference"]) == ("SM8550", "LiteRT's CPU")
+    assert told["nodes"][-1] == [163, "CONCATENATION", "regressors", "qnn_partition_0"]
+    assert "of 164 nodes 164 on the NPU, in 1 partition, and 0 on the CPU" in said
+    assert re.search(r"\n +0-163 +qnn_partition_0 +DEQUANTIZE x 74, CONV_2D x 21", said)
+    # a plug-in that refuses is a failure with a known cause
+    assert (old["outcome"], old["cause"], old["expected"]) == (
+        "failed",
+        "target",
+        {"known_issue": "litert-with-old-qnn"},
+    )
+    assert old["error"]["diagnosis"]["id"] == "litert-version"
+    assert old["error"]["message"].startswith(
+        f"LiteRT 2.3.0 with QNN 2.49.40 did not compile {face}: Qnn System library version 1.13.0"
+    )
+    # and nothing of it is taken for a model the next time
+    code, said, (again,) = lab.run_files(face, "--engine=litert", "--compiler=2.49.40")
+    assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), said
+
+
+def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
+    pose, selfie = take(POSE, lab.folder), take(SELFIE, lab.folder)
+    code, said, records = lab.run_files(pose, selfie, "--engine=litert", "--qnn=2.51.0")
+    assert code == 0, said
+    by_cpu, alone = records
+    told = by_cpu["measurements"]["litert"]
+    assert (told["on_npu"], told["on_cpu"], told["partitions"]) == (253, 38, 39)
+    on_cpu = {node[1] for node in told["nodes"] if node[3] == "CPU"}
+    assert (on_cpu, len(told["nodes"])) == ({"DENSIFY"}, 291)
+    figures = by_cpu["measurements"]
+    assert (by_cpu["outputs"], figures["loaded"]) == ("reference", 39)
+    assert figures["outputs"]["beyond_tolerance"] == 0
+    assert "each partition ran by itself, on what LiteRT's CPU computed before it" in said
+    # LiteRT's CPU lacks an operator of MediaPipe's: that is told, and nothing is compared
+    told = alone["measurements"]["litert"]
+    assert (alone["outcome"], alone["outputs"]) == ("passed", "agreement")
+    assert (told["on_npu"], told["on_cpu"], told["partitions"]) == (245, 1, 2)
+    assert told["nodes"][244] == [244, "Convolution2DTransposeBias", "segment", "CPU"]
+    assert "unresolved custom op: Convolution2DTransposeBias" in told["reference"]
+    assert "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in said
+    # who gives a tolerance, or inputs, would believe that something was done with them
+    np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
+    for given in ("tolerance=0.5", "inputs=in.raw"):
+        code, said, (one,) = lab.run_files(selfie, "--engine=litert", f"--{given}")
+        assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), said
+        field = given.partition("=")[0]
+        told = f"{field}: of no use: LiteRT's CPU does not run this model, Encountered unresolved"
+        assert told in one["error"]["message"]
+
+
+def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
+    face = take(FACE, lab.folder)
+    code, said, (one,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
+    assert (code, one["outcome"], one["error"]["api"]) == (1, "failed", "QnnGraph_execute"), said
+    assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
+    # other inputs, other outputs; the CPU gets them, too
+    np.zeros((1, 128, 128, 3), np.float32).tofile(lab.folder / "in.raw")
+    code, said, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")
+    assert (code, zeros["outputs"]) == (0, "reference"), said
+    kept = [one["measurements"]["kept_outputs"] for one in (one, zeros)]
+    assert kept[0] != kept[1]
+
+
+@pytest.mark.nightly
+def test_the_commands_of_the_page_run(lab: DeviceRuns) -> None:
+    take(FACE, lab.folder, "model.tflite")
+    page = (ROOT / "docs/own-contexts.md").read_text()
+    shown = re.findall(r"^\$ qnn-harness (run model\.tflite .*)$", page, re.MULTILINE)
+    assert len(shown) == 2
+    for command in shown:
+        done = lab.qnn_harness(*shlex.split(command))
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,159 @@
+"""`qnn-harness run --engine ort`: ONNX Runtime loads what a user has, with its real libraries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from harness.contexts.compiler.models import Model
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.in_process import qnn_harness
+
+FIELD = Path(__file__).parents[3] / "field"
+EMBEDDED, EXTERNAL = (FIELD / f"qnn_multi_ctx_{name}.onnx" for name in ("embed", "external"))
+ORT = "--engine=ort"
+
+
+def made_here(path: Path, context_for: ContextFor, others: int = 0) -> None:
+    """An EPContext model of a context of QNN 2.51.0, with so many nodes for the CPU behind it."""
+    made = context_for("tiny", "2.51.0")
+    attributes = {
+        "main_context": 1,
+        "embed_mode": 1,
+        "ep_cache_context": made.path.read_bytes(),
+        "partition_name": made.metadata["graphs"][0]["name"],
+        "source": "Qnn",
+    }
+    names = ["y", *(f"y{number}" for number in range(others))]
+    nodes = [helper.make_node("EPContext", ["x"], ["y"], "ctx", domain="com.microsoft")]
+    nodes[0].attribute.extend(helper.make_attribute(*one) for one in attributes.items())
+    nodes += [helper.make_node("Cos", [names[at]], [names[at + 1]]) for at in range(others)]
+    x, *made_in_turn = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in ("x", *names)
+    )
+    graph = helper.make_graph(nodes, "g", [x], made_in_turn[-1:], value_info=made_in_turn[:-1])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), path)
+
+
+def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> None:
+    versions = ("--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.31.1")
+    # beside the tests there is a conftest.py, which a search would not run
+    embedded = shutil.copy(EMBEDDED, lab.folder)
+    code, said, records = lab.run_files(embedded, EXTERNAL, ORT, *versions)
+    assert (code, len(records)) == (1, 8), said
+    seen = set()
+    for one in records:
+        seen.add((one["axes"]["qnn"], one["axes"]["ort"]))
+        assert (one["axes"]["compiler"], one["suite"]) == (None, "run_ort")
+        assert one["runtime"]["contexts_by"].startswith("2.22.0.")
+        figures = one["measurements"]
+        assert figures["ort_version"] == one["axes"]["ort"]
+        if (one["axes"]["qnn"], one["axes"]["ort"]) == ("2.47.0", "1.31.1"):
+            assert [found["code"] for found in one["preflight"]] == ["ort-too-new"]
+            assert (one["outcome"], one["error"]["api"]) == ("failed", "CreateSession")
+            continue
+        assert (one["outcome"], one["outputs"], one["preflight"]) == ("passed", "agreement", [])
+        assert (figures["placement"], figures["runs"]) == ({"QNNExecutionProvider": 2}, 2)
+    assert seen == {(qnn, ort) for qnn in ("2.47.0", "2.51.0") for ort in ("1.24.1", "1.31.1")}
+    case = f"{records[0]['case'].partition('::')[0]}::test_session"
+    options = ("--axis=ort", "--versions=1.24.1,1.31.1", "--qnn=2.47.0", f"--lab={lab.file}")
+    done = lab.qnn_harness("bisect", f"--case={case}", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1.31.1" in done.stdout
+
+
+@pytest.mark.nightly
+def test_a_model_that_is_too_new_fails_with_the_code_that_preflight_named(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    made_here(lab.folder / "ctx.onnx", context_for)
+    made_here(lab.folder / "mixed.onnx", context_for, others=1)
+    given = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+    made = context_for("tiny", "2.51.0")
+    for name, files in (("in", made.inputs), ("out", made.expected)):
+        for folder in ("ctx.onnx", "mixed.onnx"):
+            (lab.folder / name / folder).mkdir(parents=True)
+            for file in files:
+                values = np.fromfile(file, np.float32).reshape(1, 16)
+                later = np.cos(values) if (name, folder) == ("out", "mixed.onnx") else values
+                np.save(lab.folder / name / folder / "x.npy", later)
+    code, said, records = lab.run_files(
+        "ctx.onnx", "mixed.onnx", ORT, "--qnn=2.47.0,2.51.0", *given
+    )
+    assert code == 1, said
+    found = {(one["axes"]["workload"], one["axes"]["qnn"]): one for one in records}
+    for name, nodes in (("ctx.onnx", 1), ("mixed.onnx", 2)):
+        fine, older = found[name, "2.51.0"], found[name, "2.47.0"]
+        assert (fine["outcome"], fine["outputs"]) == ("passed", "reference"), said
+        assert sum(fine["measurements"]["placement"].values()) == nodes
+        assert [one["code"] for one in older["preflight"]] == ["context-newer"]
+        assert (older["outcome"], older["cause"]) == ("failed", "target")
+        error = older["error"]
+        assert (error["code"], error["ort"]["name"]) == (5000, "ORT_INVALID_GRAPH")
+        assert error["chain"]
+
+
+@pytest.mark.nightly
+def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
+    (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
+    (lab.folder / "in").mkdir()
+    np.save(lab.folder / "in/x.npy", np.ones((1, 16), np.float32))
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--tolerance=0.01")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
+    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    done = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
+    assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
+
+
+def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
+    lab: DeviceRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.folder)
+    no_onnx = "ONNX Runtime loads an .onnx, and this is"
+    for file, option, says in (
+        (FIELD / "executorch-3-contexts.pte", "--qnn=2.51.0", no_onnx),
+        (next(FIELD.glob("*.bin")), "--qnn=2.51.0", no_onnx),
+        (EMBEDDED, "--graph=g", "no graph to choose"),
+        (EMBEDDED, "--contexts=2", "no number"),
+        (EMBEDDED, "--tolerance=0.1", "is for outputs that are expected"),
+        (EMBEDDED, "--ort=1.31.1", "--ort: the engine qnn does without ONNX Runtime"),
+    ):
+        engine = () if option.startswith("--ort") else (ORT,)
+        words = ("run", "--json", file, *engine, option)
+        done = qnn_harness(*words, environment=lab.environment)
+        assert (done.returncode, done.stdout, says in done.stderr) == (2, "", True), done.stderr
+
+
+def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32) / 10
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "cnn.onnx")
+    given = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
+    code, said, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
+    runs, lacks = records
+    assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), said
+    assert list(runs["measurements"]["placement"]) == ["QNNExecutionProvider"]
+    assert (code, lacks["outcome"]) == (0, "unsupported")
+    diagnosis = lacks["error"]["diagnosis"]
+    assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")
+    assert "only that of QNN 2.47.0 has it" in diagnosis["words"]

@@ -1,0 +1,384 @@
+"""Journals in a file of SQLite: what is held is what they say, however often they are taken in."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, strategies as st
+
+from harness.answers.history.database import open_database
+from harness.answers.history.importing import import_run, rediagnose, runs_in, runs_in_order
+from harness.answers.history.not_run import Names
+from harness.answers.history.timeline import Filter
+from harness.ground.errors import ConfigError, InfraError
+from harness.tools.cli.history import history
+from harness.verdict.failure.error import Diagnosis
+from harness.verdict.results.coverage import coverage_of
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import new_run_id
+from tests.properties import reached, reaches
+from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
+from tests.unit.verdict.results.records import error, record
+
+
+def held(path: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(path) as connection:
+        return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
+
+
+def said(*words: object) -> tuple[int, str]:
+    done = CliRunner().invoke(history, [str(word) for word in words], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value or 0, done.output
+
+
+def test_taking_in_twice_changes_nothing(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a passed"), attempt("b failed id=x"))
+    run_folder(tmp_path, attempt("a error"), attempt("a passed n=2"))
+    file = tmp_path / "history.sqlite"
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    before = held(file)
+    assert len(before) == 4
+    assert said("import", tmp_path, "--reports", tmp_path)[1].startswith("0 runs of 2 taken in")
+    assert held(file) == before
+    file.unlink()
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    assert held(file) == before, "journals make it again"
+
+
+def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    database = open_database(str(tmp_path / "h"))
+    assert import_run(database, folder).attempts == 1
+    with (folder / "results.jsonl").open("a") as journal:
+        journal.write(attempt("b failed").model_dump_json() + '\nbroken\n{"torn')
+    done = import_run(database, folder)
+    assert (done.attempts, done.damaged, done.changed) == (2, 2, True)
+    (folder / "results.jsonl").write_text(attempt("c passed").model_dump_json() + "\n")
+    assert import_run(database, folder).attempts == 1
+    ((_, found),) = stored_runs(database, Filter())
+    assert [one.case[-2:] for one in found] == ["c]"]
+
+
+def test_two_importers_at_once(tmp_path: Path) -> None:
+    for _ in range(6):
+        run_folder(tmp_path, *(attempt(f"c{number} passed") for number in range(200)))
+    words = [
+        sys.executable,
+        "-m",
+        "harness.tools.cli.main",
+        "history",
+        "import",
+        "--reports",
+        tmp_path,
+    ]
+    both = [subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE) for _ in range(2)]
+    assert [one.communicate(timeout=120)[1] for one in both] == [b"", b""]
+    assert [one.returncode for one in both] == [0, 0]
+    assert len(held(tmp_path / "history.sqlite")) == 1200
+
+
+def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"), attempt("b passed"))
+    database = open_database(str(tmp_path / "h"))
+    with sqlite3.connect(tmp_path / "h") as connection:
+        connection.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON attempts WHEN new.line = 2 "
+            "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    with pytest.raises(InfraError, match="the disk is full"):
+        import_run(database, folder)
+    with sqlite3.connect(tmp_path / "h") as connection:
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {t}").fetchone() for t in ("runs", "attempts")
+        ]
+    assert counts == [(0,), (0,)]
+
+
+def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b@2.50.40 failed id=y"))
+    run_folder(tmp_path, attempt("a@2.51.0 failed id=x"), attempt("b@2.51.0 failed id=y"))
+    code, output = said("--reports", tmp_path, "--json")
+    told = json.loads(output)
+    assert (code, told["runs"], len(told["cases"])) == (0, 2, 2)
+    code, output = said("--reports", tmp_path, "--case", "-a]", "--lab", "x.yaml")
+    assert code == 0
+    assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
+    assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
+    for words, cases in (
+        (("--diagnosis", "x"), 1),
+        (("--device", "sim"), 2),
+        (("--axis", "qnn=2.50.40"), 2),
+        (("--axis", "which=a", "--axis", "qnn=2.51.0"), 1),
+        (("--axis", "engine=qnn"), 2),
+        (("--axis", "engine=ort"), 0),
+        (("--since", "2030-01-01"), 0),
+        (("--until", "2001-01-01"), 0),
+        (("--since", "2001-01-01", "--until", "2100-01-01"), 2),
+    ):
+        code, output = said("--reports", tmp_path, "--json", *words)
+        assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
+    assert said("--reports", tmp_path, "--html")[1].startswith("<!DOCTYPE html>")
+
+
+def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 passed"))
+    for words, says in (
+        (("--device", "phone"), r"--device: no run was on a device 'phone' \(valid: sim\)"),
+        (("--axis", "qmm=2.50"), r"--axis: no case has an axis 'qmm' \(valid: .*qnn.*\)"),
+        (("--axis", "device=phone"), None),
+        (("--axis", "ort=1.31.1"), None),
+        (("--axis", "qnn=2.49.40"), None),
+    ):
+        if says is None:
+            assert said("--reports", tmp_path, *words) == (1, "nothing is held of that\n")
+            continue
+        with pytest.raises(ConfigError, match=says):
+            said("--reports", tmp_path, *words)
+
+
+def diagnosed_as(made: CaseRecord, name: str, confidence: str) -> CaseRecord:
+    assert made.error is not None
+    known = Diagnosis(id=name, confidence=confidence, words="so")
+    return made.model_copy(update={"error": made.error.model_copy(update={"diagnosis": known})})
+
+
+def test_old_failures_are_diagnosed_by_todays_rules(tmp_path: Path) -> None:
+    """`error` of the records is pd-exhausted, by a line that states it."""
+    made = [record(outcome="failed", case=f"c{at}", error=error()) for at in range(4)]
+    folder = run_folder(
+        tmp_path,
+        made[0],
+        diagnosed_as(made[1], "a-rule-that-is-gone", "known"),
+        diagnosed_as(made[2], "stub-missing", "possible"),
+        diagnosed_as(made[3], "pd-exhausted", "known"),
+        attempt("d failed message=nobody_knows_this"),
+    )
+    journal = (folder / "results.jsonl").read_bytes()
+    assert said("import", "--reports", tmp_path)[0] == 0
+    output = said("rediagnose", "--reports", tmp_path)[1]
+    assert sorted(output.splitlines()) == [
+        "    1 x a-rule-that-is-gone -> pd-exhausted",
+        "    1 x stub-missing -> pd-exhausted",
+        "    1 x unknown -> pd-exhausted",
+        "3 failures diagnosed otherwise",
+    ]
+    assert said("rediagnose", "--reports", tmp_path)[1] == "0 failures diagnosed otherwise\n"
+    told = json.loads(said("--reports", tmp_path, "--diagnosis", "pd-exhausted", "--json")[1])
+    assert (told["kinds"][0]["failures"], len(told["cases"])) == (4, 4)
+    assert (folder / "results.jsonl").read_bytes() == journal
+
+
+def test_a_surer_diagnosis_by_logs_that_are_not_held_stays(tmp_path: Path) -> None:
+    vague = error(message="", code=14001, api="QnnDevice_create", symbol=None)
+    folder = run_folder(
+        tmp_path, diagnosed_as(record(outcome="failed", error=vague), "stub-missing", "known")
+    )
+    database = open_database(str(tmp_path / "h"))
+    import_run(database, folder)
+    assert not rediagnose(database)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database\n" * 1000)
+    with pytest.raises(ConfigError, match="is no database"):
+        open_database(str(tmp_path / "text"))
+    with pytest.raises(ConfigError, match="no such folder"):
+        open_database(str(tmp_path / "none/history.sqlite"))
+    with pytest.raises(ConfigError, match="holds no run"):
+        runs_in(tmp_path)
+    with pytest.raises(ConfigError, match="NAME=VALUE"):
+        said("--axis", "qnn", "--reports", tmp_path)
+    with pytest.raises(ConfigError, match="is a folder"):
+        open_database(str(tmp_path))
+    theirs = tmp_path / "theirs.sqlite"
+    with sqlite3.connect(theirs) as connection:
+        connection.execute("CREATE TABLE runs (x)")
+    with pytest.raises(ConfigError, match="holds tables of something else"):
+        open_database(str(theirs))
+
+
+@pytest.mark.parametrize("version", ["0", "99", "of a later day"])
+def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, version: str) -> None:
+    folder, file = run_folder(tmp_path, attempt("a passed")), tmp_path / "other.sqlite"
+    import_run(open_database(str(file)), folder)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE meta SET value = ?", [version])
+    before = file.read_bytes()
+    told = f"version {version}, this harness knows 4: name another database and import the journals"
+    with pytest.raises(ConfigError, match=told):
+        open_database(str(file))
+    assert file.read_bytes() == before
+
+
+def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
+    folder, file = run_folder(tmp_path, *[attempt("a passed")] * 200), tmp_path / "h.sqlite"
+    import_run(open_database(str(file)), folder)
+    file.write_bytes(file.read_bytes()[:5000])
+    with pytest.raises(InfraError, match="remove it, and import the journals again"):
+        open_database(str(file))
+
+
+KEPT = Path(__file__).parent / "kept"
+KILLED, BEGUN = "20261102T200000Z-0b", "20261103T200000Z-0c"
+MERGED_RUN, SHARDS = "20261104T200000Z-0f", ("20261104T200000Z-0d", "20261104T200001Z-0e")
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_database_of_an_older_version_is_made_into_todays(tmp_path: Path, version: str) -> None:
+    """Both were kept by the harness of that time, of the runs beside them, two of them shards."""
+    file, database = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.executescript((KEPT / f"version_{version}.sql").read_text())
+    runs = tuple(sorted((KEPT / "runs").iterdir()))
+    said("import", "--database", database, *runs)
+    old = open_database(str(file))
+    assert held(file) == held(database), "attempts are as if they were taken in today"
+    lacks = {one.run: one.not_run for one in runs_in_order(old)}
+    assert lacks == {one.name: 0 if one.name in SHARDS else None for one in runs}
+    assert "; whether all was run is unknown of 4 runs, the last " in told_of(file).splitlines()[0]
+    assert said("import", "--database", file, *runs)[1].startswith("4 runs of 6 taken in")
+    with sqlite3.connect(file) as one, sqlite3.connect(database) as other:
+        query = "SELECT run, digest, told, not_run, series, number, after_run FROM runs "
+        query += "WHERE told <> 'merged' ORDER BY run"
+        rows = [list(each.execute(query)) for each in (one, other)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 4
+    assert held(file) == held(database)
+    assert {one.run: one.not_run for one in runs_in_order(old) if one.not_run} == {
+        KILLED: 3,
+        BEGUN: 3,
+        MERGED_RUN: 1,
+    }
+    assert said("import", "--database", file, *runs)[1].startswith("0 runs of 6 taken in")
+
+
+def told_of(file: Path, *words: str) -> str:
+    return said("--database", file, *words)[1]
+
+
+def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> None:
+    file = tmp_path / "h.sqlite"
+    for name in ("20261101T200000Z-0a", KILLED):
+        said("import", "--database", file, KEPT / "runs" / name)
+    first = told_of(file).splitlines()[0]
+    assert first == f"2 runs, 2026-11-01 to 2026-11-02; 3 cases not run in {KILLED}"
+    assert re.search('class="verdict bad">2 runs, [^<]* 3 cases not run', told_of(file, "--html"))
+    assert json.loads(told_of(file, "--json"))["lacking"] == [
+        {"run": KILLED, "started": "2026-11-02T20:00:00.000000Z", "not_run": 3}
+    ]
+    assert "not run" not in told_of(file, "--until", "2026-11-02")
+    said("import", "--database", file, KEPT / "runs" / BEGUN)
+    assert f"; 6 cases not run in 2 runs, the last of them {BEGUN}\n" in told_of(file)
+    assert told_of(file, "--case", "nothing") == (
+        f"nothing is held of that; 6 cases not run in 2 runs, the last of them {BEGUN}\n"
+    )
+    assert '"verdict bad">Nothing is held of that; 6' in told_of(
+        file, "--html", "--case", "nothing"
+    )
+
+
+def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
+    tmp_path: Path,
+) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    file = folder / "run.json"
+    info = json.loads(file.read_text())
+    database = open_database(str(tmp_path / "h"))
+    wanted = (
+        ({"finished": None}, None),
+        ({"problem": "interrupted"}, None),
+        ({"finished": None, "selected": 3}, 2),
+        ({"selected": "3"}, 0),
+        ({}, 0),
+    )
+    for change, lacks in wanted:
+        file.write_text(json.dumps(info | change))
+        assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
+        assert [one.not_run for one in runs_in_order(database)] == [lacks]
+
+
+@reaches(0.9)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 3)), max_size=12),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "selected": st.integers(-1, 9) | st.just("3") | st.just(True),
+            "finished": st.just("then"),
+            "problem": st.just("interrupted"),
+        },
+    ),
+)
+def test_what_history_holds_is_what_the_run_says_of_itself(
+    met: list[tuple[int, bool, int]], info: dict[str, object]
+) -> None:
+    """A case fits the lab or does not in all its attempts."""
+    fits = {number: fit for number, fit, _ in met}
+    names = Names()
+    for number, _, _ in met:
+        names.add(f"c{number}", fits=fits[number])
+    made = {number: attempt(f"c{number} passed") for number in fits}
+    records = [
+        made[number].model_copy(update={"attempt": at} | ({} if fits[number] else {"device": None}))
+        for number, _, at in met
+    ]
+    reached()
+    coverage = coverage_of(records, info)
+    assert names.not_run(info) == (None if coverage.selected is None else coverage.not_run)
+
+
+def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:
+    """As two machines made them, whose ids had 16 random bits."""
+    name = "20261121T060000Z-3f9a"
+    folders = []
+    for machine, words in (("x", "a passed"), ("y", "b failed"), ("z", "c passed")):
+        folder = run_folder(tmp_path / machine, attempt(words), run_id=name)
+        folders.append(folder)
+    database = tmp_path / "h"
+    outputs = [said("import", one, "--database", database)[1] for one in folders]
+    assert ["1 run of 1 taken in" in one for one in outputs] == [True] * 3
+    assert ["is another run than" in one for one in outputs] == [False, True, True]
+    done = [import_run(open_database(str(database)), one) for one in folders]
+    assert [one.changed for one in done] == [False] * 3, "each is known again"
+    assert done[0].run == name
+    assert len({one.run for one in done}) == 3
+    assert [one.beside for one in done] == [None, str(folders[0]), str(folders[0])]
+    assert len(held(database)) == 3
+    with (folders[1] / "results.jsonl").open("a") as journal:
+        journal.write(attempt("d passed").model_dump_json() + "\n")
+    grown = import_run(open_database(str(database)), folders[1])
+    assert (grown.run, grown.attempts) == (done[1].run, 2)
+    assert len(held(database)) == 4
+
+
+def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "x", attempt("a passed"))
+    copy = Path(shutil.copytree(folder, tmp_path / "y" / folder.name))
+    with (copy / "results.jsonl").open("a") as journal:
+        journal.write(attempt("b passed").model_dump_json() + "\n")
+    database = open_database(str(tmp_path / "h"))
+    assert import_run(database, folder).attempts == 1
+    done = import_run(database, copy)
+    assert (done.run, done.attempts, done.beside) == (folder.name, 2, None)
+
+
+def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:
+    """What a case ends as is what the last run says, not the one of the latest time."""
+    for year, words in ((2026, "a passed"), (2030, "a failed"), (2026, "a passed")):
+        moment = datetime(year, 11, 21, 6, tzinfo=UTC)
+        folder = run_folder(tmp_path, attempt(words, started=moment), run_id=new_run_id(moment))
+        info = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
+    told = json.loads(said("--reports", tmp_path, "--json")[1])
+    assert [(one["recent"], one["fails"]) for one in told["cases"]] == [(".F.", False)]

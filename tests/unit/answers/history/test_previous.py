@@ -1,0 +1,170 @@
+"""Which run is the last one of the same selection."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import FailOn
+from harness.answers.history.previous import (
+    last_durations,
+    last_verdicts,
+    previous_of,
+    runs_around,
+    since_previous,
+)
+from harness.answers.history.side_by_side import compared
+from harness.answers.report.projections import project
+from harness.ground.errors import ConfigError
+from harness.run.pytest_plugin.options import selection
+from harness.verdict.results.run_folder import RunFolder, new_run_id, run_folders
+from tests.report_page import rows_of
+from tests.unit.answers.history.runs import attempt, run_folder
+
+ONE = attempt("a passed")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("pytest -m device", "/x/bin/pytest -m device", True),
+        ("pytest -m device --qnn 2.50.40", "pytest -m device --qnn=2.51.0 --ort 1.27.0", True),
+        ("pytest -m device -n auto -q", "pytest --reports /x -m device -nauto", True),
+        ("pytest -m device suites/test_a.py", "pytest suites/test_a.py -m device", True),
+        ("pytest -m device --resume latest", "pytest -m device", True),
+        ("pytest -m device --device a", "pytest -m device --device b", False),
+        ("pytest -m device -k tiny", "pytest -m device", False),
+        ("pytest -m device -k tiny", "pytest -m tiny -k device", False),
+        ("qnn-harness run a.bin", "qnn-harness run b.bin", False),
+        ("pytest -m device --backend gpu", "pytest -m device --backend=gpu", True),
+    ],
+)
+def test_versions_and_places_choose_no_cases(one: str, other: str, same: bool) -> None:
+    assert (selection(one.split()) == selection(other.split())) == same
+
+
+def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> None:
+    run_folder(tmp_path, ONE)
+    wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
+    run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
+    RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
+    # what it never came to would have "no verdict before" in the next run, also where it fails
+    run_folder(tmp_path, ONE, problem="interrupted")
+    new = run_folder(tmp_path, ONE)
+    run_folder(tmp_path, ONE)
+    assert previous_of(RunFolder.open(new)).path == wanted
+    assert previous_of(RunFolder.open(tmp_path / "latest")).path == new
+
+
+def test_a_verdict_that_was_lost_in_the_base_is_looked_for_in_the_runs_before(
+    tmp_path: Path,
+) -> None:
+    names = "abcde"
+    run_folder(tmp_path, *(attempt(f"{name} passed") for name in names))
+    run_folder(
+        tmp_path, attempt("a@2.50.40 failed"), attempt("b error"), attempt("d@2.50.40 passed")
+    )
+    run_folder(tmp_path, attempt("e failed"), command=("pytest", "-m", "device", "-k", "tiny"))
+    run_folder(tmp_path, attempt("e failed"), problem="interrupted")
+    (run_folder(tmp_path, attempt("c failed")) / "results.jsonl").write_text('{"schema": 9}\n')
+    base = RunFolder.open(run_folder(tmp_path, *(attempt(f"{name} error") for name in names)))
+    run_folder(tmp_path, *(attempt(f"{name} failed") for name in names))
+    asked = [Brief.of(attempt(f"{name} failed")) for name in (*names, "f")]
+    found = last_verdicts(base, asked)
+    told = {case[-2]: (one.outcome, one.axes["qnn"]) for case, one in found.items()}
+    assert told == {
+        "a": ("failed", "2.50.40"),
+        "b": ("passed", "2.51.0"),
+        "c": ("passed", "2.51.0"),
+        "d": ("passed", "2.50.40"),
+        "e": ("passed", "2.51.0"),
+    }
+    assert last_verdicts(base, []) == {}
+
+
+def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:
+    wanted = run_folder(tmp_path, ONE)
+    (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)
+    new = run_folder(tmp_path, ONE)
+    assert previous_of(RunFolder.open(new)).path == wanted
+
+
+@pytest.mark.parametrize("steps", [(0, -30, 5), (0, 365 * 86400, 10), (0, 0, 0)])
+def test_a_clock_that_steps_does_not_choose_the_base(
+    tmp_path: Path, steps: tuple[int, ...]
+) -> None:
+    """The year ahead, and back: what ran last is last, and not what says the latest time."""
+    made = []
+    for step in steps:
+        moment = datetime(2026, 11, 21, 6, tzinfo=UTC) + timedelta(seconds=step)
+        path = run_folder(tmp_path, ONE, run_id=new_run_id(moment))
+        info = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
+        made.append(path)
+    assert run_folders(tmp_path) == made
+    assert previous_of(RunFolder.open(made[2])).path == made[1]
+    assert previous_of(RunFolder.open(made[1])).path == made[0]
+    earlier, between = runs_around(RunFolder.open(made[1]), RunFolder.open(made[2]))
+    assert ([one.path for one in earlier], between) == ([made[0]], [])
+    earlier, between = runs_around(RunFolder.open(made[0]), RunFolder.open(made[2]))
+    assert (earlier, [one.path for one in between]) == ([], [made[1]])
+
+
+def test_that_there_is_none_is_said(tmp_path: Path) -> None:
+    run_folder(tmp_path, ONE, command=("pytest", "-k", "tiny"))
+    only = run_folder(tmp_path, ONE)
+    with pytest.raises(ConfigError, match=r"--previous.*asked for the same cases"):
+        previous_of(RunFolder.open(only))
+
+
+def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a passed"), attempt("b failed"), attempt("c passed"))
+    folder = RunFolder.open(run_folder(tmp_path, attempt("a failed"), attempt("b passed")))
+    since = since_previous(folder)
+    assert since is not None
+    assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
+    (gone,) = since.gone
+    assert gone.endswith("-c]")
+    project(folder, since)
+    page = (folder.path / "report.html").read_text()
+    assert "2 of 2 cases have a verdict. 1 fails, for 1 reason; 1 of them new." in page
+    for told in ("1 new", "1 fixed", "1 tested no more", gone, f"../{since.base}/report.html"):
+        assert told in page
+    rows = rows_of(page)
+    assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
+
+
+def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:
+    only = RunFolder.open(run_folder(tmp_path, attempt("a failed")))
+    assert since_previous(only) is None
+    assert "of them new" not in (only.path / "report.html").read_text()
+
+
+def test_how_long_cases_took_is_that_of_their_last_attempts(tmp_path: Path) -> None:
+    first = run_folder(tmp_path, attempt("a failed"), attempt("a passed"), attempt("b passed"))
+    rows = [json.loads(line) for line in (first / "results.jsonl").read_text().splitlines()]
+    for row, seconds in zip(rows, (1.0, 2.0, -3.0), strict=True):
+        row["duration_s"] = seconds
+    lines = [*map(json.dumps, rows), "[]", '{"kind": "case"}', "cut of", '{"kind": "device"}']
+    (first / "results.jsonl").write_text("\n".join(lines))
+    new = RunFolder.open(run_folder(tmp_path, ONE))
+    assert last_durations(new) == {rows[1]["case"]: 2.0}
+    assert last_durations(RunFolder.open(first)) == {}
+
+
+def test_two_runs_of_one_id_are_compared_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    logger = logging.getLogger("harness.answers.history.side_by_side")
+    monkeypatch.setattr(logger, "warning", lambda text, *more: told.append(text % more))
+    name = "20261121T060000Z-3f9a"
+    one = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
+    other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
+    assert len(compared(one, other, FailOn.parse("new"), late=False)["new"]) == 1
+    assert f"{one.path} and {other.path} are two runs of one id" in told

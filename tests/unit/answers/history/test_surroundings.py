@@ -1,0 +1,81 @@
+"""What is said of how the surroundings of two measurements differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.answers.history.surroundings import differences
+
+USUAL: dict[str, Any] = {
+    "log_level": "warn",
+    "cases_before": 1,
+    "hottest_c": 40.0,
+    "clock_limit_khz": 2_800_000,
+    "governor": "walt",
+    "seen_s": 3.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, []),
+        ({"hottest_c": 44.9, "clock_limit_khz": 2_700_000, "cases_before": 10}, []),
+        ({"hottest_c": 52.2}, ["12 C hotter"]),
+        ({"hottest_c": 35.0}, ["5 C cooler"]),
+        ({"hottest_c": 52.0, "seen_s": 600}, ["12 C hotter"]),
+        ({"hottest_c": 52.0, "seen_s": 601}, []),
+        ({"hottest_c": 52.0, "seen_s": None}, []),
+        ({"clock_limit_khz": 1_500_000}, ["clocks up to 1500 MHz (was 2800)"]),
+        ({"clock_limit_khz": 1_500_000, "seen_s": 3600}, []),
+        ({"governor": "powersave"}, ["governor powersave (was walt)"]),
+        ({"log_level": "verbose"}, ["log level verbose (was warn)"]),
+        ({"log_level": "verbose", "seen_s": 3600}, ["log level verbose (was warn)"]),
+        ({"cases_before": 11}, ["number 12 on its device (was 2)"]),
+        ({"cases_before": 17}, ["number 18 on its device (was 2)"]),
+        ({"log_level": "x" * 99}, [f"log level {'x' * 40} (was warn)"]),
+        ({"hottest_c": 52, "log_level": "off"}, ["12 C hotter", "log level off (was warn)"]),
+    ],
+)
+def test_what_is_far_apart_is_told(changed: dict[str, Any], said: list[str]) -> None:
+    assert list(differences([USUAL], [USUAL | changed])) == said
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ({"clock_limit_khz": 2_000_000}, {"clock_limit_khz": 1_900_000}, []),
+        (
+            {"clock_limit_khz": 2_000_000},
+            {"clock_limit_khz": 2_100_001},
+            ["clocks up to 2100 MHz (was 2000)"],
+        ),
+        ({"cases_before": 19}, {"cases_before": 9}, ["number 10 on its device (was 20)"]),
+        ({"cases_before": 18}, {"cases_before": 9}, []),
+        ({"cases_before": 20}, {"cases_before": 10}, []),
+    ],
+)
+def test_what_is_just_far_enough(was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
+    assert list(differences([USUAL | was], [USUAL | now])) == said
+
+
+def test_far_back_is_told_only_where_it_is_far_in_comparison() -> None:
+    late = [USUAL | {"cases_before": at} for at in (99, 112)]
+    assert list(differences(late[:1], late[1:])) == []
+
+
+@pytest.mark.parametrize("odd", ["hot", None, True, float("nan"), 10**400, [50], {"c": 50}])
+@pytest.mark.parametrize("name", list(USUAL))
+def test_what_is_no_such_thing_is_not_told(name: str, odd: object) -> None:
+    if name in ("log_level", "governor") and isinstance(odd, str):
+        return
+    assert list(differences([USUAL], [USUAL | {name: odd}])) == []
+    assert list(differences([USUAL | {name: odd}], [USUAL])) == []
+    assert list(differences([{}], [USUAL])) == []
+
+
+def test_of_many_cases_the_middle_counts_and_no_order() -> None:
+    hot = [USUAL | {"hottest_c": heat, "cases_before": 50} for heat in (40, 52, 53)]
+    assert list(differences([USUAL] * 3, hot)) == ["12 C hotter"]

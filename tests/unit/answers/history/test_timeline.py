@@ -1,0 +1,302 @@
+"""What runs after each other say of a case and of a kind of failure, by hand-made nights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.answers.history.attempts import attempts_by_name
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import Pair
+from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.database import kin_of
+from harness.answers.history.not_run import LackingRun
+from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
+from harness.answers.history.timeline_json import HistoryReport
+from harness.answers.history.timeline_text import lines, page
+from harness.answers.history.told import History
+from harness.ground.errors import InfraError
+from harness.search.bisect.new_failures import NewFailure
+from harness.tools.cli.say import say_json, say_long_json
+from harness.tools.cli.schema import schemas
+from tests.integration.hostile_words import CANARY, steering
+from tests.unit.answers.history.runs import attempt
+from tests.unit.verdict.results.records import record
+
+
+def history_of(
+    runs: Sequence[tuple[str, Sequence[Brief]]],
+    bisectable: Callable[[Pair], Bisectable] = lambda _: Bisectable(),
+    diagnosis: str = "",
+) -> History:
+    """Of runs in their order."""
+    order = {run: at for at, (run, _) in enumerate(runs)}
+    attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
+    attempts.sort(key=lambda one: one[:2])
+    return History.of(attempts, order, bisectable, diagnosis)
+
+
+def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
+    """A run a night, from 2026-11-01 on; ids that do not sort as they were begun."""
+    told = []
+    for day, said in enumerate(runs, start=1):
+        started = f"2026-11-{day:02}T20:00:00Z"
+        made = [attempt(one, started=started) for one in said.split(";") if one.strip()]
+        told.append((f"run-{99 - day}", [Brief.of(one) for one in made]))
+    return told
+
+
+def nights(*runs: str, diagnosis: str = "") -> History:
+    return history_of(at_night(*runs), diagnosis=diagnosis)
+
+
+def lines_of_nights(*runs: str) -> list[CaseLine]:
+    """The lines of cases that are one but for their versions."""
+    return lines_of(attempts_by_name(briefs) for _, briefs in at_night(*runs))
+
+
+def test_since_when_and_the_edge_between_two_versions() -> None:
+    (line,) = lines_of_nights(
+        "a@2.48.40 passed", "a@2.49.40 passed", "a@2.50.40 failed", "a@2.51.0 failed"
+    )
+    assert (line.fails, line.since[:10], line.runs, line.pass_rate) == (True, "2026-11-03", 4, 0.5)
+    assert "".join(line.marks) == "..FF"
+    assert (line.trend, line.flake_rate) == ("worse", None)
+    assert line.edge is not None
+    command = NewFailure.of(line.edge).command("lab.yaml", "reports")
+    assert command is not None
+    assert command[3:9] == ["--axis", "qnn", "--good", "2.49.40", "--bad", "2.50.40"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "marks", "fails", "edge", "trend"),
+    [
+        (("a passed",) * 4, "....", False, False, "steady"),
+        (("a failed",) * 2, "FF", True, False, "steady"),
+        (("a failed", "a passed"), "F.", False, False, "better"),
+        (("a passed", "a failed known=k"), ".x", True, True, "worse"),
+        (("a passed", "a error", "a skipped", "a failed"), ".?-F", True, True, "worse"),
+        (("a error", "a skipped"), "?-", False, False, "unknown"),
+        (("a passed", "", "a failed;a passed n=2"), ".~", False, False, "worse"),
+        (("a passed", "a failed", "a passed", "a passed"), ".F..", False, False, "better"),
+        (("a passed", "a failed", "a passed"), ".F.", False, False, "steady"),
+        (("a passed",), ".", False, False, "unknown"),
+    ],
+)
+def test_the_last_runs_of_a_case(
+    runs: tuple[str, ...], marks: str, fails: bool, edge: bool, trend: str
+) -> None:
+    (line,) = lines_of_nights(*runs)
+    told = "".join(line.marks), line.fails, line.edge is not None, line.trend
+    assert told == (marks, fails, edge, trend)
+
+
+def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
+    (line,) = lines_of_nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed")
+    assert (line.repeats, line.turned, line.flake_rate) == (3, 2, 2 / 3)
+    assert (line.passed, line.failed) == (3, 2)
+
+
+def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
+    (line,) = lines_of_nights(
+        *("a passed", "a failed;a passed n=2", "a failed id=x", "a failed id=x known=k"),
+        *("a failed known=k", "a error", "a error", "a skipped"),
+    )
+    assert (line.runs, line.passed, line.failed, line.expected) == (8, 2, 3, 2)
+    assert (line.verdicts, line.no_verdict, line.flaky_runs) == (5, 3, 1)
+    assert line.diagnoses == {"x": 2, "call|1002|it broke": 1}
+    assert (line.pass_rate, line.lost, line.since[:10]) == (0.4, None, "2026-11-03")
+    assert line.bad is not None
+    assert line.bad.started[:10] == "2026-11-03"
+    (lost,) = lines_of_nights("a passed", "a error")
+    assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
+    (never,) = lines_of_nights("a error")
+    assert (never.pass_rate, never.flake_rate, never.edge, never.since) == (None, None, None, "")
+
+
+def test_the_last_thirty_runs_are_shown() -> None:
+    runs = [Brief.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
+    (line,) = lines_of(attempts_by_name([one]) for one in runs)
+    assert "".join(line.marks) == "F" + 29 * "."
+    assert line.runs == 31
+
+
+def test_versions_side_by_side_are_a_line_each() -> None:
+    both = "a@2.50.40 passed;a@2.51.0 failed"
+    found = lines_of_nights("a@2.50.40 passed", both, both)
+    assert sorted("".join(line.marks) for line in found) == ["...", "FF"]
+    # and where one follows the other they part again as soon as both run
+    found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
+    assert sum(line.runs for line in found) == 4
+    # a third version is a line of its own beside two, as are two beside one
+    found = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
+    assert ["".join(line.marks) for line in found] == [".", "F", ".F"]
+    found = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
+    assert ["".join(line.marks) for line in found] == ["FF", ".", "F"]
+    # as is another engine, also under the same name
+    found = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
+    assert ["".join(line.marks) for line in found] == [".", "FF"]
+
+
+def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
+    kind = FailureKind("x", "2026-11-05")
+    rows = [("a", "r3", "2026-11-03"), ("a", "r1", "2026-11-01"), ("b", "r9", "2026-11-09")]
+    for kin, run, started in [*rows, ("b", "r1", "2026-11-02")]:
+        kind.add(Failure("x", kin, run, started, f"on {kin}", "qnn 1"))
+    assert (kind.failures, kind.cases, kind.runs) == (4, 2, {"r1", "r3", "r9"})
+    assert (kind.first, kind.last) == ("2026-11-01", "2026-11-09")
+    assert (kind.devices, kind.versions) == ({"on a", "on b"}, {"qnn 1"})
+
+
+def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
+    brief = Brief.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
+    axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
+    away = replace(brief.fate, device=None)
+    found = Failure.of("kin", "run", replace(brief, held_axes=axes, fate=away))
+    assert found == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
+    brief = Brief.of(attempt("a failed engine=executorch"))
+    assert Failure.of("kin", "run", brief).versions == "qnn 2.51.0, engine executorch"
+
+
+def test_kinds_are_diagnoses_or_else_signatures() -> None:
+    found = nights(
+        "a failed id=x;b failed message=one",
+        "a passed;b failed message=one",
+        "a@2.52.0 failed id=x;c crashed id=x;d error",
+    )
+    kinds = {kind.kind: kind for kind in found.kinds()}
+    assert set(kinds) == {"x", "call|1002|one"}
+    one = kinds["x"]
+    assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
+    assert one.cases == 2, "another version is not another case"
+    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds()
+    assert (often.runs, often.cases, often.failures) == (3, 1, 3)
+    assert (one.devices, one.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
+    told = nights("a failed id=x;b failed", diagnosis="x")
+    assert [kind.kind for kind in told.kinds()] == ["x"]
+    only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x")
+    assert [case.recent for case in only.cases()] == ["F."]
+
+
+def test_axes_are_looked_for_by_name_and_value() -> None:
+    brief = Brief.of(attempt("a@2.50.40 passed"))
+    assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).takes(brief)
+    assert not Filter(axes=(("qnn", "2.51.0"),)).takes(brief)
+    assert not Filter(axes=(("moon", "1"),)).takes(brief)
+    assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).takes(brief)
+
+
+def advised(_: Pair) -> Bisectable:
+    return Bisectable(changed=("qnn",), bisect=("do", "this one"))
+
+
+def test_what_is_told() -> None:
+    made = at_night("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
+    assert list(lines(history_of(made, advised))) == [
+        "2 runs, 2026-11-01 to 2026-11-02",
+        "    1 x x: 2026-11-02, 1 case",
+        "        on sim; qnn 2.51.0",
+        ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
+        "        fails since 2026-11-02; 1 of 2 passed, trend worse",
+        "        last good 2026-11-01T20:00:00, first bad 2026-11-02T20:00:00",
+        "        do 'this one'",
+        "1 case never failed",
+    ]
+    assert list(lines(nights())) == ["nothing is held of that"]
+
+
+def test_what_was_never_judged_neither_passes_nor_fails() -> None:
+    assert '<span class="dim">no verdict</span></td>' in page(nights("a unsupported"))
+
+
+def test_what_has_no_verdict_now_is_not_said_to_pass() -> None:
+    found = nights("a passed;b passed;c failed", "a passed;b error cause=config;c error")
+    told = list(lines(found))
+    assert told[0].endswith("; 2 cases without a verdict in the last run")
+    assert any(
+        "no verdict now, lost to the lab; failed before, since 2026-11-01" in t for t in told
+    )
+    assert told[-1] == "1 case never failed, 1 case never failed before the verdict was lost"
+    text = page(found)
+    assert '<p class="verdict bad">2 runs, ' in text
+    assert '<span class="bad">no verdict now, lost to wrong input; passed before, since' in text
+    assert text.count("passes since") == 1
+
+
+def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
+    """Of 500 that a page shows none should be in the place of one that has something to tell."""
+    found = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
+    assert [case.case[-2] for case in found.cases()] == ["b", "c", "a"]
+    *_, last = lines(found)
+    assert last == "1 case never failed, 1 case never had a verdict"
+    assert ">2 runs, none with a verdict</td>" in page(found)
+    *_, last = lines(nights("b failed"))
+    assert last == "each case failed at some time"
+
+
+def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
+    hostile = f"{CANARY}<script>`|"
+    records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
+    made = list(map(Brief.of, records))
+    report = history_of([("r", made), ("s", made)])
+    whole = HistoryReport(
+        runs=report.runs,
+        first=report.first,
+        last=report.last,
+        lost=report.lost,
+        lacking=(LackingRun(run="r", started="s", not_run=None),),
+        kinds=tuple(report.kinds()),
+        cases=tuple(report.cases()),
+    )
+    schema = json.loads(schemas()["history.schema.json"])
+    Draft202012Validator(schema).validate(whole.model_dump(mode="json", by_alias=True))
+    assert "<script" not in page(report)
+    assert "&lt;script&gt;" in page(report)
+    assert steering("\n".join(lines(report)).encode()), "the commands make it harmless"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("sim-htp-2.50.40-a", "sim-htp-2.51.0-a", True),
+        ("sim-htp-2.50.40-ort-1.27.0-a", "sim-htp-2.51.0-by-2.47.0-a", True),
+        ("sim-htp-2.50.40", "sim-htp-2.51.0", True),
+        ("sim-htp-2.50.40-a", "sim-gpu-2.50.40-a", False),
+        ("sim-htp-2.50.40-a", "farm-htp-2.50.40-a", False),
+        ("sim-htp-2.50.40-a", "sim-htp-2.50.40-b", False),
+        ("a", "b", False),
+    ],
+)
+def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
+    def kin(case: str) -> str:
+        return kin_of(Brief.of(record(case=case, axes={})))
+
+    assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
+    assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
+
+
+def test_json_of_many_rows_is_spelt_as_that_of_few(capsys: pytest.CaptureFixture[str]) -> None:
+    head: dict[str, object] = {"schema": 1, "runs": 2, "first": "a\x7f\u2028"}
+    rows = [{"a": [1, {"b": "x\ny"}], "https://u:p@host": None}, {}, "x", 3]
+    say_long_json(head, kinds=iter(rows), cases=iter(()))
+    streamed = capsys.readouterr().out
+    say_json({**head, "kinds": rows, "cases": []})
+    assert streamed == capsys.readouterr().out
+
+
+def test_a_disk_that_is_full_is_the_labs() -> None:
+    """The database that rows are put into stands in for a disk: it may not grow."""
+
+    class Full(History):
+        def _take(self, *given: object) -> None:
+            self._rows.execute("PRAGMA max_page_count = 5")
+            super()._take(*given)  # type: ignore[arg-type]
+
+    made = [Brief.of(attempt(f"{number} failed")) for number in range(500)]
+    attempts = ((kin_of(one), "r", one) for one in made)
+    with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
+        Full.of(attempts, {"r": 0}, lambda _: Bisectable())

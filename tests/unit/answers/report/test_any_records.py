@@ -1,0 +1,136 @@
+"""Whatever a journal holds, all that is made of it can be read, is bounded, and leaves no case out.
+
+One test for all of them: to make up records takes longer than most of what is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hypothesis import given, settings, strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as older_format
+
+from harness.answers.report.ci import code_quality, github_lines, step_summary
+from harness.answers.report.grid import grid_json, grid_lines, grids
+from harness.answers.report.html import html_text
+from harness.answers.report.junit import junit_parts
+from harness.answers.report.metrics import metrics_text
+from harness.answers.report.run_data import RunData
+from harness.answers.report.summary import failure_groups, summary_lines, totals
+from harness.answers.report.trace import trace_of
+from harness.verdict.results.coverage import coverage_of
+from harness.verdict.results.journal import Contents
+from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts
+from tests.properties import reached, reaches
+from tests.unit.answers.report.test_ci import COMMAND
+from tests.unit.answers.report.test_html import SCRIPTS, Page
+from tests.unit.answers.report.test_junit import valid
+from tests.unit.verdict.results.records import records
+
+PUSH = DeviceEvent(
+    event="push",
+    state="good",
+    run="r",
+    device="sim-v73",
+    started="2026-11-20T10:00:00Z",
+    duration_s=2.0,
+    pushed_bytes=500,
+)
+LISTS = st.lists(records(), max_size=6)
+
+
+@reaches(0.2)
+@settings(max_examples=60)
+@given(LISTS, st.integers(60, 200), st.binary(max_size=200))
+def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int, log: bytes) -> None:
+    if any(item.is_bad for item in made):
+        reached()
+    the_summary(made, width)
+    junit(made)
+    ci(made)
+    metrics(made)
+    trace(made, log)
+    page(made)
+
+
+def the_summary(made: list[CaseRecord], width: int) -> None:
+    lines = summary_lines(made, coverage_of(made), "r", width=width)
+    assert all(len(line) <= width and line.isprintable() for line in lines)
+    assert sum(totals(made).values()) == len({item.case for item in made})
+    groups = failure_groups(made)
+    assert sum(map(len, groups)) == sum(
+        item.is_bad or (item.outcome == "unsupported" and item.error is not None)
+        for item in final_attempts(made)
+    )
+    assert (coverage_of(made).exit_code == 0) is not any(group[0].is_unexpected for group in groups)
+
+
+def junit(made: list[CaseRecord]) -> None:
+    content = b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
+    assert content == b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
+    assert len(list(valid(content).iter("testcase"))) == len(final_attempts(made))
+
+
+def ci(made: list[CaseRecord]) -> None:
+    for line in github_lines(made, coverage_of(made)):
+        assert COMMAND.fullmatch(line)
+        assert len(line) < 20_000
+    assert json.loads(json.dumps(found := code_quality(made, coverage_of(made)))) == found
+    summary = step_summary(made, coverage_of(made), "r")
+    assert not re.search(r"[<>@\[]", re.sub(r"`[^`\n]*`", "", summary))
+
+
+def metrics(made: list[CaseRecord]) -> None:
+    text = metrics_text(made, [PUSH])
+    assert list(text_string_to_metric_families(text))
+    assert list(older_format(text))
+    assert text == metrics_text(made, [PUSH])
+
+
+def trace(made: list[CaseRecord], log: bytes) -> None:
+    told = json.loads(json.dumps(trace_of(made, [PUSH], coverage_of(made), lambda path: log)))
+    assert sum(one["ph"] == "X" for one in told["traceEvents"]) >= len(made) + 1
+
+
+def page(made: list[CaseRecord]) -> None:
+    found = Page(html_text(RunData("r", Contents(tuple(made), ()))))
+    assert found.tags.count("script") == SCRIPTS
+    assert found.tags.count("body") == 1
+
+
+@st.composite
+def with_a_grid(draw: st.DrawFn) -> list[CaseRecord]:
+    """Cases of one test, of which one has asked for a grid of two axes."""
+    axes = st.fixed_dictionaries(
+        {"qnn": st.sampled_from(["2.9.0", "2.10.0", None]), "compiler": st.text(max_size=3)}
+    )
+    cases = draw(st.lists(st.tuples(records(), axes), min_size=1, max_size=5))
+    asked = draw(st.integers(0, len(cases) - 1))
+    return [
+        one.model_copy(
+            update={
+                "case": f"suites/test_x.py::t[{number}]",
+                "axes": {"backend": "htp"} | given,
+                "measurements": {"grid": ["compiler", "qnn"]} if number == asked else {},
+            }
+        )
+        for number, (one, given) in enumerate(cases)
+    ]
+
+
+@reaches(0.9)
+@settings(max_examples=40)
+@given(with_a_grid())
+def test_any_records_that_ask_for_one_are_in_a_grid(made: list[CaseRecord]) -> None:
+    found = grids(made)
+    for grid in found:
+        reached()
+        title, heads, *rows = grid_lines(grid)
+        assert title.startswith(grid.title)
+        assert len(rows) >= len(grid.rows)
+        assert heads.split()[0] == "compiler"
+        marks: list[list[str]] = grid_json(grid)["marks"]
+        assert [len(row) for row in marks] == [len(grid.columns)] * len(grid.rows)
+    assert sum(len(grid.cells) for grid in found) <= len(made)

@@ -1,0 +1,192 @@
+"""Contexts are packed as the backend packs them; what a forecast says holds for any sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.contexts.capacity.fit_text import FitContext, fit, fit_lines
+from harness.contexts.capacity.packing import (
+    Alternative,
+    Forecast,
+    RefusedLoad,
+    Room,
+    Size,
+    changes,
+    forecast,
+)
+from harness.contexts.context.schedule import Move, schedule
+from tests.properties import reached, reaches
+
+SIZES = st.lists(
+    st.builds(
+        lambda own, spill: Size(own + spill, spill),
+        st.integers(1, 30),
+        st.integers(0, 20),
+    ),
+    min_size=1,
+    max_size=12,
+)
+ROOMS = st.builds(Room, st.integers(1, 100), st.integers(1, 4))
+
+
+def resident(sizes: list[Size], room: Room, *, share_spill_fill: bool = False) -> Forecast:
+    moves = schedule(len(sizes), "resident").moves
+    return forecast(sizes, moves, room, share_spill_fill=share_spill_fill)
+
+
+@pytest.mark.parametrize(
+    ("totals", "room", "expected"),
+    [
+        ([4, 3, 3], Room(10), Forecast(3, None, ((0, 1, 2),), (10,), (4, 7, 10))),
+        ([4, 3, 4], Room(10), Forecast(2, RefusedLoad(2, 2, 1), ((0, 1),), (7,), (4, 7))),
+        ([6, 6, 4, 4], Room(10, 2), Forecast(4, None, ((0, 2), (1, 3)), (10, 10), (6, 12, 16, 20))),
+        (
+            [6, 6, 4, 5],
+            Room(10, 2),
+            Forecast(3, RefusedLoad(3, 3, 1), ((0, 2), (1,)), (10, 6), (6, 12, 16)),
+        ),
+        ([11], Room(10, 3), Forecast(0, RefusedLoad(0, 0, 1), ((), (), ()), (0, 0, 0), ())),
+    ],
+)
+def test_the_first_domain_with_room_takes_a_context(
+    totals: list[int], room: Room, expected: Forecast
+) -> None:
+    assert resident([Size(total) for total in totals], room) == expected
+
+
+def test_what_is_freed_can_be_taken_again() -> None:
+    sizes = [Size(6), Size(5), Size(4)]
+    moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("load", 2), Move("load", 0)]
+    found = forecast(sizes, moves, Room(10))
+    assert found == Forecast(3, RefusedLoad(3, 0, 5), ((1, 2),), (9,), (6, 5, 9))
+    assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,), (6, 5, 9))
+
+
+def test_domains_are_told_as_they_were_when_most_was_taken() -> None:
+    sizes = [Size(6), Size(5), Size(4)]
+    moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("execute", 1)]
+    assert forecast(sizes, moves, Room(10)) == Forecast(2, None, ((0,),), (6,), (6, 5))
+    more = [*moves, Move("load", 2), Move("free", 2), Move("free", 2)]
+    assert forecast(sizes, more, Room(10)) == Forecast(3, None, ((1, 2),), (9,), (6, 5, 9))
+    assert forecast(sizes, more, Room(8, 2)).domains == ((1,), (2,))
+
+
+def test_what_is_freed_of_a_shared_buffer_is_what_only_it_needed() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(5, 1)]
+    moves = [Move("load", 0), Move("load", 1), Move("free", 0), Move("load", 2), Move("free", 1)]
+    found = forecast(sizes, [*moves, Move("load", 1)], Room(20), share_spill_fill=True)
+    # own 2, 4, 2, 6, 4, 6 beside the largest buffer of 4, 4, 3, 3, 1, 3
+    assert found.after_each == (6, 8, 9, 9)
+
+
+def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(3, 1)]
+    assert resident(sizes, Room(10)).loads == 1
+    assert resident([Size(5)] * 2, Room(10), share_spill_fill=True).used == (10,), "of none"
+    shared = resident(sizes, Room(10), share_spill_fill=True)
+    assert shared == Forecast(3, None, ((0, 1, 2),), (10,), (6, 8, 10))
+    moves = [*schedule(3, "resident").moves, Move("free", 0), Move("load", 0)]
+    assert forecast(sizes, moves, Room(10), share_spill_fill=True).fits
+
+
+@reaches(0.3)
+@given(SIZES, ROOMS, st.booleans())
+def test_a_forecast_holds_together(sizes: list[Size], room: Room, share: bool) -> None:
+    found = resident(sizes, room, share_spill_fill=share)
+    held = [context for domain in found.domains for context in domain]
+    assert sorted(held) == list(range(found.loads))
+    assert all(used <= room.budget for used in found.used)
+    assert found.fits == (found.loads == len(sizes))
+    more = resident(sizes, replace(room, sessions=room.sessions + 1), share_spill_fill=share)
+    assert more.loads >= found.loads
+    if found.refused is not None:
+        reached()
+        assert (found.refused.load, found.refused.context) == (found.loads, found.loads)
+        assert found.refused.missing > 0
+        lone = replace(room, sessions=1)
+        alone = resident(sizes, lone, share_spill_fill=share)
+        assert alone.refused is not None
+        just = Room(lone.budget + alone.refused.missing)
+        assert resident(sizes, just, share_spill_fill=share).loads > alone.loads
+    if not share and room.sessions == 1:
+        assert resident(sizes, room, share_spill_fill=True).loads >= found.loads
+
+
+@given(SIZES, ROOMS)
+def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
+    told = {one.change: one for one in changes(sizes, room)}
+    each_fits = all(size.total <= room.budget for size in sizes)
+    assert told["sequential"].fits == each_fits
+    assert any(name.startswith("a window of") for name in told) == each_fits
+    for name, one in told.items():
+        if name.startswith("a window of"):
+            span = int(name.split()[3])
+            moves = schedule(len(sizes), "window", span).moves
+            assert forecast(sizes, moves, room).fits
+            wider = schedule(len(sizes), "window", span + 1).moves
+            assert span == len(sizes) or not forecast(sizes, wider, room).fits
+        if "protection domain" in name:
+            number = int(name.split()[0])
+            assert resident(sizes, Room(room.budget, number)).fits
+            assert number == 1 or not resident(sizes, Room(room.budget, number - 1)).fits
+        assert 0 <= one.loads <= len(sizes)
+    if room.sessions == 1:
+        assert told["smallest first"].loads >= resident(sizes, room).loads
+        assert told["smallest first"].loads >= told["largest first"].loads
+
+
+def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(3, 1), Size(2)]
+    assert changes(sizes, Room(10)) == [
+        Alternative("smallest first", False, 3),  # 2 + 3 + 5
+        Alternative("largest first", False, 1),
+        Alternative("shared spill-fill, largest first", False, 3),  # 4 and 2 + 2 + 2
+        Alternative("sequential", True, 4),
+        Alternative("a window of 1 context", True, 4),
+        Alternative("2 protection domains", True, 4),  # 6 + 3 and 5 + 2
+        Alternative("merged into one context", False, 0),
+    ]
+    assert Alternative("a window of 4 contexts", True, 4) in changes(sizes, Room(16))
+    assert Alternative("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
+    assert [one.fits for one in changes([Size(5)], Room(4))] == [False] * 5 + [True]
+
+
+def test_merged_and_split() -> None:
+    merged = changes([Size(6), Size(4)], Room(10, 2))
+    assert Alternative("merged into one context", True, 2) in merged
+    split = changes([Size(6), Size(21)], Room(10))
+    assert Alternative("context 1 split into 3 or more", True, 2) in split
+    assert Alternative("merged into one context", False, 0) in split
+
+
+def test_the_answer_names_the_first_that_does_not_fit() -> None:
+    contexts = [FitContext(name, 40, 10, "measured") for name in ("a.bin", "b.bin", "c.bin")]
+    told = fit("2.51.0", contexts, Room(100), "given")
+    assert not told.fits
+    assert told.first_refused is not None
+    assert (told.first_refused.name, told.first_refused.missing_bytes) == ("c.bin", 20)
+    text = "\n".join(fit_lines(told))
+    assert "PD 0 [################################........] 80 of 100 bytes, 2 contexts" in text
+    assert (
+        "context 2 (c.bin, 40 bytes) is the first that does not fit: 20 bytes are missing" in text
+    )
+    assert "    shared spill-fill, largest first: all fit" in text
+    assert fit("2.51.0", contexts, Room(100), "given", residency="sequential").fits
+    anything = fit("2.47.0", contexts, None, "calibrated")
+    assert (anything.fits, anything.budget_bytes, anything.budget) == (True, None, "no limit")
+    assert "no limit: 3 contexts take 120 bytes" in "\n".join(fit_lines(anything))
+    damaged = replace(contexts[0], source="metadata", problem="code 5000")
+    assert "a.bin: 40 bytes at least; alone: code 5000" in "\n".join(
+        fit_lines(fit("2.51.0", [damaged], Room(100), "given"))
+    )
+
+
+def test_a_context_that_just_fits_need_not_be_split() -> None:
+    size = Size(100)
+    for budget, split in ((size.total, False), (size.total - 1, True)):
+        told = [one.change for one in changes([size], Room(budget))]
+        assert any(one.startswith("context 0 split into") for one in told) is split
+        assert ("1 protection domain" in told) is not split

@@ -1,0 +1,144 @@
+"""From the pieces of an artefact to sources of contexts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.contexts.compiler.models import Model
+from harness.contexts.sources.artefact_sources import Given, artefacts_with_contexts, contexts_of
+from harness.contexts.sources.context_file import ContextFile
+from harness.ground.errors import ConfigError, InfraError
+from harness.libraries.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
+from tests.logged import Logged
+from tests.unit.libraries.containers.made import CONTEXT, Pte
+
+CONTENT = b"head" + b"first" + b"second!" + b"tail"
+
+
+def artefact(folder: Path, *kinds: PieceKind, kind: ArtefactKind = "pte") -> Artefact:
+    """A file with three pieces: two with content, and one without."""
+    path = folder / "model.pte"
+    path.write_bytes(CONTENT)
+    places = [(4, 5), (9, 7), (9, 0)]
+    pieces = [
+        Piece(path, offset, size, f"forward/{at}", one)
+        for at, ((offset, size), one) in enumerate(zip(places, kinds, strict=False))
+    ]
+    return Artefact(path, kind, tuple(pieces))
+
+
+def files(found: object) -> list[ContextFile]:
+    assert isinstance(found, tuple)
+    return list(found)
+
+
+def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: Logged) -> None:
+    made = artefact(tmp_path, "context", "context", "empty")
+    cache = tmp_path / "cache"
+    found = contexts_of(made, cache)
+    first, second = files(found)
+    assert str(found) == "model.pte"
+    assert [str(first), str(second)] == ["model.pte#0", "model.pte#1"]
+    assert (first.path.read_bytes(), second.path.read_bytes()) == (b"first", b"second!")
+    assert first.path.is_relative_to(cache)
+    assert "model.pte: left out, as their caches are empty: forward/2;" in logged.warnings[0]
+    assert contexts_of(made, cache) == found
+    assert found.empty_caches == ("forward/2",)
+
+
+def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(CONTENT)
+    whole = Artefact(path, "context", (Piece(path, 0, len(CONTENT), "", "context"),))
+    (only,) = files(contexts_of(whole, tmp_path / "cache", Given(tolerance=0.5, graph="g")))
+    assert (only.path, str(only), only.tolerance, only.graph) == (path, "model.bin", 0.5, "g")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "own", "expected"),
+    [
+        (("context",), False, [""]),
+        (("context",), True, ["model.pte"]),
+        (("context", "context"), False, ["0", "1"]),
+        (("context", "context"), True, ["model.pte/0", "model.pte/1"]),
+    ],
+)
+def test_where_the_inputs_of_each_context_are(
+    tmp_path: Path, kinds: tuple[PieceKind, ...], own: bool, expected: list[str]
+) -> None:
+    given = tmp_path / "in"
+    (given / ("model.pte" if own else "other")).mkdir(parents=True)
+    found = files(contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", Given(inputs=given)))
+    assert [one.inputs for one in found] == [given / name for name in expected]
+    assert all(one.expected is None for one in found)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "folders", "extra"),
+    [
+        (("context", "context"), ["0", "1", "2"], "2"),
+        (("context", "context"), ["0", "1", "other.pte"], None),
+        (("context", "context"), ["model.pte/0", "model.pte/1", "3"], None),
+        (("context", "context"), ["model.pte/0", "model.pte/7", "model.pte/one"], "7, one"),
+        (("context",), ["0", "graph"], None),
+    ],
+)
+def test_a_folder_that_no_context_has_is_named(
+    tmp_path: Path, logged: Logged, kinds: tuple[PieceKind, ...], folders: list[str], extra: str
+) -> None:
+    for name in folders:
+        (tmp_path / "out" / name).mkdir(parents=True)
+    given = Given(expected=tmp_path / "out")
+    contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", given)
+    said = [one for one in map(str, logged.warnings) if "not read" in one]
+    assert len(said) == (extra is not None)
+    if said:
+        assert f"not read: {extra}; model.pte has 0 to 1" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind", "problem"),
+    [
+        (("context", "dlc"), "pte", r"model.pte: forward/1: is a DLC"),
+        (("empty",), "epcontext", r"model.pte: holds no context"),
+        ((), "onnx", r"model.pte: cannot be read as an ONNX model"),
+    ],
+)
+def test_what_holds_no_contexts(
+    tmp_path: Path, kinds: tuple[PieceKind, ...], kind: ArtefactKind, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        contexts_of(artefact(tmp_path, *kinds, kind=kind), tmp_path / "cache")
+
+
+def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: Logged) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    Pte({"forward": []}, []).write(tmp_path / "other.pte")
+    (found,) = artefacts_with_contexts([tmp_path])
+    assert found.path == tmp_path / "a.bin"
+    assert logged.warnings == [f"{tmp_path}/other.pte: passed by: a pte without contexts"]
+
+
+def test_a_dlc_among_extracted_files_is_named(tmp_path: Path) -> None:
+    piece = Piece(tmp_path / "net.dlc", 0, 4, "", "dlc")
+    with pytest.raises(ConfigError, match=r"net.dlc: is a DLC, which a backend compiles"):
+        contexts_of(Artefact(tmp_path / "manifest.json", "manifest", (piece,)), tmp_path)
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    with pytest.raises(InfraError, match="cannot copy forward/0 of"):
+        contexts_of(artefact(tmp_path, "context"), tmp_path / "cache")
+
+
+def test_an_onnx_model_is_compiled_and_takes_no_inputs(tmp_path: Path) -> None:
+    (tmp_path / "model.pte").write_bytes(Model("tiny").serialized())
+    made = Artefact(tmp_path / "model.pte", "onnx", ())
+    (source,) = found = contexts_of(made, tmp_path / "cache", Given(tolerance=0.5))
+    assert (str(found), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
+    for given in (Given(inputs=tmp_path), Given(expected=tmp_path)):
+        with pytest.raises(ConfigError, match=r"model.pte: is compiled here: its inputs"):
+            contexts_of(made, tmp_path / "cache", given)

@@ -1,0 +1,207 @@
+"""Inputs and expected outputs that a user gives: which file is whose, and of what size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from harness.contexts.context.metadata import Tensor
+from harness.contexts.sources import tensor_files
+from harness.contexts.sources.context_file import ContextFiles
+from harness.contexts.sources.tensor_files import TensorFiles, chosen_files, lying_files, made_up
+from harness.ground.errors import ConfigError
+
+X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
+BINARY = Path("/mine/model.bin")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["mask_0.raw", "x.raw"], ["x.raw", "mask_0.raw"]),
+        (["input.10.raw", "input.2.raw"], ["input.2.raw", "input.10.raw"]),
+        (["x.npy", "other.npy"], ["other.npy", "x.npy"]),
+        (["X.bin", "mask_0.raw", "readme.txt"], ["X.bin", "mask_0.raw"]),
+        (["1", "a", "02"], ["1", "02", "a"]),
+    ],
+)
+def test_whose_a_file_of_a_folder_is(names: list[str], expected: list[str]) -> None:
+    found = chosen_files([Path(name) for name in names], [X, MASK])
+    assert [path.name for path in found] == expected
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TensorFiles:
+    return TensorFiles(tmp_path / "cache")
+
+
+def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
+    files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / ".DS_Store").write_bytes(b"?")
+    (folder / "mask_0.raw").write_bytes(b"1234")
+    np.save(folder / "x.npy", np.array([1, 2], ">f4"))
+    x, mask = files.given("inputs", folder, [X, MASK], BINARY)
+    assert x.read_bytes() == np.array([1, 2], "<f4").tobytes()
+    assert mask == folder / "mask_0.raw"
+    listed = (folder / "x.npy", folder / "mask_0.raw")
+    assert files.given("inputs", listed, [X, MASK], BINARY) == (x, mask)
+    x.write_bytes(b"damaged")
+    assert files.given("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({}, r"in has 0 files, and the graph has 1: x \(8 bytes of float32\)"),
+        ({"a.raw": b"12345678", "b.raw": b"12345678"}, "in has 2 files, and the graph has 1"),
+        ({"x.raw": b"1234"}, r"x.raw has 4 bytes \(raw\), and x \(8 bytes of float32\) is wanted"),
+        ({"x.npy": np.zeros(2)}, r"x.npy has 16 bytes \(float64, \(2,\)\), and x "),
+        ({"x.npy": np.array([{}], object)}, "cannot read .*x.npy: "),
+        ({"x.npy": b"no array"}, "cannot read .*x.npy: that is no .npy file$"),
+        ({"x.npy": b""}, "cannot read .*x.npy: that is no .npy file$"),
+        ({"x.npy": np.zeros(2, "i4")}, r"x.npy has 8 bytes \(int32, \(2,\)\), and x .*float32"),
+        ({"x.npy": np.zeros(1, "f8")}, r"x.npy has 8 bytes \(float64, \(1,\)\), and x "),
+        (None, "cannot read .*in: No such file"),
+    ],
+)
+def test_files_that_do_not_fit(
+    content: dict[str, bytes | np.ndarray] | None, told: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    for name, data in (content or {}).items():
+        folder.mkdir(exist_ok=True)
+        if isinstance(data, bytes):
+            (folder / name).write_bytes(data)
+        else:
+            np.save(folder / name, data)
+    if content == {}:
+        folder.mkdir()
+    with pytest.raises(ConfigError, match=f"^/mine/model.bin: inputs: .*{told}"):
+        files.given("inputs", folder, [X], BINARY)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "array", "taken"),
+    [
+        ("ufixed8", "u1", True),
+        ("ufixed8", "i1", False),
+        ("sfixed16", ">i2", True),
+        ("sfixed16", "f2", False),
+        ("float16", "f2", True),
+        ("bool8", "?", True),
+        ("bool8", "u1", True),
+        ("int64", "i8", True),
+        ("int64", "f8", False),
+        ("sfixed4", "i1", True),
+        ("bfloat16", "u2", True),
+    ],
+)
+def test_elements_of_an_array_are_those_of_the_tensor(
+    data_type: str, array: str, taken: bool, files: TensorFiles, tmp_path: Path
+) -> None:
+    values = np.array([1, 0], array)
+    np.save(tmp_path / "x.npy", values)
+    tensor = Tensor("x", values.nbytes, data_type)
+    if taken:
+        (raw,) = files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+        assert raw.read_bytes() == values.astype(values.dtype.newbyteorder("<")).tobytes()
+        return
+    with pytest.raises(ConfigError, match=f"x.npy has .*, and x .*{data_type}.* is wanted"):
+        files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.raw"])
+def test_what_is_no_file_is_never_read(name: str, files: TensorFiles, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / f"pipe-{name}")
+    for path in (tmp_path / name, tmp_path / f"pipe-{name}"):
+        tensor = Tensor("x", path.stat().st_size, "uint8")
+        with pytest.raises(ConfigError, match=f"inputs: cannot read {path}: not a regular file"):
+            files.given("inputs", (path,), [tensor], BINARY)
+
+
+def test_inputs_that_are_made_up(files: TensorFiles) -> None:
+    real = np.frombuffer(made_up(Tensor("x", 4000, "float32"), BINARY), "<f4")
+    assert 0 <= real.min() < 0.1 < 0.9 < real.max() <= 1
+    assert set(made_up(Tensor("b", 100, "bool8"), BINARY)) == {0, 1}
+    rows = np.frombuffer(made_up(Tensor("i", 400, "int32"), BINARY), "<i4")
+    assert set(rows.tolist()) == {0, 1}
+    assert len(set(made_up(Tensor("u", 5000, "ufixed16"), BINARY))) == 256
+    assert files.generated([X, MASK], BINARY) == files.generated([X, MASK], BINARY)
+    assert made_up(Tensor("a", 8, "uint8"), BINARY) != made_up(Tensor("b", 8, "uint8"), BINARY)
+    with pytest.raises(ConfigError, match="give files"):
+        made_up(Tensor("x", 1 << 40, "uint8"), BINARY)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.raw"])
+def test_a_link_that_was_put_there_meanwhile_is_not_followed(
+    name: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    np.save(tmp_path / "secret.npy", np.array([1, 2], "<f4"))
+    (folder / name).write_bytes(b"x" * (tmp_path / "secret.npy").stat().st_size)
+
+    def then_swapped(found: Sequence[Path], _: object) -> tuple[Path, ...]:
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "secret.npy")
+        return tuple(found)
+
+    size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
+    tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
+    swapped = mock.patch.object(tensor_files, "chosen_files", then_swapped)
+    with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
+        files.given("inputs", folder, [tensor], BINARY)
+
+
+def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "in", tmp_path / "cache"
+    folder.mkdir()
+    for name in ("10.raw", "2.raw"):
+        (folder / name).write_text(name)
+    of_mine = lying_files("inputs", folder, BINARY, cache)
+    assert of_mine == (folder / "2.raw", folder / "10.raw")
+    assert lying_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
+    folder.chmod(0o777)
+    copies = lying_files("inputs", folder, BINARY, cache)
+    assert [one.read_text() for one in copies] == ["2.raw", "10.raw"]
+    assert not set(copies) & set(of_mine)
+    gone = mock.patch.object(tensor_files, "chosen_files", return_value=(folder / "gone",))
+    with gone, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
+        lying_files("inputs", folder, BINARY, cache)
+
+
+def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_path: Path) -> None:
+    """Whoever opens it later does so by its path, where a link may lie by then."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.raw").write_bytes(b"12345678")
+    folder.chmod(0o777)
+    (x,) = files.given("inputs", folder, [X], BINARY)
+    assert x != folder / "x.raw"
+    assert x.read_bytes() == b"12345678"
+    assert files.given("inputs", folder / "x.raw", [X], BINARY) == (folder / "x.raw",)
+
+
+def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path) -> None:
+    """What a model calls its graphs is nobody's to choose, nor what lies in a folder of others."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/x.raw").write_bytes(b"12345678")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/forward").symlink_to("../secret")
+    read = ContextFiles(tmp_path / "cache", cast(Any, None), cast(Any, None))
+    with pytest.raises(ConfigError, match=r"cannot read .*forward.*: is a link"):
+        read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    (tmp_path / "in/forward").unlink()
+    (tmp_path / "secret").rename(tmp_path / "in/forward")
+    found = read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    assert found == (tmp_path / "in/forward/x.raw",)

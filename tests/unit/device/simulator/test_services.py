@@ -1,0 +1,95 @@
+"""Names of shell services, as adb clients of all ages write them."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from harness.device.simulator.services import ShellRequest, parse_shell, refusal
+from harness.device.simulator.socket_service import parse_socket
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("shell,v2,raw:ls -l", ShellRequest("ls -l", True, False, False)),
+        ("shell,v2:ls", ShellRequest("ls", True, False, False)),
+        ("shell,v2,pty:ls", ShellRequest("ls", True, True, False)),
+        (
+            "shell,v2,TERM=xterm-256color,pty:",
+            ShellRequest("", True, True, False, "xterm-256color"),
+        ),
+        ("shell,v2,TERM=a;b,raw:x", ShellRequest("x", True, False, False)),
+        ("shell,v2,raw:", ShellRequest("", True, False, False)),
+        ("shell,v2:", ShellRequest("", True, True, False)),
+        ("shell:", ShellRequest("", False, True, False)),
+        ("shell:echo a:b", ShellRequest("echo a:b", False, True, True)),
+        ("shell,raw:x", ShellRequest("x", False, True, True)),
+        ("shell,pty:x", ShellRequest("x", False, True, False)),
+        ("shell:a\nb", ShellRequest("a\nb", False, True, True)),
+        ("exec:cat", ShellRequest("cat", False, True, True, piped_input=True)),
+        ("exec:", None),
+        ("shell", None),
+        ("shellx:ls", None),
+        ("sync:", None),
+        ("", None),
+    ],
+)
+def test_names(name: str, expected: ShellRequest | None) -> None:
+    assert parse_shell(name) == expected
+
+
+def test_what_is_run() -> None:
+    command = parse_shell("shell,v2,raw:exit 3")
+    assert command is not None
+    assert command.arguments == ["/bin/sh", "-c", "exit 3"]
+    assert not command.interactive
+    prompt = parse_shell("shell:")
+    assert prompt is not None
+    assert prompt.arguments == ["/bin/sh"]
+    assert prompt.interactive
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tcp:80", (socket.AF_INET, ("127.0.0.1", 80))),
+        ("tcp:65535", (socket.AF_INET, ("127.0.0.1", 65535))),
+        ("tcp:0", None),
+        ("tcp:65536", None),
+        ("tcp:80:elsewhere", None),
+        ("tcp:", None),
+        ("localabstract:a name", (socket.AF_UNIX, "\0a name")),
+        ("localfilesystem:/a:b", (socket.AF_UNIX, "/a:b")),
+        ("localabstract:", None),
+        ("localreserved:x", None),
+        ("jdwp:1", None),
+    ],
+)
+def test_sockets(name: str, expected: object) -> None:
+    assert parse_socket(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("reverse:forward:tcp:1;tcp:2", "FAIL0058a simulated device has no reverse"),
+        ("reverse:killforward:tcp:1", "FAIL0058a simulated device has no reverse"),
+        ("reverse:list-forward", "0000"),
+        ("reverse:killforward-all", "OKAY"),
+        ("tcpip:5555", "cannot restart in TCP mode: a simulated device is reached by TCP only"),
+        ("usb:", "cannot restart in USB mode: a simulated"),
+        ("root:", "adbd cannot run as root in production builds"),
+        ("unroot:", "adbd not running as root\n"),
+        ("remount:", "remount failed: a simulated device has no partitions of its own"),
+    ],
+)
+def test_what_no_simulated_device_has_is_said(name: str, said: str) -> None:
+    assert (refusal(name, root=False) or "").startswith(said)
+
+
+def test_who_is_root_already() -> None:
+    assert refusal("root:", root=True) == "adbd is already running as root\n"
+    assert "the user who started it" in (refusal("unroot:", root=True) or "")
+    assert refusal("nonsense:", root=True) is refusal("root", root=True) is None

@@ -1,0 +1,63 @@
+"""What a case notes down, as its record has it and readers find it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.run.bench.case_bench import Notes, NotPassed, NoVerdict, TargetFailure
+from harness.verdict.failure.verdict import Verdict
+from harness.verdict.results.record import RuntimeRecord
+from tests.unit.verdict.results.records import record
+
+
+def test_what_is_noted_stands_under_the_names_that_readers_know() -> None:
+    notes = Notes({"loaded": 3}, conclusion="it fits", grid=("compiler", "qnn"), probe_us=5)
+    written = record(measurements=notes.figures())
+    assert written.measurements == {
+        "loaded": 3,
+        "conclusion": "it fits",
+        "grid": ["compiler", "qnn"],
+        "probe_us": 5,
+    }
+    assert (written.conclusion, written.grid) == ("it fits", ("compiler", "qnn"))
+
+
+def test_what_is_not_noted_is_not_written() -> None:
+    written = record(measurements=Notes({"loaded": 3}).figures())
+    assert written.measurements == {"loaded": 3}
+    assert written.conclusion is written.grid is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "timed"), [({"load_us": [3]}, True), ({"load_us": [], "loaded": 1}, False)]
+)
+def test_only_times_have_surroundings(figures: dict[str, object], timed: bool) -> None:
+    around: dict[str, object] = {"log_level": "warn", "cases_before": 0}
+    written = Notes(figures, probe_us=5, surroundings=around).figures()
+    assert written.get("surroundings") == (around if timed else None)
+
+
+@pytest.mark.parametrize("value", [None, 5, "qnn", ["qnn"], {"rows": "qnn"}])
+def test_a_record_that_holds_something_else_there_has_neither(value: object) -> None:
+    assert record(measurements={"grid": value}).grid is None
+    assert record(measurements={"conclusion": [value]}).conclusion is None
+
+
+def test_each_maker_of_contexts_is_named_once() -> None:
+    notes = Notes(runtime=RuntimeRecord(qnn="2.51.0", source="pip"))
+    plain = notes.libraries()
+    assert plain is not None
+    assert plain.contexts_by is None
+    notes.makers += ["2.48.40", "2.51.0", "2.48.40"]
+    told = notes.libraries()
+    assert told is not None
+    assert told.contexts_by == "2.48.40, 2.51.0"
+    assert Notes(makers=["2.51.0"]).libraries() is None
+
+
+def test_only_what_the_target_did_is_a_failure_of_the_target() -> None:
+    lab = NotPassed.of(Verdict("error", "infra"))
+    assert isinstance(lab, NoVerdict)
+    assert not isinstance(lab, AssertionError)
+    for outcome in ("failed", "crashed", "hung", "unsupported"):
+        assert isinstance(NotPassed.of(Verdict(outcome, "target")), TargetFailure)

@@ -1,0 +1,83 @@
+"""What ONNX Runtime is given of a user's own .onnx, before any device is asked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import DeployedModel
+from harness.ground.errors import ConfigError
+from harness.run.bench.session import open_session
+from tests.unit.libraries.containers.made import epcontext
+
+FIELD = Path(__file__).parents[3] / "field"
+EXTERNAL = FIELD / "qnn_multi_ctx_external.onnx"
+EMBEDDED = FIELD / "qnn_multi_ctx_embed.onnx"
+
+
+def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
+    model = open_session(EXTERNAL)
+    assert [str(one) for one in model.sources] == [f"{EXTERNAL.name}#0", f"{EXTERNAL.name}#1"]
+    assert (model.model, model.mixed) == (None, False)
+    np.save(tmp_path / "input.npy", np.ones((3, 4), np.float32))
+    files = model.files(tmp_path, None)
+    assert files.pop("model/model.onnx") == EXTERNAL
+    assert files.pop("input.0.raw").read_bytes() == np.ones(12, np.float32).tobytes()
+    assert {f"model/{path.name}": path for path in FIELD.glob("add_*.bin")} == files
+    deployed = model.deployed(None, "/d", model.files(None, tmp_path), 0.5)
+    assert deployed == DeployedModel(
+        "/d/model/model.onnx", ("/d/input.0.raw",), ("/d/expected.0.raw",), 0.5
+    )
+    with pytest.raises(ConfigError, match=r"2 files, and the graph has 1: input .48 bytes"):
+        model.files((tmp_path, tmp_path), None)
+
+
+def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(Model("tiny").serialized())
+    known = DeployedModel("/m.onnx", ("/i",), ("/e",), 0.1)
+    compared, other = open_session(path, 0.1), open_session(path)
+    assert compared.model is not None
+    assert compared.files(None, None) == {}
+    assert compared.deployed(known, "", (), 0.1) == known
+    assert other.deployed(known, "", (), 0).expected == ()
+    np.save(tmp_path / "x.npy", np.ones(16, np.float32))
+    files = compared.files(tmp_path / "x.npy", None)
+    assert list(files) == ["input.0.raw"]
+    given = compared.deployed(known, "/d", files, 0.1)
+    # what the CPU gave is for the other inputs
+    assert (given.inputs, given.expected) == (("/d/input.0.raw",), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("executorch-3-contexts.pte", "ONNX Runtime loads an .onnx, and this is: pte"),
+        ("test_abs.dlc", "and this is: dlc .valid: .onnx with EPContext nodes, plain .onnx"),
+        (next(FIELD.glob("*.bin")).name, "and this is: context"),
+    ],
+)
+def test_what_onnx_runtime_does_not_take(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        open_session(FIELD / name)
+
+
+def test_what_cannot_be_brought_to_a_device_is_told(tmp_path: Path) -> None:
+    shutil.copy(next(FIELD.glob("*.bin")), tmp_path / "a b.bin")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(epcontext([{"embed_mode": 0, "ep_cache_context": "a b.bin"}]))
+    with pytest.raises(ConfigError, match=r"'a b.bin' beside it cannot be called so"):
+        open_session(path)
+
+
+def test_other_nodes_may_be_on_the_cpu_and_empty_caches_are_no_contexts(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    binary = next(FIELD.glob("*.bin")).read_bytes()
+    nodes = [{"embed_mode": 1, "ep_cache_context": binary}, {"embed_mode": 1}]
+    path.write_bytes(epcontext(nodes, others=1))
+    model = open_session(path)
+    assert (model.mixed, [str(one) for one in model.sources]) == (True, ["m.onnx"])

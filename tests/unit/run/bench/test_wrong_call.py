@@ -1,0 +1,117 @@
+"""Whose mistake an exception is: the test's, where it called the harness with something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Bench, Model, Plan
+from harness.probe.plan import Step
+from harness.run.bench.wrong_call import at_fault
+
+HERE = Path(__file__).name
+BENCH: Any = object.__new__(Bench)  # of no case: whatever it does fails, which is our bug
+PLAN: Any = Plan
+
+
+def failure_of(call: Callable[[], object]) -> BaseException:
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: BENCH.resident(Model("tiny"), "3"), "Bench.resident: number must be int | None"),
+        (lambda: BENCH.resident(["tiny"], 3), "Bench.resident: contexts[0] must be "),
+        (lambda: BENCH.resident("tiny", 3), "Bench.resident: contexts must be "),
+        (lambda: BENCH.window(Model("tiny"), most=None), "Bench.window: most must be int, is None"),
+        (lambda: BENCH.run([Step("noop")]), "Bench.run: plan must be Plan, is [Step("),
+        (
+            lambda: BENCH.run(Plan((Step("noop"),)), timeout_s="5"),
+            "timeout_s must be float, is '5'",
+        ),
+        (
+            lambda: BENCH.run(PLAN((Step("noop"), "noop"))),
+            "Bench.run: plan.steps[1] must be Step, is 'noop' (str)",
+        ),
+        (lambda: BENCH.contexts(Model("tiny"), 5), "Bench.contexts: sources must be "),
+        (lambda: BENCH.check(None), "Bench.check: checks must be Check, is None"),
+    ],
+)
+def test_a_wrong_argument_is_the_tests_mistake(call: Callable[[], object], says: str) -> None:
+    cause, told = at_fault(failure_of(call))
+    assert cause == "config"
+    assert told is not None
+    assert told.startswith(f"{HERE}:{call.__code__.co_firstlineno}: ")
+    assert says in told
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: BENCH.resident(Model("tiny"), 3),
+        lambda: BENCH.resident([Model("tiny")], None),
+        lambda: BENCH.window(Model("tiny"), most=2),
+        lambda: BENCH.run(Plan((Step("noop", {"ms": "3"}),)), timeout_s=5),
+        lambda: BENCH.check(),
+    ],
+)
+def test_a_right_call_that_fails_is_a_bug_of_ours(call: Callable[[], object]) -> None:
+    assert at_fault(failure_of(call)) == ("harness", None)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: 1 / 0,
+        lambda: json.loads("{"),
+        lambda: BENCH.resident(),
+        lambda: BENCH.residnt(),
+        lambda: BENCH.resident(Model("tiny"), numbr=3),
+    ],
+)
+def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) -> None:
+    assert at_fault(failure_of(call)) == ("config", None)
+
+
+def test_without_a_test_in_it_an_exception_is_ours() -> None:
+    assert at_fault(None) == ("harness", None)
+    assert at_fault(ValueError("raised nowhere")) == ("harness", None)
+
+
+def test_what_a_library_raises_is_the_fault_of_who_called_it() -> None:
+    def hook() -> object:
+        return json.loads("{")
+
+    ours: dict[str, Any] = {"__name__": "harness.probe.anything", "json": json}
+    exec("def parse(text: str) -> object:\n    return json.loads(text)", ours)
+    assert at_fault(failure_of(lambda: ours["parse"]("{"))) == ("harness", None)
+    assert at_fault(failure_of(hook)) == ("config", None)
+
+
+def test_what_pytest_refuses_is_the_tests_mistake_unless_we_asked_for_it() -> None:
+    def failure(*names: str) -> BaseException:
+        """What is raised under functions of these modules, without this test's own frames."""
+        found: dict[str, Any] = {}
+        for number, name in enumerate(names):
+            found = {"__name__": name, "inner": found.get("setup")}
+            exec(f"def setup(): return {'inner()' if number else '1 / 0'}", found)
+        error = failure_of(found["setup"])
+        assert error.__traceback__ is not None
+        trace = error.__traceback__.tb_next
+        while trace is not None and trace.tb_frame.f_globals is not found:
+            trace = trace.tb_next
+        return error.with_traceback(trace)
+
+    cause, told = at_fault(failure("_pytest.fixtures", "pluggy._manager", "_pytest.runner"))
+    assert (cause, told) == ("config", "pytest cannot run the test as it is written")
+    assert at_fault(failure("_pytest.fixtures", "harness.x", "_pytest.runner"))[0] == "harness"
+    assert at_fault(failure("pluggy._manager", "_pytest.runner"))[0] == "harness"

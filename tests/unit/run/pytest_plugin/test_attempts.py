@@ -1,0 +1,169 @@
+"""Which attempts are made at a case, and where."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.ground.errors import InfraError
+from harness.run.pytest_plugin.attempts import (
+    AttemptEnd,
+    Attempts,
+    Course,
+    GivenUp,
+    MovedCase,
+    Twins,
+)
+from harness.run.workbench import Placement
+
+KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
+ALONE = Placement("old-a", "htp", "2.51.0", None)
+SHARED = Placement("old-a", "htp", "2.51.0", None, among=tuple(KINDS), pool="farm")
+
+
+class MockDevice:
+    """What is asked of a device; `out`: it is not used, `taken`: another process has it."""
+
+    def __init__(self, name: str, out: bool, taken: bool) -> None:
+        self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
+        self.fitness = self
+
+    def succeeded(self) -> None:
+        self.verdicts += 1
+
+
+class MockWorkbench:
+    """Gives each of these devices up after a fault of the lab if it `breaks`."""
+
+    def __init__(self, out: str = "", taken: str = "", breaks: bool = False) -> None:
+        self.devices = {one: MockDevice(one, one in out, one in taken) for one in KINDS}
+        self.lab = SimpleNamespace(device=self.devices.__getitem__)
+        self.breaks, self.over = breaks, list[bool]()
+
+    @property
+    def well(self) -> list[str]:
+        return [one.name for one in self.devices.values() if one.verdicts]
+
+    def look_again(self, device: MockDevice) -> None:
+        raise InfraError(f"{device.name} is out")
+
+    def recover(self, device: MockDevice, *, case_over: bool) -> None:
+        self.over.append(case_over)
+        device.is_out = self.breaks
+
+
+def made(
+    workbench: Any, ends: list[AttemptEnd], placement: Placement = SHARED, **options: Any
+) -> tuple[list[str], list[bool], Attempts]:
+    """Where attempts that end so are made, and whether another one was to follow each."""
+    worker = options.pop("is_worker", False)
+    attempts = Attempts(
+        Twins(workbench, is_worker=worker), KINDS, placement, **{"retries": 1, **options}
+    )
+    places, further = [], []
+    for end in ends:
+        places.append(attempts.begin().device)
+        further.append(attempts.go_on(end, stop=False, is_last=False))
+    return places, further, attempts
+
+
+@pytest.mark.parametrize(
+    ("workbench", "worker", "places"),
+    [
+        (MockWorkbench(), False, ["old-a", "new-a"]),
+        # there is none left that could say otherwise
+        (MockWorkbench(out="new-a new-b"), False, ["old-a"]),
+        (MockWorkbench(out="new-a", taken="new-b"), False, ["old-a", "new-b"]),
+        (MockWorkbench(out="old-b", taken="new-a"), False, ["old-a", "new-b"]),
+        # the controller says where a worker's case goes on
+        (MockWorkbench(), True, ["old-a"]),
+    ],
+)
+def test_the_like_of_a_device_that_cannot_are_not_asked(
+    workbench: MockWorkbench, worker: bool, places: list[str]
+) -> None:
+    ends: list[AttemptEnd] = ["cannot"] * len(places)
+    found, further, _ = made(workbench, ends, retries=0, is_worker=worker)
+    assert (found, further) == (places, [True] * (len(places) - 1) + [False])
+    assert set(workbench.well) == set(places), "what it said is an answer"
+
+
+def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
+    _, further, attempts = made(MockWorkbench(), ["cannot"], ALONE)
+    assert further == [False]
+    assert attempts.given_up("cannot") is None
+
+
+@pytest.mark.parametrize(
+    ("workbench", "of", "retries", "places"),
+    [
+        (MockWorkbench(), ALONE, 2, ["old-a", "old-a", "old-a"]),
+        (MockWorkbench(), ALONE, 0, ["old-a"]),
+        (MockWorkbench(breaks=True), ALONE, 2, ["old-a"]),
+        # elsewhere, as long as there is one
+        (MockWorkbench(), SHARED, 2, ["old-a", "old-b", "new-a"]),
+        (MockWorkbench(breaks=True), SHARED, 9, ["old-a", "old-b", "new-a", "new-b"]),
+        (MockWorkbench(out="old-a"), SHARED, 0, ["old-b"]),
+        (MockWorkbench(taken="old-a old-b"), SHARED, 0, ["new-a"]),
+        (MockWorkbench(taken="old-a old-b new-a new-b"), SHARED, 0, ["old-a"]),
+    ],
+)
+def test_a_fault_of_the_lab_is_tried_again(
+    workbench: MockWorkbench, of: Placement, retries: int, places: list[str]
+) -> None:
+    ends: list[AttemptEnd] = ["lab"] * len(places)
+    found, further, attempts = made(workbench, ends, of, retries=retries)
+    assert (found, further) == (places, [True] * (len(places) - 1) + [False])
+    assert attempts.number == len(places)
+    assert not workbench.well
+
+
+def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
+    workbench = MockWorkbench()
+    assert made(workbench, ["verdict"])[1:2] == ([False],)
+    assert workbench.well == ["old-a"]
+    attempts = Attempts(Twins(workbench, is_worker=False), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
+    attempts.begin()
+    assert not attempts.go_on("lab", stop=False, is_last=True)
+    assert not attempts.go_on("lab", stop=True, is_last=False)
+    assert workbench.over == [], "a device that nobody needs is not brought back"
+
+
+@pytest.mark.parametrize(
+    ("end", "retries", "told"),
+    [
+        ("lab", 2, GivenUp("old-a", False, 1, 2)),
+        ("lab", 0, None),
+        ("cannot", 0, GivenUp("old-a", True, 1, 1)),
+        ("verdict", 2, None),
+    ],
+)
+def test_what_a_worker_gives_up_goes_on_where_it_stopped(
+    end: AttemptEnd, retries: int, told: GivenUp | None
+) -> None:
+    workbench = MockWorkbench(breaks=True)
+    _, _, attempts = made(workbench, [end], retries=retries, is_worker=True)
+    assert attempts.given_up(end) == told
+    if told is not None:
+        course = Course()
+        course.goes_on(told)
+        move = course.bound_to("new-b", "farm", retries)
+        assert move == MovedCase("new-b", told.attempts, told.left)
+        further = made(MockWorkbench(), ["lab"], retries=retries, move=move, is_worker=True)
+        assert (further[0], further[2].number) == (["new-b"], 2)
+        assert further[2].given_up("lab") == (
+            GivenUp("new-b", False, 2, told.left - 1) if told.left > 1 else None
+        )
+
+
+def test_a_case_in_which_workers_die_is_given_to_another_as_often_as_it_may_be_tried() -> None:
+    assert [Course().died(0), Course().died(3)] == [True, True]
+    course = Course()
+    assert [course.died(2) for _ in range(3)] == [True, True, False]
+
+
+def test_only_a_case_that_any_device_may_take_is_told_which_one_it_is() -> None:
+    assert Course().bound_to("old-a", "old-a", 3) is None
+    assert Course().bound_to("old-a", "farm", 3) == MovedCase("old-a", 0, 4)

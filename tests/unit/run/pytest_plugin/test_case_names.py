@@ -1,0 +1,94 @@
+"""The placement in a case's name is told from the rest, whatever the two look like."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.ground.errors import ConfigError
+from harness.run.pytest_plugin.case_names import refuse_names_of_axes, rest_meant, without_placement
+from harness.run.workbench import Placement
+from harness.verdict.results.case_names import placement_in
+from harness.verdict.results.schema_1 import placed
+from tests.properties import reached, reaches
+
+versions = st.sampled_from(["2.47.0", "2.51.0", "2.31.0.250130", "2.28.2.241116_103376"])
+named = st.one_of(versions, versions.map(lambda version: f"sdk-a:{version}"))
+placements = st.builds(
+    Placement,
+    device=st.sampled_from(["sim-v73", "a", "desk-htp-1", "b.2_c", "x-by-2.4"]),
+    backend=st.sampled_from(["htp", "gpu", "cpu"]),
+    qnn=named,
+    compiler=versions,
+    ort=st.none() | st.sampled_from(["1.24.1", "my-aar:1.26.0"]),
+)
+rests = st.sampled_from(
+    ["", "66", "resident-66", "io-heavy-56mb-resident-66", "tiny", "a-htp-2.47.0", "ort-1", "by-3"]
+)
+
+
+def named_as(placement: Placement) -> dict[str, str | None]:
+    return {
+        "device": placement.device,
+        "backend": placement.backend,
+        "qnn": placement.qnn,
+        "ort": placement.ort,
+        "compiler": placement.other_compiler,
+    }
+
+
+@given(placements)
+def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
+    assert placement_in(str(placement)) == (named_as(placement), "")
+
+
+@given(placements, rests)
+def test_a_record_of_schema_1_is_made_into_what_schema_2_writes(
+    placement: Placement, rest: str
+) -> None:
+    """As far as its axes tell: the version of a compiler, or that there is no ORT."""
+    axes: dict[str, object] = {"backend": placement.backend, "qnn": placement.qnn_version}
+    axes |= {"ort": placement.ort_version, "compiler": placement.compiler}
+    axes |= {"device": placement.device}
+    case = f"t.py::test[{placement}{'-' * bool(rest)}{rest}]"
+    test = f"t.py::test[{rest}]" if rest else "t.py::test"
+    assert placed(case, axes, "ort") == (test, {**named_as(placement), "engine": "ort"})
+
+
+@reaches(0.7)
+@given(placements, rests, st.sampled_from(["before", "behind"]))
+def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, where: str) -> None:
+    parts = [str(placement), rest] if where == "before" else [rest, str(placement)]
+    parameters = "-".join(part for part in parts if part)
+    if str(placement) not in rest:
+        reached()
+        assert without_placement(parameters, str(placement)) == rest
+
+
+@given(placements, rests)
+def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement, rest: str) -> None:
+    given_name = f"{placement}-{rest}" if rest else str(placement)
+    known = {"66", "resident-66", "io-heavy-56mb-resident-66", "tiny", "ort-1", "by-3", rest}
+    assert rest_meant(given_name, known) == rest
+    assert rest_meant(rest, known) == rest
+
+
+@pytest.mark.parametrize("name", ["nothing", "sim-a-htp-2.51.0-huge", "sim-a-npu-2.51.0-66"])
+def test_what_is_no_case_means_none(name: str) -> None:
+    assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
+
+
+@pytest.mark.parametrize("name", ["device", "soc", "qnn", "contexts"])
+def test_a_parameter_called_like_an_axis_of_every_case_is_refused(name: str) -> None:
+    case: Any = SimpleNamespace(
+        location=("suites/test_a.py", 4, "test_a"),
+        callspec=SimpleNamespace(params={"placement": None, name: 1}),
+    )
+    if name == "contexts":
+        refuse_names_of_axes([case])
+        return
+    with pytest.raises(ConfigError, match=rf"^suites/test_a.py:5: parametrize: parameter '{name}'"):
+        refuse_names_of_axes([case])

@@ -1,0 +1,80 @@
+"""What a shard says of the files that its cases are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.contexts.sources.artefact_sources import Given, WholeFile
+from harness.contexts.sources.context_file import ContextFile
+from harness.contexts.sources.contexts import SourceList
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.run.pytest_plugin import collected
+
+FILES = ("model.bin", "in/a.raw", "in/deeper/a.raw", "out/y.raw", "one.npy", "w.pte", "w-in/x.raw")
+
+
+def digests(machine: Path, onnx: str = "0" * 64) -> dict[str, str]:
+    """Of cases that take all kinds of files, by stand-ins of pytest's items."""
+    (machine / "test_it.py").write_text("")
+    given = Given(machine / "w-in", machine / "gone")
+    parameters = (
+        {"context": ContextFile("model.bin", inputs="in", expected="out")},
+        {"contexts": SourceList("x", [ContextFile("model.bin", inputs=["one.npy"])])},
+        {"workload": WholeFile.of(machine / "w.pte", (), given, [machine / "w.pte"])},
+        {"model": OnnxModel("m", path=machine / "m.onnx", digest=onnx)},
+        {"number": 1},
+    )
+    items: Any = [
+        SimpleNamespace(path=machine / "test_it.py", callspec=SimpleNamespace(params=one))
+        for one in parameters
+    ]
+    asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
+    return collected.test_code(items, asked)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> list[Path]:
+    found = [tmp_path / name for name in ("first", "second")]
+    for machine in found:
+        for name in FILES:
+            (machine / name).parent.mkdir(parents=True, exist_ok=True)
+            (machine / name).write_text(name)
+    return found
+
+
+def test_the_same_files_elsewhere_have_the_same_digests(machines: list[Path]) -> None:
+    first, second = map(digests, machines)
+    assert first == second
+    assert set(first) == {
+        *("test_it.py", "model.bin", "in", "out", "one.npy", "w.pte", "w-in", "m.onnx")
+    }
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+def renamed(file: Path) -> None:
+    file.rename(file.with_name("other" + file.suffix))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("change", [lambda file: file.write_text("other"), removed, renamed])
+def test_each_file_that_a_case_reads_is_told_where_it_differs(
+    machines: list[Path], name: str, change: Callable[[Path], object]
+) -> None:
+    first = digests(machines[0])
+    change(machines[1] / name)
+    second = digests(machines[1])
+    unlike = {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
+    assert unlike == {name.partition("/")[0]}
+
+
+def test_another_model_to_compile_is_told(machines: list[Path]) -> None:
+    first, second = digests(machines[0]), digests(machines[1], "1" * 64)
+    assert {name for name in first if first[name] != second[name]} == {"m.onnx"}

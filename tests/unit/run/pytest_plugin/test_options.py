@@ -1,0 +1,68 @@
+"""The one table of options, beside what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from _pytest.config.argparsing import Parser
+
+from harness.run.pytest_plugin.options import OPTIONS, Options, add_options, read_options, selection
+from harness.tools.cli.run import run
+
+
+def read(root: Path, *words: str) -> Options:
+    """What a command line is read into, in a folder below the root."""
+    parser = Parser(_ispytest=True)
+    add_options(parser)
+    given = parser.parse([*words])
+    place = SimpleNamespace(dir=root / "below")
+
+    def get(name: str) -> Any:
+        return getattr(given, name.removeprefix("--").replace("-", "_"))
+
+    config = SimpleNamespace(getoption=get, invocation_params=place, rootpath=root)
+    return read_options(cast("pytest.Config", config))
+
+
+def test_nothing_is_given(tmp_path: Path) -> None:
+    found = read(tmp_path)
+    assert (found.lab, found.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
+    assert (found.qnn, found.qnn_given, found.known_issues) == (["latest"], False, None)
+    assert (found.retries, found.preflight, found.fan_out, found.ahead) == (2, "warn", None, ())
+    assert found.contexts == type(found.contexts)((), (), (), None, None, 0.0, None)
+
+
+def test_paths_lists_and_bounds(tmp_path: Path) -> None:
+    words = ("--lab=x.yaml", "--reports=r", "--qnn=>=2.48,<2.51", "--qnn=2.47.0", "--device=a,b")
+    more = ("--resume=last", "--shard-by=./y", "--retries=-1", "--lease-timeout=-1", "--each-soc")
+    files = ("--contexts=m.pte", "--contexts-number=1,2", "--contexts-inputs=in", "--known-issues=")
+    found, below = read(tmp_path, *words, *more, *files), tmp_path / "below"
+    assert (found.lab, found.reports) == (below / "x.yaml", below / "r")
+    assert (found.qnn, found.qnn_given, found.devices) == (
+        [">=2.48,<2.51", "2.47.0"],
+        True,
+        ["a", "b"],
+    )
+    assert (found.resume, found.shard_by) == (below / "r/last", below / "y")
+    assert (found.retries, found.lease_timeout_s, found.fan_out) == (0, 0.0, "soc")
+    assert found.contexts.paths == (below / "m.pte",)
+    assert (found.contexts.numbers, found.contexts.inputs) == (("1", "2"), below / "in")
+    assert found.known_issues == tmp_path / "suites/known_issues.yaml"
+
+
+def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> None:
+    own = {str(one.name): one for one in run.params if one.name not in ("files", "more", "as_json")}
+    assert own.keys() == {one.parameter for one in OPTIONS if one.run is not None}
+    assert own["contexts_number"].opts == ["--contexts"]
+    assert own["contexts_engine"].opts == ["--engine"]
+    assert own["lab"].opts == ["--lab"]
+
+
+def test_versions_and_how_it_is_run_choose_no_case() -> None:
+    said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--shard", "1/2", "--trace-json")
+    chosen = ("-m", "device", "--backend", "gpu", "--plan", "--any-device", "a.py")
+    found = selection(("pytest", *said, *chosen))
+    assert found == ("--any-device", "--backend=gpu", "--plan", "-m=device", "a.py")

@@ -1,0 +1,194 @@
+"""Bisections on the disk: their order, which of them is gone on with, slices."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.ground.errors import ConfigError
+from harness.search.bisect.case_run import named_again
+from harness.search.bisect.folder import LOG, BisectFolder
+from harness.search.bisect.log import Answered, Begun, Concluded
+from harness.search.bisect.search import AxisSpec
+from harness.tools.cli.bisect import bisect
+from harness.verdict.results.run_order import give_place, ordered
+
+BEGUN = Begun(spec=AxisSpec(axis="qnn", candidates=("1", "2")))
+OVER = Concluded(text="no change")
+
+
+def new(reports: Path, count: int = 1, *, over: int = 0) -> list[BisectFolder]:
+    folders = BisectFolder.create_all(reports, [BEGUN] * count)
+    for number, folder in enumerate(folders):
+        if number < over:
+            folder.append(OVER)
+        folder.close()
+    return folders
+
+
+def paths(folders: list[BisectFolder]) -> list[Path]:
+    return [folder.path for folder in folders]
+
+
+def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
+    begun = [folder.path for count in (1, 2, 1, 3) * 5 for folder in new(tmp_path, count)]
+    assert len(set(begun)) == 35
+    assert ordered(reversed(begun)) == begun
+    assert BisectFolder.newest(tmp_path).path == begun[-1]
+
+
+def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
+    tmp_path: Path,
+) -> None:
+    task = {"case": "x"}
+    mine = BEGUN.model_copy(update={"task": task})
+    (before,) = BisectFolder.create_all(tmp_path, [mine])
+    before.close()
+    night = tmp_path / "30261121T060000Z-00ff-nightly"
+    night.mkdir()
+    give_place(night)
+    assert BisectFolder.last_of(tmp_path, "x", night.name) is None
+    (after,) = BisectFolder.create_all(tmp_path, [mine])
+    after.close()
+    new(tmp_path)
+    found = BisectFolder.last_of(tmp_path, "x", night.name)
+    assert found is not None
+    assert found.path == after.path
+    assert BisectFolder.last_of(tmp_path, "x", "20261121T060000Z-00ff-nightly") is None
+
+
+SECRET = "s3cr3t-can4ry"
+WORDS = ["-q", f"--index=https://me:{SECRET}@host/x"]
+KEPT = ["-q", "--index=https://***@host/x"]
+
+
+def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
+    begun = BEGUN.model_copy(update={"task": {"case": "x", "pytest_arguments": WORDS}})
+    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+        assert folder.read().task == begun.task, "its runs are to be as asked"
+        assert SECRET not in (folder.path / LOG).read_text()
+        assert BisectFolder.open(folder.path).read().task["pytest_arguments"] == KEPT
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "says"),
+    [
+        (["-q"], [], None),
+        (["-q"], ["-q"], None),
+        ([], [], None),
+        (KEPT, WORDS, None),
+        (KEPT, [], "had a secret, which no file keeps: name all of them again"),
+        (["-q"], ["-x"], "none of these, or the same ones"),
+        (KEPT, ["-q"], "none of these, or the same ones"),
+    ],
+)
+def test_what_is_gone_on_with_is_as_it_was_asked(
+    kept: list[str], given: list[str], says: str | None
+) -> None:
+    if says is None:
+        assert named_again(kept, given) == tuple(given or kept)
+        return
+    with pytest.raises(ConfigError, match=f"--pytest-arg: .*{says}"):
+        named_again(kept, given)
+
+
+def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
+    tmp_path: Path,
+) -> None:
+    task = {
+        "case": "x.py::x",
+        "axes": ["qnn"],
+        "devices": ["sim"],
+        "target": "linux-x64",
+        "backend": "htp",
+    }
+    task |= {"lab": str(tmp_path / "no.yaml"), "folder": str(tmp_path)}
+    begun = BEGUN.model_copy(update={"task": task | {"pytest_arguments": WORDS}})
+    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+        file = folder.path / LOG
+    for words, says in (
+        (["--resume"], "name all of them again"),
+        (["--resume", "--pytest-arg", "-q"], "or the same ones"),
+        (["--resume", *(f"--pytest-arg={one}" for one in WORDS)], "no.yaml"),
+        (["replay", str(file)], "name all of them again"),
+    ):
+        done = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
+        assert isinstance(done.exception, ConfigError), done.output
+        assert says in str(done.exception)
+        assert SECRET not in done.output + str(done.exception)
+    assert SECRET not in file.read_text()
+
+
+def test_slices_stay_together_in_their_order(tmp_path: Path) -> None:
+    twelve = new(tmp_path, 12)
+    new(tmp_path)
+    assert twelve[0].path.name.endswith("-1-bisect")
+    for one in (twelve[0], twelve[4], twelve[11]):
+        assert paths(one.slices()) == paths(twelve)
+
+
+def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
+    (folder,) = new(tmp_path / "reports")
+    moved = folder.path.rename(tmp_path / "mine")
+    assert paths(BisectFolder.open(moved).slices()) == [moved]
+
+
+def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no bisection"):
+        BisectFolder.to_go_on_with(tmp_path)
+    first = new(tmp_path, over=1)
+    slices = new(tmp_path, 3, over=2)
+    last = new(tmp_path, over=1)
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(slices)
+    slices[2].hold()
+    slices[2].append(OVER)
+    slices[2].close()
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(last)
+    first[0].hold()
+    first[0].append(Answered(at=("1",), answer="good"))
+    first[0].close()
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(first), (
+        "an edited log is open again"
+    )
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
+    (good,) = new(tmp_path)
+    (damaged,) = new(tmp_path)
+    (damaged.path / LOG).write_text("nonsense\n")
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == [good.path]
+    good.hold()
+    good.append(OVER)
+    good.close()
+    with pytest.raises(ConfigError, match=damaged.path.name):
+        BisectFolder.to_go_on_with(tmp_path)
+
+
+def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
+    (folder,) = BisectFolder.create_all(tmp_path, [BEGUN])
+    assert not folder.read().answers()
+    folder.append(Answered(at=("1",), answer="unknown"))
+    assert folder.read().answers()
+    folder.discard()
+    assert not folder.path.exists()
+
+
+def test_reports_that_are_a_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("")
+    with pytest.raises(ConfigError, match="cannot hold reports"):
+        BisectFolder.create(tmp_path / "reports", BEGUN)
+
+
+def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
+    """It would be cut behind its last line, and appended to."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a line\nand a part")
+    folder = tmp_path / "20260101T000000Z-0-bisect"
+    folder.mkdir()
+    (folder / "log.jsonl").symlink_to(secret)
+    with pytest.raises(ConfigError, match=r"log\.jsonl: is a link, and links in a folder are not"):
+        BisectFolder.open(folder).hold()
+    assert secret.read_bytes() == b"a line\nand a part"

@@ -1,0 +1,207 @@
+"""The log: killed at any moment, edited, damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.ground.errors import ConfigError
+from harness.search.bisect.answers import Question
+from harness.search.bisect.axis_search import AxisSearch
+from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.grid_search import GridSearch
+from harness.search.bisect.log import (
+    Answered,
+    Asked,
+    Begun,
+    Concluded,
+    Entry,
+    Resumed,
+    read_log,
+    to_line,
+)
+from harness.search.bisect.search import AxisSpec, GridSpec
+from tests.unit.search.bisect.histories import World, axis, changing, grid
+
+
+def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
+    """The log of a whole search, and what it asked at each of its lines."""
+    search = AxisSearch(spec) if isinstance(spec, AxisSpec) else GridSearch(spec)
+    entries: list[Entry] = [Begun(spec=spec)]
+    standing: list[Any] = [search.next()]
+    while isinstance(question := search.next(), Question):
+        entries.append(Asked(**vars(question)))
+        standing.append(question)
+        answer = world(question.at)
+        search.answer(question, answer)
+        entries.append(Answered(at=question.at, answer=answer, detail={"signature": "a|1|ü\n"}))
+        standing.append(search.next())
+    entries.append(Concluded(text=str(question)))
+    standing.append(question)
+    return "".join(map(to_line, entries)), standing
+
+
+@pytest.mark.parametrize(
+    ("spec", "world"),
+    [
+        (axis(12), changing(12, 7, holes=frozenset({6, 9}))),
+        (axis(6, repeat="auto", good="2.10"), changing(6, 2)),
+        (axis(6, repeat=3, bad="2.11"), changing(6, 4, "bad")),
+        (grid(4, 5), lambda at: "good" if at >= ("1.2", "2.12") and at[1] >= "2.12" else "bad"),
+        (grid(2, 2, held={"compiler": "2.47.0"}), lambda _: "untestable"),
+    ],
+)
+@pytest.mark.parametrize("closely", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_killed_at_any_byte_it_goes_on_where_it_was(
+    spec: AxisSpec | GridSpec, world: World, closely: bool
+) -> None:
+    text, standing = written(spec, world)
+    first = text.index("\n") + 1
+    step = 1 if len(text) < 3000 else 7
+    ends = set(range(first, len(text) + 1, step if closely else 31 * step))
+    ends |= {at + by for at in range(first, len(text)) if text[at] == "\n" for by in (0, 1)}
+    for end in sorted(ends):
+        log = read_log(text[:end])
+        assert log.spec == spec
+        assert log.search().next() == standing[text[:end].count("\n") - 1]
+        under_way = log.under_way()
+        assert under_way is None or log.search().next().at == under_way  # type: ignore[union-attr]
+
+
+def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
+    truth = changing(9, 6)
+    wrong, standing = written(axis(9), lambda at: "bad" if at == ("2.14",) else truth(at))
+    assert standing[-1].after == "2.14"
+    search = read_log(
+        wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
+    ).search()
+    while isinstance(question := search.next(), Question):
+        search.answer(question, truth(question.at))  # type: ignore[arg-type]
+    assert isinstance(question, AxisFinding)
+    assert (question.after, question.one_change) == ("2.16", True)
+
+
+@given(st.data())
+def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> None:
+    spec = data.draw(st.sampled_from([axis(9), axis(5, repeat="auto"), grid(3, 4)]))
+    answers = st.sampled_from(["good", "bad", "untestable", "unknown"])
+    places = [(n,) for n in spec.candidates] if isinstance(spec, AxisSpec) else [*spec.points()]  # type: ignore[attr-defined]
+    given_ = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
+    text = to_line(Begun(spec=spec)) + "".join(
+        to_line(Answered(at=at, answer=answer)) for at, answer in given_
+    )
+    search = read_log(text).search()
+    search.resume()
+    for _ in range(search.spec.bound().runs + 40):
+        step = search.next()
+        if not isinstance(step, Question):
+            break
+        search.answer(step, data.draw(answers.filter(lambda a: a != "unknown")))  # type: ignore[arg-type]
+    assert isinstance(search.next(), AxisFinding | GridFinding)
+
+
+def test_resuming_gives_the_lab_another_chance() -> None:
+    spec = axis(3, patience=1)
+    text = to_line(Begun(spec=spec)) + to_line(Answered(at=("2.10",), answer="unknown"))
+    assert not isinstance(read_log(text).search().next(), Question)
+    assert isinstance(read_log(text + to_line(Resumed())).search().next(), Question)
+
+
+BEGUN = to_line(Begun(spec=axis(2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "1: does not begin with the spec"),
+        (BEGUN[:-1], "1: does not begin with the spec"),
+        (to_line(Resumed()), "1: does not begin"),
+        (BEGUN + "\n" + BEGUN, "3: a second search"),
+        (BEGUN + "no json\n", "2: "),
+        (BEGUN + '{"kind":"answered","at":["2.10"],"answer":"fine"}\n', "2: answer: Input"),
+        (BEGUN + '{"kind":"answered","at":["2.99"],"answer":"good"}\n', "2: at: '2.99' is not"),
+        (BEGUN + '{"kind":"answered","at":["2.10","x"],"answer":"good"}\n', "is not a candidate"),
+        (BEGUN + '{"kind":"asked","at":["1","2","3"],"number":1}\n', "2: at: .*at most 2 items"),
+        (BEGUN + '{"kind":"?"}\n', "2: "),
+        (BEGUN + "x" * 2_000_000 + "\n", "2: is too long"),
+        (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_log(text, file="log")
+
+
+def test_a_line_that_is_no_entry_names_no_field_of_one() -> None:
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + "no json\n")
+    assert told.value.field is None
+
+
+def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
+    asked = [to_line(Asked(at=(at,), number=1)) for at in ("2.10", "2.11")]
+    answered = to_line(Answered(at=("2.10",), answer="good"))
+    log = read_log(BEGUN + asked[0] + answered + asked[1])
+    assert log.under_way() == ("2.11",)
+    assert log.answers() == [Answered(at=("2.10",), answer="good")]
+    assert read_log(BEGUN + asked[0] + answered).under_way() is None
+    assert read_log(BEGUN + asked[0] + to_line(Resumed())).under_way() == ("2.10",)
+
+
+def test_a_line_may_be_of_a_million_characters() -> None:
+    def padded(length: int) -> str:
+        return BEGUN + '{"kind":"resumed"}'.ljust(length) + "\n"
+
+    assert read_log(padded(1 << 20)).entries == (Resumed(),)
+    with pytest.raises(ConfigError, match="is too long"):
+        read_log(padded((1 << 20) + 1))
+
+
+def test_a_long_name_that_is_none_is_shown_in_part() -> None:
+    entry = Answered(at=("x" * 150, "y" * 150), answer="good")
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + to_line(entry))
+    shown = "x" * 150 + " with " + "y" * 44
+    assert f"{shown!r} is not a candidate" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "over"),
+    [
+        ([], False),
+        ([Resumed()], False),
+        ([Concluded(text="x")], True),
+        ([Concluded(text="x"), Resumed()], False),
+        ([Resumed(), Concluded(text="x")], True),
+    ],
+)
+def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> None:
+    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over is over
+
+
+SEARCHES = (
+    '"repeat":1,"confidence":0.99,"patience":3,"max_runs":null,"held":{"compiler":"1"},"match":null,'
+    '"kind":"axis","axis":"qnn","candidates":["1","2"],"good":"1","bad":null,"prior":{"2":5.0},'
+    '"untestable":[]',
+    '"repeat":"auto","confidence":0.99,"patience":3,"max_runs":9,"held":{},"match":"code=1002",'
+    '"kind":"grid","axes":["ort","qnn"],"rows":["1"],"columns":["1","2"],"untestable":[],'
+    '"newer":[true,false],"checks":2,"every":false',
+)
+
+
+@pytest.mark.parametrize(("search", "at"), [(SEARCHES[0], '["2"]'), (SEARCHES[1], '["1","2"]')])
+def test_a_log_of_long_ago_is_read_and_written_to_the_letter(search: str, at: str) -> None:
+    lines = [
+        '{"schema":1,"kind":"begun","spec":{' + search + '},"task":{"case":"a.py::b"}}',
+        '{"kind":"asked","at":' + at + ',"number":1,"why":"the newest"}',
+        '{"kind":"answered","at":' + at + ',"answer":"unknown","run":null,"case":null,"detail":{}}',
+        '{"kind":"resumed"}',
+        '{"kind":"concluded","text":"no change: ü","detail":{"bound":"at most 2 runs"}}',
+    ]
+    log = read_log("".join(f"{line}\n" for line in lines))
+    entries = [Begun(spec=log.spec, task=dict(log.task)), *log.entries]
+    assert [to_line(entry) for entry in entries] == [f"{line}\n" for line in lines]
+    assert (log.evidence().unknown, log.evidence().troubles) == (1, 0)
+    assert isinstance(log.search().next(), Question)

@@ -1,0 +1,260 @@
+"""What a bisection came to: dates, sides, reports that nothing in a record can break."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.search.bisect.answers import Point
+from harness.search.bisect.before_after import sides_of
+from harness.search.bisect.driver import Bisection
+from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.report_text import summary, title
+from harness.search.bisect.result import AxisAnswer, BisectionResult, SideShape, build_date
+from harness.search.bisect.search import AxisSpec, GridSpec
+from harness.search.bisect.write_reports import RESULT, write_reports
+from harness.tools.cli.bisect_going import result_lines
+from harness.tools.cli.schema import schemas
+from harness.verdict.failure.error import ErrorRecord
+from tests.unit.search.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
+
+VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
+
+
+@pytest.mark.parametrize(
+    ("build", "day"),
+    [
+        ("2.51.0.260929181845", "2026-09-29"),
+        ("2.28.2.241116", "2024-11-16"),
+        ("2.51.0", None),
+        ("2.51.0.261399000000", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
+    assert build_date(build) == day
+
+
+SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
+
+
+def written(bisection: Bisection, finding: AxisFinding | GridFinding | None) -> dict[str, Any]:
+    """The result, which is what its schema says, and nothing more."""
+    folder = bisection.folder.path
+    made = write_reports(bisection.folder, bisection.task, finding, None, folder)
+    result = made.as_json()
+    assert json.loads((folder / RESULT).read_text()) == result
+    assert BisectionResult.model_validate(result) == made
+    SCHEMA.validate(result)
+    for key in result:
+        assert not SCHEMA.is_valid({name: one for name, one in result.items() if name != key})
+    assert not SCHEMA.is_valid(result | {"more": 1})
+    return result
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+
+def test_one_axis(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
+    bisection = new_bisection(
+        tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs, held={"compiler": "2.47.0"}
+    )
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = written(bisection, finding)
+    assert result["answer"]["last_good"] == "2.47.0"
+    assert result["versions"]["qnn"]["2.48.40"]["date"] == "2026-09-29"
+    assert (result["before"]["at"], result["after"]["at"]) == (["2.47.0"], ["2.48.40"])
+    assert result["after"]["error"]["code"] == 1002
+    assert [run["answer"] for run in result["runs"]] == ["good", "bad", "bad"]
+    for run in result["runs"]:
+        assert (bisection.folder.path / run["run"] / "results.jsonl").is_file()
+    assert result["bound"]["runs"] == 3
+    text = (bisection.folder.path / "report.md").read_text()
+    assert text.startswith(
+        "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b["
+    )
+    assert "runs: 3; at most 3 runs" in text
+    assert "### What preflight says\n\nNothing, of neither side.\n" in text
+    assert f"--only-case '{CASE}' --device sim --compiler 2.47.0 --qnn 2.48.40" in text
+    # a bar would end the cell, and what looks like a tag would vanish
+    assert "bad at step &lt;script> \\| failed" in text
+    page = (bisection.folder.path / "report.html").read_text()
+    parser = Tags()
+    parser.feed(page)
+    assert "script" not in parser.seen
+
+
+def test_a_grid(tmp_path: Path) -> None:
+    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2"), columns=VERSIONS)
+    runs = ScriptedRuns(lambda at, _: "passed" if at[1] >= "2.49" else "failed")
+    bisection = new_bisection(tmp_path, grid, runs)
+    finding = bisection.go_on()
+    assert isinstance(finding, GridFinding)
+    result = written(bisection, finding)
+    assert result["answer"]["first"] == [["1", "2.49.40"]]
+    assert result["answer"]["mattered"] == {"ort": False, "qnn": True}
+    page = (bisection.folder.path / "report.html").read_text()
+    assert page.count('class="a-') == len(grid.rows) * len(grid.columns)
+    assert "The grid" in page
+    assert (result["before"]["at"][0], result["after"]["at"][0]) == ("1", "1")
+    assert "ort \\ qnn" in (bisection.folder.path / "report.md").read_text()
+
+
+def grid_result(folder: Path, bad: Callable[[Point], bool], **more: Any) -> tuple[Any, str, str]:
+    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS, **more)
+    runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
+    bisection = new_bisection(folder, grid, runs)
+    finding = bisection.go_on()
+    assert isinstance(finding, GridFinding)
+    result = written(bisection, finding)
+    pages = ((bisection.folder.path / name).read_text() for name in ("report.md", "report.html"))
+    return result, *pages
+
+
+def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
+    result, text, page = grid_result(tmp_path, lambda at: at[0] >= "2" and at[1] < "2.48")
+    assert result["answer"]["mattered"] == {"ort": True, "qnn": True}
+    edges = {tuple(edge["axes"]): edge for edge in result["edges"]}
+    assert set(edges) == {("ort",), ("qnn",)}
+    for axes, edge in edges.items():
+        place = 0 if axes == ("ort",) else 1
+        assert edge["before"]["at"][1 - place] == edge["after"]["at"][1 - place]
+        assert edge["before"]["at"][place] < edge["after"]["at"][place]
+        assert {edge["before"]["answer"], edge["after"]["answer"]} == {"good", "bad"}
+        for shown in (text, page):
+            assert f"Side by side on {axes[0]}" in shown
+    places = {tuple(edge[side]["at"]) for edge in result["edges"] for side in ("before", "after")}
+    assert text.count("--only-case") == len(places)
+    assert (result["before"], result["after"]) == (
+        result["edges"][0]["before"],
+        result["edges"][0]["after"],
+    )
+
+
+def test_a_contradiction_is_marked(tmp_path: Path) -> None:
+    odd = {("1", "2.47.0"), ("2", "2.48.40"), ("3", "2.49.40")}
+    result, _, page = grid_result(tmp_path, lambda at: at in odd, every=True)
+    witnesses = [one["at"] for one in result["cells"] if one["contradicts"]]
+    assert sorted(witnesses) == sorted(result["answer"]["witnesses"])
+    assert len(witnesses) == page.count(' contradicts"') == 2
+    assert page.count("!</td>") == 2
+
+
+SINCE = "last good 2.48.40, first bad 2.49.40"
+ERROR = ErrorRecord.of(api="QnnContext_create", code=1002, symbol="MEM_ALLOC", message="")
+LONG = "suites/a.py::test_context_count[sim-v73-htp-2.51.0-io-heavy-56mb-resident-66]"
+SHORT = "a.py::test_b[sim-htp-2.51.0-tiny]"
+
+
+def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> str:
+    bad = SideShape.model_construct(answer="bad", error=error)
+    answer = None if text is None else AxisAnswer.model_construct(text=text)
+    return title(
+        BisectionResult.model_construct(
+            axes=["qnn"], on=None, case=case, answer=answer, before=None, after=bad
+        )
+    )
+
+
+def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
+    start = f"qnn: {SINCE}; QnnContext_create 1002 MEM_ALLOC; "
+    assert titled(SINCE, ERROR, LONG) == start + "test_context_count"
+    assert titled(SINCE, ERROR) == start + "test_b[sim-htp-2.51.0-tiny]"
+    assert titled(None, None, LONG).startswith("qnn: not over; test_context_count[")
+    said = ErrorRecord.of(message="it is\nnot so " + "x" * 60)
+    assert titled(SINCE, said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
+    assert len(titled(" ".join(["2.50.40,"] * 30), ERROR)) <= 120
+    assert titled(" ".join(["2.50.40,"] * 30), ERROR, LONG).endswith("2.50.40 ...")
+    assert len(titled("x" * 500, ERROR)) <= 120
+
+
+def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
+    said = []
+    for match in ("code=1002", "code=1002 else good"):
+        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
+        bisection = new_bisection(tmp_path / match, axis, runs, match=match)
+        finding = bisection.go_on()
+        assert isinstance(finding, AxisFinding)
+        said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
+    assert "failed otherwise, which tells nothing: 1 of the runs" in said[0]
+    assert "failed otherwise" not in said[1]
+
+
+def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
+    bisection = new_bisection(
+        tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")
+    )
+    result = written(bisection, None)
+    assert (result["finished"], result["answer"], result["before"]) == (False, None, None)
+    assert sides_of(None, []) == (None, None)
+    assert "not over" in (bisection.folder.path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("slow", "verdict", "name"), [(1.3, "slower", "took_s"), (1.0005, None, "took_us")]
+)
+def test_a_change_of_times_is_put_beside_noise(
+    tmp_path: Path, slow: float, verdict: str | None, name: str
+) -> None:
+    """By all runs of versions before it and after it, as `compare` judges, whatever the unit."""
+    versions = tuple(f"2.{minor}.0" for minor in range(10, 42))
+    noise = iter([0.0, 0.004, -0.003, 0.002, -0.001] * 40)
+    runs = ScriptedRuns(
+        lambda *_: "passed",
+        value=lambda at: 1000 * (slow if at[0] >= "2.30" else 1) * (1 + next(noise)),
+    )
+    bisection = new_bisection(
+        tmp_path,
+        AxisSpec(axis="qnn", candidates=versions, repeat="auto"),
+        runs,
+        match=f"measurement {name} > 1.1 * good",
+        good=(versions[0],),
+    )
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = write_reports(bisection.folder, bisection.task, finding, None, tmp_path)
+    said = [line for line in summary(result) if "beside noise" in line]
+    assert [line.split(", x ")[0] for line in said] == (
+        [f"{name} beside noise: {verdict}"] if verdict else []
+    )
+
+
+@pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
+def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
+    tmp_path: Path, spread: float, said: bool
+) -> None:
+    noise = itertools.cycle([1.0, spread, 1 / spread, 1.0, 1 / spread, spread, 1.0])
+    match = "measurement took_s > 1.2 * good"
+    bisection = new_bisection(
+        tmp_path,
+        AxisSpec(axis="qnn", candidates=VERSIONS, repeat=6, match=match),
+        ScriptedRuns(lambda *_: "passed", value=lambda _: 1000 * next(noise)),
+        match=match,
+        good=(VERSIONS[0],),
+    )
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = write_reports(bisection.folder, bisection.task, finding, None, tmp_path)
+    noisy = "this computer is too noisy to tell less than x "
+    first, *_ = result_lines(result, "folder")
+    assert first.startswith(noisy) == said
+    report = (bisection.folder.path / "report.md").read_text()
+    assert (noisy in report.partition("**")[0]) == said
+    assert (noisy in (bisection.folder.path / "report.html").read_text()) == said

@@ -1,0 +1,99 @@
+"""What is shown while a bisection runs: each run on a terminal, plain lines to a pipe."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.search.bisect.search import AxisSpec
+from harness.tools.cli.bisect_going import FOUND, NEGATIVE, BisectProgress, code_of_each, together
+from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_by(stream: io.StringIO, folder: Path) -> str:
+    tries = []
+
+    def says(at: tuple[str, ...], _: str) -> str:
+        tries.append(at)
+        return "lab" if len(tries) in (2, 3) else "failed" if at[0] == "3" else "passed"
+
+    spec = AxisSpec(axis="qnn", candidates=("1", "2", "3"), held={"compiler": "1"})
+    bisection = new_bisection(folder, spec, ScriptedRuns(says))
+    bisection.watcher = BisectProgress(bisection.folder.read(), bisection.folder.path, stream)
+    bisection.go_on()
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_each_run(tmp_path: Path) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown_by(Terminal(), tmp_path))
+    assert text.startswith("bisecting qnn over 3 versions, 1 to 3 (compiler 1 held): at most 3 ")
+    lines = [line.rpartition("\r\x1b[2K")[2] for line in text.strip().split("\n")[2:]]
+    assert [line.split()[:3] for line in lines] == [
+        ["1", "1", "good"],
+        ["2", "3", "unknown"],
+        ["2", "3", "unknown"],
+        ["the", "lab", "failed;"],
+        ["2", "3", "bad"],
+        ["3", "2", "good"],
+    ]
+
+
+def test_a_pipe_gets_the_bound_the_folder_and_a_plain_line_for_each_run(tmp_path: Path) -> None:
+    text = shown_by(io.StringIO(), tmp_path)
+    assert text.isprintable() or ("\x1b" not in text and "\r" not in text)
+    lines = text.splitlines()
+    assert "at most 3 runs" in lines[0]
+    assert Path(lines[1]).is_dir()
+    assert [line.split()[:3] for line in lines[2:]] == [
+        ["1", "1", "good"],
+        ["2", "3", "unknown"],
+        ["2", "3", "unknown"],
+        ["the", "lab", "failed;"],
+        ["2", "3", "bad"],
+        ["3", "2", "good"],
+    ]
+
+
+def told(on: str, text: str, kind: str, verdict: str | None = None, **held: str) -> dict[str, Any]:
+    answer = {"text": text, "kind": kind, "verdict": verdict}
+    return {"on": on, "answer": answer, "held": held}
+
+
+def test_devices_that_answered_the_same_are_named_together() -> None:
+    change, good = ("first bad 3", "change"), ("all are good", "no-change", "good")
+    found = [told("a", *change), told("b", *good), told("c", *change), {"on": "d"}]
+    assert list(together(found)) == [
+        "on a and c: first bad 3",
+        "on b: all are good",
+        "on d: not over",
+    ]
+    slices = [told("a", *change, compiler="1"), told("a", *good, compiler="2")]
+    assert list(together(slices)) == [
+        "on a (compiler 1 held): first bad 3",
+        "on a (compiler 2 held): all are good",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        ([("change", None), ("no-change", "good")], FOUND),
+        ([("no-change", "good"), ("no-change", "bad")], FOUND),
+        ([("no-change", "bad"), ("no-change", "bad")], NEGATIVE),
+        ([("change", None), ("range", None)], NEGATIVE),
+        ([("frontier", None), ("undecided", None)], NEGATIVE),
+    ],
+)
+def test_something_is_found_if_each_has_its_answer_and_something_differs(
+    kinds: list[tuple[str, str | None]], code: int
+) -> None:
+    assert code_of_each([told("a", "", *kind) for kind in kinds]) == code

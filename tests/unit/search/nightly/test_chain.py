@@ -1,0 +1,93 @@
+"""What a night finds again of its own: by what was written down, not by clocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.ground.errors import InfraError
+from harness.search.nightly.chain import PROBLEM, STATE, Chain, held, nights
+from harness.search.nightly.night import STEPS, Night
+from harness.verdict.results.run_folder import RunFolder, new_run_id
+from tests.unit.answers.history.runs import attempt, run_folder
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def night_at(moment: datetime) -> Night:
+    return Night(
+        night=f"{new_run_id(moment)}-nightly",
+        started=moment.isoformat(),
+        arguments=(),
+        selection=(),
+        lab="lab.yaml",
+        folder="/",
+        budget_s=60,
+        until=0,
+    )
+
+
+@pytest.mark.parametrize("step_s", [-30, 0, 30, -366 * 86400])
+def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step_s: int) -> None:
+    chain = Chain(night_at(NOON), (), tmp_path, None)
+    chain._keep()
+    moment = NOON + timedelta(seconds=step_s)
+    for night in (night_at(NOON), chain.night, night_at(NOON)):
+        words = ["pytest", f"--problem-file={tmp_path / night.night / PROBLEM}"]
+        made = RunFolder.create(
+            tmp_path, command=words, lab={}, devices=[], run_id=new_run_id(moment)
+        )
+        if night == chain.night:
+            mine = made.path
+    found = chain._begun_run()
+    assert found is not None
+    assert found.path == mine
+
+
+def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    made = [night_at(NOON + timedelta(days=days)) for days in (0, 365, 1, 2)]
+    for one in made:
+        Chain(one, (), tmp_path, None)._keep()
+        assert (tmp_path / one.night / STATE).is_file()
+    assert list(nights(tmp_path)) == made[::-1]
+
+
+def at_its_last_step(reports: Path) -> Chain:
+    run = run_folder(reports, attempt("a passed"))
+    night = night_at(NOON).model_copy(update={"done": STEPS[:-1], "run": run.name})
+    chain = Chain(night, (), reports, None)
+    chain._keep()
+    return chain
+
+
+def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path: Path) -> None:
+    chain = at_its_last_step(tmp_path)
+    with pytest.raises(InfraError) as told, held(tmp_path):
+        chain.go_on()
+    file = chain.path / "comparison.md"
+    assert str(told.value) == f"nightly could not publish: {file}: No such file or directory"
+    file.write_bytes(b"told \xff\n")
+    with held(tmp_path):
+        assert chain.go_on().next_step is None
+    assert (chain.path / "summary.md").read_text() == "told \ufffd\n\n"
+
+
+def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = at_its_last_step(tmp_path)
+    (chain.path / "comparison.md").write_text("told\n")
+    file = tmp_path / "no/such/folder"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    over = chain.go_on()
+    assert over.told == (f"CI cannot be told: {file}: No such file or directory",)
+    assert over.next_step is None
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".nightly.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InfraError, match="symbolic links"), held(tmp_path):
+        pass
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,419 @@
+"""Causes followed from night to night, and which bisection comes next."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+import harness
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import compare
+from harness.device.lab import facts, vitals
+from harness.ground.errors import DeviceLost
+from harness.search.nightly.issues import (
+    CauseSearch,
+    Issue,
+    bisected,
+    cause_of,
+    followed,
+    issue_text,
+    lost_before,
+    next_search,
+    title,
+    to_bisect,
+)
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.record import CaseRecord
+from tests.properties import reached, reaches
+from tests.unit.answers.history.runs import attempt, briefs
+
+NIGHT = "20261123T010000Z-ab-nightly"
+
+
+def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> tuple[Issue, ...]:
+    records = [attempt(one) for one in after.split(";") if one.strip()]
+    found = compare(briefs(before), [Brief.of(one) for one in records])
+    named = {one.case: one for one in records}
+    return followed(known, found, named, run=f"run {seen}", seen=seen)
+
+
+def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
+    first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
+    assert {(one.outcome, one.count, one.state) for one in first} == {
+        ("failed", 2, "open"),
+        ("crashed", 1, "open"),
+        ("error", 1, "open"),
+    }
+    assert all((one.first_seen, one.last_seen) == ("1", "1") for one in first)
+    # one of its cases still fails, the other one passes; what was not tested is not gone
+    second = night(first, "a failed;b failed;c crashed", "a failed;b passed;c error", "2")
+    by_outcome = {one.outcome: one for one in second}
+    failed, crashed = by_outcome["failed"], by_outcome["crashed"]
+    assert (failed.count, failed.first_seen, failed.last_seen) == (1, "1", "2")
+    assert (crashed.state, crashed.last_seen) == ("open", "1")
+    third = night(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
+    assert [(one.state, one.closed) for one in third] == [("closed", "3")] * 3
+    assert night(third, "", "a passed;b passed;c passed", "4") == third, "gone since then"
+    fourth = night(third, "a passed", "a failed", "4")
+    again = next(one for one in fourth if one.outcome == "failed")
+    assert (again.state, again.closed, again.first_seen) == ("open", None, "1")
+
+
+def test_one_is_found_again_with_other_versions_in_the_names_of_its_cases() -> None:
+    first = night([], "", "a@2.50.40 failed", "1")
+    (second,) = night(first, "a@2.50.40 failed", "a@2.51.0 failed", "2")
+    assert (second.id, second.last_seen) == (first[0].id, "2")
+    (third,) = night([second], "a@2.51.0 failed", "a@2.52.0 passed", "3")
+    assert third.state == "closed"
+    (kept,) = night([second], "b passed", "b passed", "3")
+    assert kept.state == "open", "its case was not run"
+
+
+def test_another_failure_of_the_same_case_is_another_issue() -> None:
+    first = night([], "", "a failed message=one", "1")
+    second = night(first, "a failed message=one", "a failed message=other", "2")
+    assert sorted(one.state for one in second) == ["closed", "open"]
+
+
+def test_what_still_fails_as_a_known_issue_expects_is_not_said_to_be_gone() -> None:
+    first = night([], "", "a crashed;b crashed", "1")
+    (second,) = night(first, "a crashed;b crashed", "a crashed known=old-bug;b passed", "2")
+    assert (second.state, second.known_issues) == ("closed", ("old-bug",))
+    assert "closed 2: it still fails so, as known issue `old-bug` expects" in issue_text(second)
+    assert "none fails so" not in issue_text(second)
+    (third,) = night([second], "a crashed known=old-bug", "a crashed;b passed", "3")
+    assert (third.state, third.known_issues) == ("open", ())
+    (other,) = night(first, "a crashed", "a failed known=else;b passed", "2")
+    assert "none fails so" in issue_text(other), "what it is expected to do is something else"
+
+
+def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one() -> None:
+    lost = "a error cause=config;b error cause=config;c error;d error cause=harness;e passed"
+    first = night([], "", lost, "1")
+    assert {(one.fault, one.count) for one in first} == {("input", 2), ("lab", 1), ("harness", 1)}
+    assert len({one.id for one in first}) == 3
+    by_fault = {one.fault: issue_text(one) for one in first}
+    assert by_fault["input"].startswith("# `lost to wrong input: call it broke` [")
+    assert "not bisected: a verdict that is missing tells of no version" in by_fault["lab"]
+    second = night(first, lost, "a failed;b error cause=config;c passed", "2")
+    states = {one.fault: (one.state, one.count) for one in second}
+    assert states == {
+        "input": ("open", 1),
+        "lab": ("closed", 1),
+        "harness": ("open", 1),
+        None: ("open", 1),
+    }
+    gone = next(one for one in second if one.fault == "lab")
+    assert "- gone 2: all its cases have a verdict" in issue_text(gone)
+
+
+def test_cases_that_were_not_run_are_one_issue() -> None:
+    def ran(known: Sequence[Issue], selected: int, seen: str) -> tuple[Issue, ...]:
+        found = compare([], briefs("a passed"), infos=(None, {"selected": selected}))
+        records = {one.case: one for one in [attempt("a passed")]}
+        return followed(known, found, records, run="r", seen=seen)
+
+    (first,) = ran([], 3, "1")
+    assert (first.fault, first.count, first.state) == ("not run", 2, "open")
+    assert "1 of 3 cases has a verdict, 2 not run" in issue_text(first)
+    (second,) = ran([first], 2, "2")
+    assert (second.id, second.count, second.first_seen, second.last_seen) == (first.id, 1, "1", "2")
+    assert (second.message, second.cases) == ("1 of 2 cases has a verdict, 1 not run", ())
+    (third,) = ran([second], 1, "3")
+    assert (third.state, third.closed) == ("closed", "3")
+    assert "- gone 3: all cases were run\n" in issue_text(third), "not that each has a verdict"
+    assert ran([third], 1, "4") == (third,)
+    (again,) = ran([third], 2, "5")
+    assert (again.id, again.state, again.closed) == (first.id, "open", None)
+    assert (again.first_seen, again.last_seen, again.last_run) == ("1", "5", "r")
+
+
+def test_a_run_that_does_not_say_how_many_cases_it_had_may_have_left_some_out() -> None:
+    found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
+    (issue,) = followed([], found, {}, run="r", seen="1")
+    assert (issue.fault, issue.state, issue.count) == ("not run", "open", 0)
+    assert "of how many is unknown" in str(issue.message)
+
+
+def test_issues_are_the_same_ones_for_every_version_of_the_harness() -> None:
+    """Else an update would open each of them anew."""
+    (issue,) = night([], "", "a failed id=x")
+    text = f"failed {briefs('a failed id=x')[0].signature}"
+    assert issue.id == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert issue.id == cause_of(briefs("other failed id=x")[0])
+    assert (cause_of(None), cause_of(briefs("a passed")[0])) == (None, None)
+
+
+def test_what_first_failed_so_tells_why() -> None:
+    (issue,) = night(
+        [], "", "a failed id=first message=it_broke;b failed id=first message=it_broke"
+    )
+    records = [attempt(one) for one in ("a failed id=first message=it_broke",)]
+    error = records[0].error
+    assert error is not None
+    assert error.diagnosis is not None
+    assert (issue.outcome, issue.signature) == ("failed", error.signature)
+    assert (issue.diagnosis, issue.message) == (error.diagnosis.text(), "it broke")
+    assert title(issue) == "`failed: first`"
+    (bare,) = night([], "", "a failed")
+    assert bare.diagnosis is None
+    unexplained = [attempt("a failed", error=None)]
+    found = compare([], [Brief.of(one) for one in unexplained])
+    (dumb,) = followed([], found, {one.case: one for one in unexplained}, run="r", seen="1")
+    assert (dumb.signature, dumb.diagnosis, dumb.message) == ("failed", None, None)
+
+
+def test_of_more_issues_than_are_kept_those_of_the_last_run_and_open_ones_stay() -> None:
+    (failing, gone, elsewhere) = night([], "", "a failed;b crashed;c hung", "1")
+    many = [
+        gone.model_copy(update={"id": str(n), "state": "closed", "closed": "1"}) for n in range(499)
+    ]
+    kept = night([failing, elsewhere, *many], "", "a failed", "2")
+    assert len(kept) == 500
+    assert [one.outcome for one in kept[-2:]] == ["hung", "failed"], "what is seen now is the last"
+    assert [one.id for one in kept[:2]] == ["1", "2"], "what was seen longest ago went"
+
+
+def test_a_title_is_short_enough_for_a_list() -> None:
+    (issue,) = night([], "", f"a failed message={'x' * 400}")
+    lost = night([], "", f"a error cause=infra message={'x' * 400}")[0]
+    assert [len(title(one)) for one in (issue, lost)] == [121, 121], "as evenly as both ends go"
+
+
+def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:
+    found = compare(briefs(before), briefs(after))
+    records = {
+        one.case: one
+        for text in after.split(";")
+        for one in [attempt(text, duration_s=durations[text[0]])]
+    }
+    issues = followed([], found, records, run="r", seen="1")
+    return to_bisect(issues, found, records, lambda one: one.command("lab", "reports"), NIGHT)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "good", "says"),
+    [
+        ("a@2.49.40 passed", "2.49.40", None),
+        ("a@2.49.40 failed message=other", "2.49.40", None),
+        ("a@2.49.40 failed", None, "it failed alike before"),
+        ("a passed", None, "with the same versions as before"),
+        ("", None, "it is not known when it was not there"),
+    ],
+)
+@pytest.mark.parametrize("lost", ["error", "failed cause=config"])
+def test_a_case_that_was_lost_in_the_base_is_bisected_from_its_last_verdict(
+    earlier: str, good: str | None, says: str | None, lost: str
+) -> None:
+    record = attempt("a failed")
+    found = compare(briefs(f"a@2.50.40 {lost}"), [Brief.of(record)])
+    assert [case for _, case in lost_before(found)] == [record.case]
+    issues = followed([], found, {record.case: record}, run="r", seen="1")
+    verdicts = dict.fromkeys([record.case], briefs(earlier)[0]) if earlier else {}
+    (issue,) = to_bisect(
+        issues,
+        found,
+        {record.case: record},
+        lambda one: one.command("lab", "reports"),
+        NIGHT,
+        verdicts,
+    )
+    assert issue.state == "open"
+    if good is None:
+        assert issue.search is None
+        assert f"not bisected: {says}" in bisected(issue)
+        return
+    assert issue.search is not None
+    assert " ".join(issue.search.command).count(f"--good {good} --bad 2.51.0") == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "a failed"),
+        ("a skipped", "a failed"),
+        ("a error", "a failed known=k"),
+        ("a error", "a error"),
+    ],
+)
+def test_what_had_no_verdict_to_lose_or_has_none_now_is_not_looked_for(
+    before: str, after: str
+) -> None:
+    assert list(lost_before(compare(briefs(before), briefs(after)))) == []
+
+
+def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first() -> None:
+    issues = searched(
+        "a@2.50.0 passed;b@2.50.0 passed;c@2.50.0 passed;d@2.50.0 failed;e passed",
+        "a failed;b failed;c crashed;d failed message=other;e hung",
+        {"a": 40, "b": 4, "c": 9, "d": 1, "e": 1},
+    )
+    by_case = {one.search.case.split("-")[-1][:-1]: one for one in issues if one.search}
+    assert set(by_case) == {"b", "c", "d"}, "of a and b the shorter one"
+    (alike,) = (one for one in issues if one.search is None)
+    assert alike.hindrance == "with the same versions as before: bisecting them tells nothing"
+    order = []
+    while (issue := next_search(issues, NIGHT)) and issue.search:
+        order.append(issue.search.case.split("-")[-1][:-1])
+        over = issue.search.model_copy(update={"exit_code": 3, "ended_in": NIGHT})
+        issues = tuple(
+            one.model_copy(update={"search": over}) if one is issue else one for one in issues
+        )
+    assert order == ["d", "b", "c"]
+    # what the time did not reach, or the lab stopped, is next night's, after what is new then
+    later = next_search(issues, "20261124T010000Z-cd-nightly")
+    assert later is not None
+    assert later.search is not None
+    assert later.search.case.endswith("d]")
+
+
+def test_what_is_new_is_searched_before_what_is_older_however_long_it_takes() -> None:
+    issues = searched("a@2.50.0 passed;b@2.50.0 passed", "a failed;b crashed", {"a": 40, "b": 4})
+    (a,) = (one for one in issues if one.outcome == "failed")
+    (b,) = (one for one in issues if one.outcome == "crashed")
+    assert b.search is not None
+    older = b.model_copy(update={"search": b.search.model_copy(update={"since": "20261101"})})
+    assert next_search([older, a], NIGHT) == a
+    assert next_search([older, a.model_copy(update={"state": "closed"})], NIGHT) == older
+    assert next_search([a.model_copy(update={"search": None})], NIGHT) is None
+    assert a.search is not None
+    over = a.search.model_copy(update={"exit_code": 0})
+    assert next_search([older, a.model_copy(update={"search": over})], NIGHT) == older
+
+
+def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> CaseRecord:
+    case = f"suites/test_a.py::test_b[sim-htp-{placement}-{name}]"
+    axes = {"backend": "htp", "qnn": placement.split("-")[0], "which": name}
+    return attempt(f"{name} {outcome}", case=case, **({"axes": axes} | changed))
+
+
+def test_a_search_on_more_axes_takes_longer() -> None:
+    old, new = "2.50.40-ort-1.24.1-by-2.49.0", "2.51.0-ort-1.31.1-by-2.50.0"
+    two, one = "2.51.0-ort-1.31.1-by-2.49.0", "2.51.0-ort-1.24.1-by-2.49.0"
+
+    def wanted(**after: str) -> str:
+        records = [with_versions(said, name, "failed") for name, said in after.items()]
+        found = compare(
+            [Brief.of(with_versions(old, name, "passed")) for name in after],
+            [Brief.of(record) for record in records],
+        )
+        named = {record.case: record for record in records}
+        issues = followed([], found, named, run="r", seen="1")
+        (issue,) = to_bisect(issues, found, named, lambda one: one.command("l", "r"), NIGHT)
+        assert issue.search is not None
+        return issue.search.case.split("-")[-1][:-1]
+
+    assert wanted(a=new, b=two, c=one) == wanted(c=one, a=new, b=two) == "c"
+    assert wanted(a=new, b=two) == wanted(b=two, a=new) == "b"
+    assert wanted(a=new) == "a"
+    assert wanted(a=one, b=one) == "a", "of two as cheap, always the same one"
+
+
+def test_nothing_in_it_is_more_than_text() -> None:
+    (issue,) = night([], "", "a failed message=<b>`x`_@all_[l](http://e)")
+    text = issue_text(issue)
+    assert text.splitlines()[2] == "State: open"
+    told = [line for line in text.splitlines() if "@all" in line]
+    assert told[0].startswith("# `failed: ")
+    assert all(line.count("`") == 2 for line in told)
+
+
+def test_a_tracker_takes_it_however_much_fails() -> None:
+    many = ";".join(f"{'x' * 400}{number} failed message={'m' * 9000}" for number in range(300))
+    (issue,) = night([], "", many)
+    assert (issue.count, len(issue.cases)) == (300, 200)
+    assert issue_text(issue).endswith("\n- and 250 more\n")
+    assert len(issue_text(issue)) < 60_000
+    (fifty,) = night([], "", ";".join(f"c{number} failed" for number in range(50)))
+    assert issue_text(fifty).splitlines()[-1].endswith("c49]`"), "none is left out"
+
+
+def test_one_of_more_cases_than_it_names_is_open_until_all_have_a_verdict() -> None:
+    failed = ";".join(f"c{number} failed" for number in range(201))
+    passed = ";".join(f"c{number} passed" for number in range(200))
+    opened = night([], "", failed)
+    lost = night(opened, failed, f"{passed};c200 error")
+    assert [one.state for one in lost if one.fault is None] == ["open"]
+    found = night(opened, failed, f"{passed};c200 passed")
+    assert [one.state for one in found] == ["closed"]
+
+
+outcomes = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["passed", "failed", "crashed", "error"])),
+    max_size=4,
+    unique_by=lambda one: one[0],
+)
+
+
+@reaches(0.4)
+@given(st.lists(outcomes, min_size=1, max_size=5))
+def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
+    nights: list[list[tuple[str, str]]],
+) -> None:
+    issues: tuple[Issue, ...] = ()
+    before = ""
+    for number, cases in enumerate(nights):
+        after = ";".join(f"{name} {outcome}" for name, outcome in cases)
+        issues = night(issues, before, after, str(number))
+        failing = {cause for one in briefs(after) if (cause := cause_of(one))}
+        seen_now = {one.id for one in issues if one.last_seen == str(number)}
+        if failing:
+            reached()
+        assert failing == seen_now
+        assert all(one.state == "open" for one in issues if one.id in failing)
+        assert len({one.id for one in issues}) == len(issues)
+        assert all((one.state == "closed") == (one.closed is not None) for one in issues)
+        before = after
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "not reached in the time of the night; the next night goes on with it"),
+        ({"folder": "b"}, "not over yet; the next night goes on with it"),
+        ({"folder": "b", "exit_code": 3}, "not over yet; the next night goes on with it"),
+        ({"exit_code": 0, "answer": "2.51.0 has it"}, "2.51.0 has it"),
+        ({"exit_code": 1, "answer": "last good 1, first bad 2"}, "last good 1, first bad 2"),
+        ({"exit_code": 2}, "no answer: the bisection ended with 2"),
+    ],
+)
+def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], said: str) -> None:
+    (issue,) = night([], "", "a failed")
+    search = CauseSearch(command=("x",), case="a", cost_s=1, since="1", **changed)
+    issue = issue.model_copy(update={"search": search})
+    assert bisected(issue) == said
+    lines = issue_text(issue).splitlines()
+    told = lines[lines.index(f"- bisection: `{said}`") + 1 :]
+    assert told[0] == "  - `qnn-harness x`"
+    assert told[1] == ("  - `reports/b/report.md`" if "folder" in changed else "")
+    issue = issue.model_copy(update={"search": None})
+    assert bisected(issue.model_copy(update={"hindrance": "no versions"})) == (
+        "not bisected: no versions"
+    )
+
+
+STORE = Path(harness.__file__).parent / "store/device"
+SCRIPTS = {
+    "vitals": vitals.SCRIPT,
+    "load": vitals.LOAD_SCRIPT,
+    "facts": facts.SCRIPT,
+    **{file.name: file.read_text() for file in STORE.glob("*.sh")},
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_issue_of_a_lost_device_shows_no_script(name: str) -> None:
+    command = f"set -- '/data/local/tmp' ''\n{SCRIPTS[name]}"
+    lost = DeviceLost("adb says: device offline", serial="127.0.0.1:40023", command=command)
+    record = attempt("a error").model_copy(update={"error": ErrorRecord.of(message=str(lost))})
+    found = compare([], [Brief.of(record)])
+    (issue,) = followed([], found, {record.case: record}, run="r", seen="1")
+    told = title(issue)
+    assert "adb says: device offline [in a shell script]" in told
+    assert told in issue_text(issue)
+    assert not any(line in issue_text(issue) for line in command.splitlines() if len(line) > 8)

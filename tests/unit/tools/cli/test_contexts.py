@@ -1,0 +1,62 @@
+"""`qnn-harness contexts`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.libraries.containers.artefact import ArtefactError
+from harness.libraries.containers.open import open_artefact
+from harness.search.bisect.answers import Question
+from harness.search.bisect.case_run import RunEnd
+from harness.search.bisect.match import Judged
+from harness.search.minimize.search import Way
+from harness.tools.cli.contexts import contexts
+from harness.tools.cli.contexts_minimize import _Progress
+from tests.unit.libraries.containers.made import FIELD
+
+PTE = FIELD / "executorch-3-contexts.pte"
+
+
+def test_extract_says_what_was_copied(tmp_path: Path) -> None:
+    done = CliRunner().invoke(contexts, ["extract", str(PTE), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0
+    *lines, last = done.output.splitlines()
+    assert [line.split() for line in lines] == [
+        [f"{PTE.name}.{n}.bin", str(size), "bytes", "context", PTE.name, f"forward/{n}"]
+        for n, size in enumerate((54016, 49960, 49960))
+    ]
+    assert last == f"{tmp_path}/out/manifest.json tells of them"
+    assert len(open_artefact(tmp_path / "out/manifest.json").pieces) == 3
+
+
+def test_extract_prints_the_manifest(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    done = CliRunner().invoke(contexts, ["extract", str(FIELD / "*.onnx"), "--out", out, "--json"])
+    printed = json.loads(done.output)
+    assert printed["folder"] == out
+    assert {"schema": 1, "pieces": printed["pieces"]} == json.loads(
+        (tmp_path / "out/manifest.json").read_text()
+    )
+    assert len(printed["pieces"]) == 4
+
+
+def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pte"
+    cut.write_bytes(PTE.read_bytes()[:5000])
+    with pytest.raises(ArtefactError, match=r"cut.pte: at byte 2432: .* within the file of 5000"):
+        CliRunner().invoke(
+            contexts, ["extract", str(cut), "--out", str(tmp_path / "o")], catch_exceptions=False
+        )
+
+
+def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    for answer, why in (("good", "passed"), ("untestable", "failed: x 1"), ("bad", "failed: y 2")):
+        question = Question(Way((0,), "resident").point, 1, "")
+        judged = Judged(answer, why)  # type: ignore[arg-type]
+        _Progress().answered(question, judged, RunEnd(1, None, None, "", 1.0))
+    told = [line.split()[4] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["passes", "other", "fails"]

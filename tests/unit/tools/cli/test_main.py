@@ -1,0 +1,62 @@
+"""The list of commands loads none of them, and says of each what it says itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from harness.tools.cli.main import COMMANDS, commands
+
+
+def test_help_loads_no_command() -> None:
+    script = (
+        "import sys; from harness.tools.cli.main import commands\n"
+        "commands.main(['--help'], standalone_mode=False)\n"
+        "print(*[name for name in sys.modules if name.startswith('harness.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    *shown, loaded = done.stdout.splitlines()
+    rooms = {".".join(name.split(".")[1:3]) for name in loaded.split() if name.count(".") > 1}
+    assert rooms <= {"tools.cli", "ground.errors"}
+    assert [line.split()[0] for line in shown[-len(COMMANDS) :]] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_with_its_own_words(name: str) -> None:
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    assert command.name == name
+    assert command.get_short_help_str(1000) == COMMANDS[name]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("--help", 3), ("contexts --help", 3), ("devces", 2), ("report gone", 2)]
+)
+def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, code: int) -> None:
+    for stderr in (subprocess.PIPE, None):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.tools.cli.main", *command.split()],
+                stdout=full,
+                stderr=stderr or full,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        assert done.returncode == code
+        if stderr and code == 3:
+            (line,) = done.stderr.splitlines()
+            assert line.startswith("error: ")
+            assert line.endswith("No space left on device")
+
+
+def test_a_command_that_there_is_not() -> None:
+    done = CliRunner().invoke(commands, ["devces"])
+    assert done.exit_code == 2
+    assert "devces" in done.output

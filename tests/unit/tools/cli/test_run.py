@@ -1,0 +1,92 @@
+"""What `qnn-harness run` hands to pytest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.ground.errors import ConfigError
+from harness.tools.cli.bisect import bisect
+from harness.tools.cli.contexts import contexts
+from harness.tools.cli.run import run
+from tests.unit.libraries.containers.made import CONTEXT
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments of pytest, which runs nothing, in a folder of its own."""
+    arguments: list[str] = []
+
+    def main(given: list[str], plugins: object) -> int:
+        arguments.extend(given)
+        return 0
+
+    monkeypatch.setattr(pytest, "main", main)
+    monkeypatch.chdir(tmp_path)
+    return arguments
+
+
+def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "-k.bin").write_bytes(CONTEXT)
+    for given in ("./-k.bin", ".", str(tmp_path)):
+        CliRunner().invoke(run, [given], catch_exceptions=False, standalone_mode=False)
+    assert [one for one in told if one.endswith("-k.bin")] == [
+        "./-k.bin",
+        "./-k.bin",
+        f"{tmp_path}/-k.bin",
+    ]
+
+
+@pytest.mark.parametrize("name", ["net[1].bin", "a::b.bin"])
+def test_a_name_that_no_case_can_have(tmp_path: Path, told: list[str], name: str) -> None:
+    (tmp_path / name).write_bytes(CONTEXT)
+    with pytest.raises(ConfigError, match="cannot stand in the name of a case: call it otherwise"):
+        CliRunner().invoke(run, [name], catch_exceptions=False, standalone_mode=False)
+    assert not told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", ""],
+        ["fit", ""],
+        ["extract", "", "--out", "out"],
+        ["extract", "a.bin", "--out", ""],
+    ],
+)
+def test_an_empty_name_is_not_the_folder_one_is_in(
+    tmp_path: Path, told: list[str], arguments: list[str]
+) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    for command, given in ((contexts, arguments), (run, [""])):
+        done = CliRunner().invoke(command, given)
+        assert (done.exit_code, "it is empty; name a file" in done.output) == (2, True)
+    assert not told
+    assert [one.name for one in tmp_path.iterdir()] == ["a.bin"]
+
+
+@pytest.mark.parametrize(
+    ("device", "says", "told_of"),
+    [
+        ("sim-v73", "unknown QNN version '9.9'", "running on the simulated device sim-v73"),
+        ("phone", "devices.yaml: no such file; --lab FILE names another", ""),
+    ],
+)
+def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
+    device: str,
+    says: str,
+    told_of: str,
+    tmp_path: Path,
+    told: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "m.bin").write_bytes(CONTEXT)
+    case = "m.bin::test_contexts[sim-v73-htp-2.51.0-m.bin-resident-1]"
+    arguments = ["--axis=qnn", f"--case={case}", "--qnn=9.9", f"--device={device}"]
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        bisect.main(arguments, standalone_mode=False)
+    assert told_of in capsys.readouterr().err
+    assert not told

@@ -1,0 +1,384 @@
+"""Host, lab, validator, smoke and the sums: what facts mean, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.device.adb.server import SeenDevice
+from harness.device.lab.inventory import DeviceConfig
+from harness.device.lab.lease import Held
+from harness.device.lab.quarantine import Quarantined
+from harness.ground.errors import InfraError
+from harness.probe.ndk import Ndk
+from harness.tools.doctor.check import (
+    Checked,
+    CheckGroup,
+    Status,
+    exit_code_of,
+    listed,
+    one_line,
+    report_of,
+)
+from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
+from harness.tools.doctor.host_facts import HostFacts, ServerOwner, listener
+from harness.tools.doctor.lab_checks import (
+    lab_needs,
+    lease_check,
+    quarantine_check,
+    state_check,
+    stranger_check,
+)
+from harness.tools.doctor.smoke import error_text, hint, what_it_means
+from harness.tools.doctor.usb import (
+    UsbDevice,
+    rule_line,
+    rule_vendors,
+    rules_for_vendors,
+    vendor_devices,
+)
+from harness.tools.doctor.validator import parse_answers, validator_checks
+from harness.verdict.failure.diagnosis import diagnosed
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict
+
+GOOD = HostFacts(
+    python=(3, 12, 1),
+    machine="x86_64",
+    compilers={"linux-x64": "/usr/bin/cc", "linux-arm64": None, "android-arm64": None},
+    compiler_problems={"linux-arm64": "none"},
+    adb="/venv/adb",
+    adb_version="Android Debug Bridge version 1.0.41",
+    cache="/cache",
+    cache_free_bytes=10**11,
+    reports="/reports",
+    reports_free_bytes=10**11,
+    memory_bytes=10**10,
+)
+EVERYTHING = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), usb=True, server=True)
+CLOSED = UsbDevice("18d1", "Pixel 8", "1A2B", "/dev/bus/usb/001/007", writable=False)
+NDK = Ndk(Path("/ndk"), "ANDROID_NDK_HOME", "27.2", {21: Path("a"), 35: Path("b")})
+
+
+def statuses(facts: HostFacts, needs: LabNeeds) -> dict[str, Status]:
+    return {check.name: check.status for check in host_checks(facts, needs)}
+
+
+def test_a_good_host_for_the_simulator() -> None:
+    assert set(statuses(GOOD, LabNeeds()).values()) == {"ok", "not-applicable"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs", "name", "status", "advice"),
+    [
+        ({"compilers": {}}, LabNeeds(), "C compiler", "fail", "apt install gcc"),
+        ({}, EVERYTHING, "cross compiler", "fail", "gcc-aarch64-linux-gnu"),
+        ({}, EVERYTHING, "Android NDK", "fail", "ANDROID_NDK_HOME"),
+        ({"ndk": NDK}, EVERYTHING, "Android NDK", "ok", ""),
+        ({}, LabNeeds(untold=("desk",)), "Android NDK", "warn", "ANDROID_NDK_HOME"),
+        ({"ndk": replace(NDK, compilers={})}, EVERYTHING, "Android NDK", "fail", "NDK"),
+        ({"ndk": replace(NDK, compilers={})}, LabNeeds(), "Android NDK", "warn", "NDK"),
+        ({"qemu": "/usr/bin/qemu-aarch64"}, LabNeeds(), "qemu", "ok", ""),
+        ({"adb": None, "adb_problem": "no adb"}, LabNeeds(), "adb", "fail", "ADBUTILS_ADB_PATH"),
+        ({"adb_version": None}, LabNeeds(), "adb", "fail", "reinstall"),
+        ({}, EVERYTHING, "adb server", "fail", "adb start-server"),
+        ({"server_running": True}, EVERYTHING, "adb server", "ok", ""),
+        ({"usb": (CLOSED,)}, EVERYTHING, "USB access", "fail", 'ATTR{idVendor}=="18d1"'),
+        ({"usb": (CLOSED,)}, EVERYTHING, "USB access", "fail", "add the user to plugdev"),
+        ({"usb": (replace(CLOSED, writable=True),)}, EVERYTHING, "USB access", "ok", ""),
+        ({}, EVERYTHING, "USB access", "warn", "lsusb"),
+        ({"usb_rules": {"05c6": ("/a.rules",)}}, EVERYTHING, "USB access", "ok", ""),
+        ({"cache_problem": "Read-only"}, LabNeeds(), "cache", "fail", "QNN_HARNESS_CACHE"),
+        ({"cache_free_bytes": 10**9}, LabNeeds(), "cache", "warn", "free some"),
+        ({"cache_free_bytes": 10**8}, LabNeeds(), "cache", "fail", "free some"),
+        ({"reports_free_bytes": 10**7}, LabNeeds(), "reports", "fail", "--reports"),
+        ({"memory_bytes": 10**9}, LabNeeds(), "memory", "warn", "2 GB"),
+    ],
+)
+def test_one_thing_of_the_host(
+    changes: dict[str, object], needs: LabNeeds, name: str, status: str, advice: str
+) -> None:
+    facts = replace(GOOD, **changes)  # type: ignore[arg-type]
+    (check,) = (check for check in host_checks(facts, needs) if check.name == name)
+    assert check.status == status
+    assert advice in check.advice
+    assert bool(check.advice) == (status in ("warn", "fail"))
+
+
+def test_who_started_the_adb_server() -> None:
+    owner = ServerOwner("ann", 42, "adb -L tcp:5037 fork-server")
+    facts = replace(GOOD, server_running=True, server_owner=owner)
+    (check,) = (check for check in host_checks(facts, EVERYTHING) if check.name == "adb server")
+    assert "of ann, process 42 (adb -L tcp:5037 fork-server)" in check.found
+    assert "every account of this computer can use it" in check.found
+    assert check.status == "ok"
+
+
+def test_a_listener_is_found_by_what_the_kernel_shows(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text(
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+        "   0: 0100007F:13AD 00000000:0000 01 00000000:00000000 00:00000000 00000000 1 0 11 1\n"
+        "   1: 0100007F:13AD 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1\n"
+    )
+    (tmp_path / "123/fd").mkdir(parents=True)
+    (tmp_path / "123/fd/5").symlink_to("socket:[77]")
+    (tmp_path / "123/cmdline").write_bytes(b"adb\0fork-server\0")
+    assert listener(5037, tmp_path) == ServerOwner("root", 123, "adb fork-server")
+    assert listener(5038, tmp_path) is None
+    assert listener(5037, tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("cached", "missing", "problem", "status"),
+    [
+        (["2.51.0"], [], None, "ok"),
+        ([], ["2.51.0"], None, "ok"),
+        ([], ["2.51.0"], "no network", "fail"),
+        (["2.51.0"], ["2.51.0 for linux-arm64"], "no network", "warn"),
+    ],
+)
+def test_libraries(cached: list[str], missing: list[str], problem: str | None, status: str) -> None:
+    assert packages(cached, missing, problem).status == status
+
+
+def test_usb_as_the_kernel_shows_it(tmp_path: Path) -> None:
+    for name, vendor in (("1-1", "18D1"), ("1-2", "1d6b"), ("1-3", "05c6")):
+        folder = tmp_path / "sys" / name
+        folder.mkdir(parents=True)
+        for file, text in {"idVendor": vendor, "busnum": "1", "devnum": name[-1]}.items():
+            (folder / file).write_text(f"{text}\n")
+    (tmp_path / "dev/001").mkdir(parents=True)
+    (tmp_path / "dev/001/001").write_text("")
+    found = list(vendor_devices(tmp_path / "sys", tmp_path / "dev"))
+    assert [(device.vendor, device.writable) for device in found] == [
+        ("18d1", True),
+        ("05c6", False),
+    ]
+    assert list(vendor_devices(tmp_path / "none")) == []
+
+
+def test_udev_rules(tmp_path: Path) -> None:
+    (tmp_path / "51-android.rules").write_text(
+        '# ATTR{idVendor}=="05c6"\nSUBSYSTEM=="usb", ATTRS{idVendor}=="18D1", MODE="0660"\n'
+    )
+    assert rules_for_vendors((tmp_path,)) == {"18d1": (str(tmp_path / "51-android.rules"),)}
+    assert rule_vendors(rule_line("05c6")) == {"05c6"}
+
+
+DESK = DeviceConfig(name="desk", serial="1A2B")
+BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
+
+
+@pytest.mark.parametrize(
+    ("device", "seen", "status", "text"),
+    [
+        (DESK, [SeenDevice("1A2B", "device", model="Pixel")], "ok", "1A2B Pixel"),
+        (DESK, [SeenDevice("1A2B", "unauthorized")], "fail", "accept this computer's key"),
+        (DESK, [SeenDevice("1A2B", "offline")], "fail", "adb reconnect"),
+        (DESK, [SeenDevice("1A2B", "no permissions", detail="udev")], "fail", "add a udev rule"),
+        (DESK, [SeenDevice("1A2B", "bootloader")], "fail", "fastboot reboot"),
+        (DESK, [SeenDevice("OTHER", "device")], "fail", "it sees OTHER (device)"),
+        (DESK, [], "fail", "unplugged or switched off: adb does not see 1A2B; it sees no device"),
+        (DESK, "no server", "unknown", "no server"),
+        (BOARD, [], "ok", "connected when needed"),
+        (BOARD, [SeenDevice("192.0.2.7:5555", "offline")], "warn", "offline"),
+    ],
+)
+def test_what_adb_says(
+    device: DeviceConfig, seen: list[SeenDevice] | str, status: str, text: str
+) -> None:
+    check = state_check(device, seen)
+    assert check.status == status
+    assert text in f"{check.found} {check.advice}"
+
+
+def test_other_lines_of_the_lab() -> None:
+    assert "unlock it" in stranger_check(SeenDevice("X", "unauthorized")).advice
+    assert lease_check("desk", None).status == "ok"
+    assert lease_check("desk", Held(None, 0.0)).status == "warn"
+    assert quarantine_check("desk", None).status == "ok"
+    entry = quarantine_check("desk", Quarantined("2026-11-01", "it keeps rebooting"))
+    assert (entry.status, "heal desk" in entry.advice) == ("fail", True)
+    away = quarantine_check("desk", Quarantined("2026-11-01", "unplugged", until="answers"))
+    assert (away.status, away.found.startswith("not in quarantine: it did not")) == ("ok", True)
+    assert quarantine_check("desk", InfraError("cannot read")).status == "fail"
+    phone = DeviceConfig(name="p", serial="1", target="android-arm64")
+    far = DeviceConfig(name="f", serial="2", host="lab-pc")
+    needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), usb=True, server=True)
+    assert lab_needs([phone, far]) == needs
+    assert lab_needs([far, DeviceConfig(name="b", serial="1.2.3.4:5")]).usb is False
+
+
+# as qnn-platform-validator prints (see validator.py for where that was seen)
+VALIDATOR = """@qnn-harness:said
+PF_VALIDATOR: DEBUG: Calling PlatformValidator->setBackend
+Backend GPU Prerequisites: Present.
+Unit Test on the backend GPU: Passed.
+QNN is supported for backend GPU on the device.
+Core Version of the backend DSP: Hexagon Architecture V68
+Unit Test on the backend DSP: Failed.
+QNN is not supported for backend DSP on the device.
+@qnn-harness:csv
+"""
+CSV = """@qnn-harness:csv
+Backend,Backend Hardware,Backend Libraries,Library Version,Core Version,Unit Test
+DSP,Supported,Found,2.40,Hexagon Architecture V79,Passed
+GPU,Not Supported,Not Found,,,
+"""
+
+
+def test_the_validator_in_words() -> None:
+    said = parse_answers(VALIDATOR)
+    assert said["GPU"] == {"hardware": "Supported", "unit test": "Passed"}
+    assert said["DSP"]["core"] == "Hexagon Architecture V68"
+    good, bad = validator_checks("desk", said)
+    assert (good.status, bad.status) == ("ok", "fail")
+    assert "unit test: Failed" in bad.found
+
+
+def test_the_validator_as_a_table() -> None:
+    said = parse_answers(CSV)
+    assert (said["DSP"]["libraries"], said["DSP"]["core"]) == ("Found", "Hexagon Architecture V79")
+    assert [check.status for check in validator_checks("desk", said)] == ["ok", "fail"]
+    (nothing,) = validator_checks("desk", {})
+    assert nothing.status == "unknown"
+    (nothing,) = validator_checks("desk", {"CPU": {"core": "x"}})
+    assert (nothing.status, nothing.advice) == ("unknown", "")
+
+
+@given(st.text(max_size=300))
+def test_the_validator_may_say_anything(text: str) -> None:
+    answers = parse_answers(f"@qnn-harness:csv\nBackend,x\n{text}\n@qnn-harness:said\n{text}\n")
+    assert all(check.found.isprintable() for check in validator_checks("d", answers))
+
+
+def error(api: str, code: int | None, message: str) -> ErrorRecord:
+    return diagnosed("failed", ErrorRecord.of(api=api, code=code, message=message))
+
+
+SKEL = error(
+    "QnnDevice_create",
+    14001,
+    "Failed to load skel, error: 4000\nTransport layer setup failed: 14001",
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "found", "advice"),
+    [
+        (Verdict("passed"), "ok", "done", ""),
+        (
+            Verdict("failed", "target", SKEL),
+            "fail",
+            "QnnDevice_create 14001 QNN_DEVICE_ERROR_INVALID_CONFIG: Failed to load skel",
+            "pack stub and skel of this arch with the backend",
+        ),
+        (
+            Verdict("failed", "target", error("QnnBackend_create", 1006, "")),
+            "fail",
+            "QnnBackend_create 1006",
+            "finds no OpenCL driver",
+        ),
+        (
+            Verdict("unsupported", None, error("QnnBackend_create", 4000, "TuningMode")),
+            "not-applicable",
+            "this target cannot",
+            "",
+        ),
+        (
+            Verdict("crashed", "target", error("dlopen", None, "the process was ended")),
+            "fail",
+            "crashed: dlopen: the process was ended",
+            "/logs",
+        ),
+        (
+            Verdict("error", "infra", error("", None, "2 events were damaged on their way")),
+            "fail",
+            "2 events were damaged",
+            "the lab failed, not the target: `qnn-harness devices heal desk`",
+        ),
+    ],
+)
+def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, advice: str) -> None:
+    check = what_it_means(verdict, "desk", "done", Path("/logs"))
+    assert check.status == status
+    assert found in check.found
+    assert advice in check.advice
+    assert "Transport layer" not in check.found
+
+
+def test_hints_and_texts() -> None:
+    assert "skel" in hint(SKEL)
+    assert "see the lines above" in hint(SKEL)
+    assert "--qnn" in hint(error("x", 4000, ""))
+    assert error_text(error("", None, "")) == "the probe"
+
+
+def check(status: Status, name: str = "x", group: CheckGroup = "device") -> Checked:
+    return Checked(group, "desk", name, status, "found")
+
+
+@pytest.mark.parametrize(
+    ("checks", "code"),
+    [
+        ([], 0),
+        ([check("ok"), check("warn"), check("unknown"), check("not-applicable")], 0),
+        ([check("ok", "reachable"), check("fail")], 1),
+        ([check("fail")], 1),
+        ([check("fail", "reachable", "lab")], 1),
+        ([check("fail", "reachable"), check("ok")], 3),
+        ([check("ok", "devices.yaml", "lab"), check("fail", "reachable")], 3),
+        ([check("fail", "reachable"), check("ok", "reachable")], 1),
+        ([check("fail", "reachable"), check("fail", "reachable")], 3),
+        ([check("fail", "devices.yaml", "lab"), check("fail", "reachable")], 2),
+        ([check("fail", "Python", "host")], 1),
+    ],
+)
+def test_exit_codes(checks: list[Checked], code: int) -> None:
+    assert exit_code_of(checks) == code
+    report = report_of(checks)
+    sums = report.summary
+    assert sums.exit_code == code
+    assert sums.ok + sums.warn + sums.fail + sums.unknown + sums.not_applicable == len(checks)
+
+
+def test_a_report_counts_what_came_of_each_check() -> None:
+    statuses: list[Status] = ["ok", "warn", "fail", "unknown", "not-applicable"]
+    checks = [check(one) for at, one in enumerate(statuses, 1) for _ in range(at)]
+    said = report_of(checks).as_json()
+    assert said["schema"] == 1
+    assert said["checks"][0] == {
+        "group": "device",
+        "subject": "desk",
+        "name": "x",
+        "status": "ok",
+        "found": "found",
+        "advice": "",
+    }
+    assert len(said["checks"]) == 15
+    assert list(said["summary"].values()) == [1, 2, 3, 4, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, ""), (1, "1"), (4, "1, 2, 3, 4"), (5, "1, 2, 3, 4 and 1 more")],
+)
+def test_of_many_things_the_first_are_said(number: int, said: str) -> None:
+    assert listed(str(at) for at in range(1, number + 1)) == said
+
+
+def test_a_long_text_is_cut() -> None:
+    assert one_line("x" * 600) == "x" * 600
+    assert one_line("x" * 601) == "x" * 597 + "..."
+    assert one_line(" a\tb\x1b\n c ") == "a b c"
+
+
+@given(st.text())
+def test_whatever_was_said_is_one_line(text: str) -> None:
+    line = one_line(text)
+    assert len(line) <= 600
+    assert line.isprintable()

@@ -1,0 +1,70 @@
+"""What a log of anybody is explained by: which numbers count, and which lines are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.verdict.failure.any_log import LogText
+from harness.verdict.failure.explanation import dsp_numbers, explain, symptoms_in
+from harness.verdict.failure.rule import Rule, Symptoms, likely, possible
+
+
+def log(*texts: str) -> list[LogText]:
+    return [LogText(number, text) for number, text in enumerate(texts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "apis", "codes"),
+    [
+        # a number is anybody's unless a line names something of Qualcomm's, or a call
+        (["error 1002"], (), ()),
+        (["error 1002", "libQnnHtp.so"], (), (1002,)),
+        (["error 1002", "QnnGraph_execute"], ("QnnGraph_execute",), (1002,)),
+        (["error 1002", "failed to create context"], ("QnnContext_createFromBinary",), (1002,)),
+        (["qnn err 1002", "err 5005, again err 1002", "err 1002"], (), (1002, 5005)),
+        # what only ONNX Runtime's words tell to be a code
+        (["qnn: QNN_COMMON_ERROR_MEM_ALLOC: no room"], (), (1002,)),
+        (
+            ["QnnGraph_execute, then QnnMem_register", "graph execution failed"],
+            ("QnnGraph_execute", "QnnMem_register"),
+            (),
+        ),
+    ],
+)
+def test_which_calls_and_numbers_of_a_log_count(
+    texts: list[str], apis: tuple[str, ...], codes: tuple[int, ...]
+) -> None:
+    found = symptoms_in(log(*texts, texts[0]))
+    assert found == Symptoms("failed", apis, codes, tuple(texts), tuple(texts))
+
+
+def test_lines_that_mean_nothing_are_no_symptoms() -> None:
+    assert symptoms_in(log("libQnnHtpV73Skel.so is 32-bit instead of 64-bit")) == Symptoms("failed")
+
+
+LINE = Rule("line", "w", "f", "a", ("a/b",), (likely(text="skel"),))
+CODE = Rule("code", "v", "g", "a", ("c/d#1", "e/f"), (possible(codes=(1002, 1003)),))
+
+
+def test_a_cause_shows_the_lines_that_tell_it() -> None:
+    texts = ["qnn", "skel 1", "err 1002", "skel 1", "err 1100"]
+    line, code = explain(log(*texts), [CODE, LINE]).diagnoses
+    assert [(one.number, one.text) for one in line.lines] == [(2, "skel 1"), (4, "skel 1")]
+    assert [(one.number, one.text) for one in code.lines] == [(3, "err 1002")]
+    assert (line.id, line.confidence, line.words, line.fix) == ("line", "likely", "w", "f")
+    assert code.threads == ("https://github.com/c/d/issues/1", "https://github.com/e/f")
+    assert explain(log("nothing")).diagnoses == ()
+
+
+def test_of_many_lines_the_first_eight_are_shown() -> None:
+    (found,) = explain(log(*(f"skel {number}" for number in range(20))), [LINE]).diagnoses
+    assert [one.number for one in found.lines] == list(range(1, 9))
+
+
+def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
+    # AEEStdErr.h of qualcomm/fastrpc: 6 is AEE_EUNABLETOLOAD; 5005 and 1002 are QNN's
+    codes = (5005, 0x80000406, 0x80000FFE, 6, 1002, 0x8000048A)
+    assert dsp_numbers(Symptoms("failed", codes=codes)) == [
+        "0x80000406 is AEE_EUNABLETOLOAD: Unable to load object/applet",
+        "0x8000048a is AEE_ENOSESSION",
+    ]

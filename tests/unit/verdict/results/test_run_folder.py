@@ -1,0 +1,199 @@
+"""Run folders: ids, slugs, run.json, latest, and the reports made from the journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.answers.report.projections import finish, project
+from harness.ground.errors import ConfigError
+from harness.verdict.results.run_folder import RunFolder, case_slug, new_run_id
+from tests.unit.verdict.results.records import record
+
+MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))
+
+
+def create(reports: Path) -> RunFolder:
+    return RunFolder.create(
+        reports, command=["pytest", "-k", "a b"], lab={"schema": 1}, devices=["sim-v73"]
+    )
+
+
+def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
+    reports = tmp_path / "deep" / "reports"
+    folder = create(reports)
+    assert folder.path.parent == reports.resolve()
+    assert (reports / "latest").resolve() == folder.path
+    assert os.readlink(reports / "latest") == folder.run_id
+    written = sorted(path.name for path in folder.path.iterdir())
+    assert written == ["order.json", "results.jsonl", "run.json"]
+    begun = folder.info()
+    assert begun["command_line"] == "pytest -k 'a b'"
+    assert (begun["finished"], begun["exit_code"]) == (None, None)
+    assert begun["lab"] == {"schema": 1}
+    assert begun["devices"] == ["sim-v73"]
+    assert begun["versions"]["python"]
+
+    folder.journal.append(record(case="a"))
+    folder.journal.append(record(case="b", outcome="failed"))
+    finish(folder, exit_code=1, problem=None)
+    assert [item.case for item in folder.contents().records] == ["a", "b"]
+    assert folder.info()["exit_code"] == 1
+    assert folder.info()["started"] == begun["started"]
+    names = sorted(path.name for path in folder.path.iterdir())
+    made = {"junit.xml", "metrics.prom", "report.html"}
+    assert set(names) == made | {"order.json", "results.jsonl", "run.json"}
+
+
+def test_reports_can_be_made_again(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    finish(folder, exit_code=0)
+    before = (folder.path / "junit.xml").read_bytes()
+    (folder.path / "junit.xml").unlink()
+    again = RunFolder.open(tmp_path / "latest")
+    assert again.path == folder.path
+    project(again)
+    assert (folder.path / "junit.xml").read_bytes() == before
+    (folder.path / "run.json").write_text("{")
+    project(again)
+    assert b"of how many is unknown" in (folder.path / "junit.xml").read_bytes()
+    assert again.info() == {}
+    (folder.path / "run.json").unlink()
+    os.mkfifo(folder.path / "run.json")
+    assert again.info() == {}, "it does not wait for a writer"
+
+
+def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
+    url = "https://user:s3cret@host/x"
+    lab = {"runtimes": [{"repository": url}]}
+    folder = RunFolder.create(tmp_path, command=["pytest", f"--x={url}"], lab=lab, devices=[])
+    RunFolder.resume(folder.path, command=["pytest", url])
+    finish(folder, exit_code=2, problem=f"{url} is gone")
+    kept = (folder.path / "run.json").read_text()
+    assert "s3cret" not in kept
+    assert kept.count("https://***@host/x") == 5
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "logs", "logs/a", "logs/a/probe.jsonl"])
+def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None:
+    """What it would write goes where they lead to."""
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    (folder.path / "logs/a").mkdir(parents=True)
+    (folder.path / "logs/a/probe.jsonl").touch()
+    secret = (folder.path / name).rename(tmp_path / "secret")
+    (folder.path / name).symlink_to(secret)
+    before = (folder.path / "run.json").read_bytes()
+    with pytest.raises(ConfigError, match=f"{name}: is a link, and links in a folder are not"):
+        RunFolder.resume(folder.path, command=["pytest"])
+    assert (folder.path / "run.json").read_bytes() == before
+
+
+def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    with (folder.path / "results.jsonl").open("ab") as stream:
+        stream.write(b'{"schema": 1, "kind": "ca')
+    again = RunFolder.open(folder.path)
+    project(again)
+    assert len(again.contents().records) == 1
+    assert "line 2 is cut off" in (folder.path / "report.html").read_text()
+
+
+def test_latest_is_the_newest(tmp_path: Path) -> None:
+    runs = [create(tmp_path) for _ in range(3)]
+    assert len({run.run_id for run in runs}) == 3
+    assert RunFolder.open(tmp_path / "latest").run_id == runs[-1].run_id
+    assert not list(tmp_path.glob(".latest*"))
+
+
+def test_latest_of_a_run_that_was_deleted_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to("gone")
+    assert (tmp_path / "latest").resolve() != create(tmp_path).path.parent
+    assert (tmp_path / "latest").is_dir()
+
+
+def test_something_else_called_latest_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "latest").mkdir()
+    with pytest.raises(ConfigError, match="latest: is in the way"):
+        create(tmp_path)
+
+
+def test_a_file_where_reports_should_be(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("x")
+    with pytest.raises(ConfigError, match="cannot hold reports"):
+        create(tmp_path / "reports")
+
+
+def test_opening_what_is_no_run_names_the_runs_there_are(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        RunFolder.open(tmp_path)
+    assert str(folder.path) in str(caught.value)
+    with pytest.raises(ConfigError, match=re.escape("there is no results.jsonl")):
+        RunFolder.open(tmp_path / "gone")
+
+
+def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    assert RunFolder.open(folder.path / "results.jsonl").path == folder.path
+
+
+@pytest.mark.parametrize(
+    ("said", "cases"),
+    [('["a","b"]', {"a", "b"}), ("[" + '"",' * 500_000 + '""]', None), ('{"a": 1}', None)],
+)
+def test_the_cases_that_a_run_says_it_had(
+    tmp_path: Path, said: str, cases: set[str] | None
+) -> None:
+    run = create(tmp_path)
+    (run.path / "cases.json").write_text(said)
+    assert run.selected_cases() == cases
+
+
+def test_case_folders_are_inside_the_run(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    logs = folder.case_folder("suites/test_x.py::test_y[../../etc]")
+    assert logs.parent == folder.path / "logs"
+    assert not logs.exists()
+
+
+def test_json_of_strange_values(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, command=["x\udc80"], lab={}, devices=[])
+    assert json.loads((folder.path / "run.json").read_text("utf-8"))["command"] == ["x?"]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "readable"),
+    [
+        ("suites/test_x.py::test_y[66-resident]", "test_x--test_y-66-resident-"),
+        ("a/../c.py::t[ä ö/../ü:*?]", "c--t-"),
+        ("..", ""),
+        ("x" * 500, "x" * 80 + "-"),
+    ],
+)
+def test_slugs_can_be_read(node_id: str, readable: str) -> None:
+    assert re.fullmatch(re.escape(readable) + "[0-9a-f]{10}", case_slug(node_id))
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_slugs_are_safe_and_never_shared(one: str, other: str) -> None:
+    first, second = case_slug(one), case_slug(other)
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,90}", first)
+    assert (first == second) is (one == other)
+
+
+@given(MOMENTS, st.timedeltas(timedelta(seconds=1), timedelta(days=4000)))
+def test_run_ids_sort_by_time(moment: datetime, later: timedelta) -> None:
+    first = moment.replace(tzinfo=UTC)
+    assert new_run_id(first, "ffff") < new_run_id(first + later, "0000")
+    assert re.fullmatch(r"\d{8}T\d{6}Z-ffff", new_run_id(first, "ffff"))

@@ -198,7 +198,8 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
         raise ValueError("that is no .npy file")
     # the file that was opened, whatever lies in its place by now
-    array = np.load(f"/proc/self/fd/{stream.fileno()}", mmap_mode="r", allow_pickle=False)
+    stream.seek(0)
+    array = np.load(f"/dev/fd/{stream.fileno()}", mmap_mode="r", allow_pickle=False)
     if array.nbytes > _MAX_BYTES:
         raise ValueError(f"{array.nbytes} bytes are too many")
     wanted = _TYPE.fullmatch(tensor.data_type)

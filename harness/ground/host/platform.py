@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def boot_clock_s() -> float:
@@ -21,3 +23,21 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, process.pid, how) is not None
     return process.poll() is not None
+
+
+def short_path(descriptor: int, folder: Path) -> str:
+    """A path of an open folder that is as short as a socket's address must be, on Linux."""
+    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+
+
+def children() -> frozenset[int]:
+    """The processes that this one began and that have not been reaped. Raises OSError."""
+    if sys.platform == "linux":
+        found: list[str] = []
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                found += (thread / "children").read_text().split()
+        return frozenset(map(int, found))
+    said = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, check=False)
+    pairs = (tuple(map(int, line.split())) for line in said.stdout.splitlines())
+    return frozenset(pid for pid, parent in pairs if parent == os.getpid())

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from harness.ground.host.platform import short_path
 from harness.ground.progress.state import FACTS, Lines
 
 _NAME: Final = "live"
@@ -27,7 +28,7 @@ def _address(folder: Path) -> Iterator[str]:
     """The socket in a folder, however long the folder's path is: addresses are short."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{held}/{_NAME}"
+        yield f"{short_path(held, folder)}/{_NAME}"
     finally:
         os.close(held)
 

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from harness.ground.host.platform import children
 from harness.run.pytest_plugin.attempts import MovedCase
 
 if TYPE_CHECKING:
@@ -86,10 +87,7 @@ class Messages:
 
     def end_workers(self) -> None:
         """Has those of our workers end that said it."""
-        ours: set[str] = set()
-        for thread in Path("/proc/self/task").iterdir():
-            with contextlib.suppress(OSError):
-                ours.update((thread / "children").read_text().split())
+        ours = set(map(str, children()))
         for file in self.folder.glob(f"{_WORKER}*"):
             if (pid := file.name.removeprefix(_WORKER)) in ours:
                 with contextlib.suppress(ProcessLookupError):

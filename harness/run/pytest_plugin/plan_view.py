@@ -60,6 +60,8 @@ def _planned(item: pytest.Item, need: Need, made: Materials) -> Iterable[str]:
     marker = item.get_closest_marker("planned")
     if marker is None:
         return ()
+    if refused := [str(one) for one in need.sources if one not in made.contexts]:
+        return (f"what it does is not known: no contexts were made of {', '.join(refused)}",)
     function: Callable[..., Iterable[str]] = marker.kwargs["says"]
     return function([made.contexts[source] for source in need.sources], parameters_of(item))
 

@@ -1,0 +1,95 @@
+"""Lines of journals: today's, those of schema 1 however they are written, and what is none."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import ValidationError
+
+from harness.verdict.results.line import case_of, line_of
+from harness.verdict.results.record import DeviceEvent
+from tests.unit.verdict.results.records import error, record
+
+CASE = record(
+    case="suites/test_context_count.py::test_contexts[sim-v73-htp-2.51.0-66]",
+    outcome="failed",
+    error=error(message='it said "schema":1, and "kind":"device"'),
+)
+EVENT = DeviceEvent(
+    run="r",
+    device="d",
+    event="health",
+    state="good",
+    started=datetime(2026, 1, 1, tzinfo=UTC),
+    duration_s=0.1,
+)
+
+
+def line(one: object, **changed: object) -> bytes:
+    """As the journal writes it: no spaces, the schema first."""
+    said = json.loads(one.model_dump_json(by_alias=True)) | changed
+    return json.dumps(said, separators=(",", ":")).encode()
+
+
+def of_1(one: object, **changed: object) -> dict[str, object]:
+    said = json.loads(line(one, schema=1, **changed))
+    return {key: value for key, value in said.items() if key not in ("test", "placement")}
+
+
+def test_lines_of_today() -> None:
+    assert line(CASE).startswith(b'{"schema":2,"kind":"case"')
+    assert line_of(line(CASE)) == case_of(line(CASE)) == CASE
+    assert line_of(line(EVENT)) == EVENT
+
+
+def test_a_line_that_another_program_wrote() -> None:
+    for one in (CASE, EVENT):
+        said = json.loads(line(one))
+        for text in (
+            json.dumps(said),
+            json.dumps(said, indent=1),
+            json.dumps(dict(sorted(said.items()))),
+        ):
+            assert line_of(text.encode()) == one
+
+
+def test_lines_of_schema_1() -> None:
+    for one in (CASE, EVENT):
+        said = of_1(one)
+        spaced = dict(reversed(said.items()))
+        for text in (json.dumps(said, separators=(",", ":")), json.dumps(spaced), json.dumps(said)):
+            assert line_of(text.encode()) == one
+    assert case_of(json.dumps(of_1(CASE)).encode()).test == CASE.test != CASE.case
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"1",
+        b'{"schema":1,',
+        b'{"schema":1}',
+        b'{"schema":1,"kind":"device"}',
+        line(CASE, schema=3),
+        line(CASE, schema="1"),
+        line(CASE, schema=True),
+        line(EVENT, schema=0),
+        line(CASE, kind="other"),
+        line(CASE, placement=[]),
+        line(CASE)[:-1],
+        json.dumps(of_1(CASE) | {"started": "then"}).encode(),
+        json.dumps(of_1(CASE) | {"axes": None, "device": 3}).encode(),
+    ],
+)
+def test_what_is_no_line(what: bytes) -> None:
+    with pytest.raises(ValidationError):
+        line_of(what)
+
+
+def test_an_event_is_no_case() -> None:
+    with pytest.raises(ValidationError):
+        case_of(line(EVENT))

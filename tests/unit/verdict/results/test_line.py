@@ -80,6 +80,7 @@ def test_lines_of_schema_1() -> None:
         line(EVENT, schema=0),
         line(CASE, kind="other"),
         line(CASE, placement=[]),
+        line(CASE, placement=[], measurements={"of": {"schema": 1}}),
         line(CASE)[:-1],
         json.dumps(of_1(CASE) | {"started": "then"}).encode(),
         json.dumps(of_1(CASE) | {"axes": None, "device": 3}).encode(),

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from harness.ground import ConfigError, without_secrets_in
 from harness.ground.errors.schemas import other_schema
@@ -171,6 +172,8 @@ def read_log(
         try:
             entry = read.validate_json(line)
         except ValidationError as error:
+            if begun is None and (other := _other_search(line, begins)) is not None:
+                raise ConfigError(other, file=file, line=number) from error
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][1:])
             said = other_schema(first["input"], [1]) if where == "schema" else first["msg"]
@@ -195,3 +198,22 @@ def read_log(
 def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
     line: Any = Annotated[begins | _Line, Field(discriminator="kind")]
     return TypeAdapter(line)
+
+
+def _other_search(line: str, begins: type[FirstLine]) -> str | None:
+    """What a first line is that does not begin what it should: of another search, or older."""
+    try:
+        said = from_json(line)
+    except ValueError:
+        return None
+    if not isinstance(said, dict):
+        return None
+    if "kind" not in said:
+        return "an older qnn-harness wrote it, or none did: begin anew"
+    spec = said.get("spec")
+    minimizes = isinstance(spec, dict) and "subject" in spec
+    if minimizes and begins is Begun:
+        return "is of a minimization: `qnn-harness contexts minimize --resume` goes on with it"
+    if isinstance(spec, dict) and not minimizes and begins is not Begun:
+        return "is of a bisection: `qnn-harness bisect --resume` goes on with it"
+    return None

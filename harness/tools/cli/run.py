@@ -48,7 +48,8 @@ def _with_options_of_pytest(command: click.Command) -> click.Command:
             [_HERE.get(option.name, option.name.replace("--contexts-", "--")), option.parameter],
             type=type_,
             metavar=None if isinstance(type_, click.Choice) else option.given.get("metavar"),
-            is_flag=not option.takes_value,
+            # False would have click take the option without its value, too
+            is_flag=None if option.takes_value else True,
             multiple=option.given.get("action") == "append",
             help=option.run,
         )
@@ -111,12 +112,13 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
 
 
 def _say_records(folder: RunFolder) -> None:
+    from harness.verdict.results.record import SCHEMA
 
     for record in folder.contents().cases:
         say(record.model_dump_json(by_alias=True))
     for output in folder.drift():
         if output.drifts:
-            say(json.dumps({"kind": "drift"} | output.as_json()))
+            say(json.dumps({"schema": SCHEMA, "kind": "drift"} | output.as_json()))
 
 
 class _Watch:

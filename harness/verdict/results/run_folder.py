@@ -31,6 +31,7 @@ from harness.ground import (
     without_secrets_in,
     write_whole,
 )
+from harness.ground.errors.schemas import other_schema
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.ground.files.whole_file import keep_whole
@@ -50,6 +51,7 @@ _ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
+_INFO_SCHEMA: Final = 1
 _MAX_CASES_BYTES: Final = 64 << 20
 _MAX_VALUES: Final = 500_000
 _MAX_OUTPUT_BYTES = 1 << 30
@@ -114,7 +116,7 @@ class RunFolder:
         folder = cls(_make_folder(reports, started, run_id))
         folder._write_info(
             {
-                "schema": 1,
+                "schema": _INFO_SCHEMA,
                 "kind": "run",
                 "run": folder.run_id,
                 "started": rfc3339(started),
@@ -146,13 +148,18 @@ class RunFolder:
                 file=path,
                 choices=[str(run) for run in run_folders(path)[-5:]] or None,
             )
-        return cls(path.resolve())
+        found = cls(path.resolve())
+        said = found.info().get("schema")
+        if isinstance(said, int) and said > _INFO_SCHEMA:
+            raise ConfigError(other_schema(said, [_INFO_SCHEMA]), file=path / INFO)
+        return found
 
     @classmethod
     def resume(cls, path: Path, *, command: Sequence[str]) -> Self:
         """Opens a run that was cut short, to complete it; run.json notes it, `latest` follows.
 
-        Raises ConfigError if `path` is no run's folder, InfraError if the disk fails.
+        Raises ConfigError if `path` is no run's folder or another version wrote a line of its
+        journal, InfraError if the disk fails.
         """
         folder = cls.open(path)
         try:
@@ -162,6 +169,8 @@ class RunFolder:
         except OSError as error:
             problem = f"cannot be gone on with: {error.strerror}"
             raise ConfigError(problem, file=error.filename or folder.path) from error
+        if (foreign := folder.contents().left_out.foreign) is not None:
+            raise ConfigError(foreign.problem, file=folder.path / JOURNAL, line=foreign.line)
         info = folder.info()
         earlier = info.get("resumed")
         again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}

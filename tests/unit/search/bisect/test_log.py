@@ -127,6 +127,9 @@ BEGUN = to_line(Begun(spec=axis(2)))
         (BEGUN + '{"kind":"?"}\n', "2: "),
         (BEGUN + "x" * 2_000_000 + "\n", "2: is too long"),
         (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
+        (BEGUN.replace('"spec":{', '"spec":{"subject":1,'), "1: is of a minimization: "),
+        ('{"order":[0,1],"residency":"all","answer":"same"}\n', "1: an older qnn-harness wrote it"),
+        ('"spec"\n', "1: Input should be"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:

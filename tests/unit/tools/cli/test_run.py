@@ -29,6 +29,27 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return arguments
 
 
+@pytest.mark.parametrize(
+    "option", sorted({one.opts[0] for one in run.params if getattr(one, "is_flag", None) is False})
+)
+def test_an_option_without_its_value_is_refused(
+    told: list[str], tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    done = CliRunner().invoke(run, ["a.bin", option])
+    assert done.exit_code == 2
+    assert told == []
+    assert f"Option '{option}' requires an argument" in done.output
+
+
+def test_a_negative_tolerance_is_read_as_a_value(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    CliRunner().invoke(
+        run, ["a.bin", "--tolerance=-1"], catch_exceptions=False, standalone_mode=False
+    )
+    assert "--contexts-tolerance=-1.0" in told
+
+
 def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:
     (tmp_path / "-k.bin").write_bytes(CONTEXT)
     for given in ("./-k.bin", ".", str(tmp_path)):

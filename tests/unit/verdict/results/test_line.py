@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.verdict.results.line import case_of, line_of
-from harness.verdict.results.record import DeviceEvent
+from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.unit.verdict.results.records import error, record
 
 CASE = record(
@@ -27,13 +27,13 @@ EVENT = DeviceEvent(
 )
 
 
-def line(one: object, **changed: object) -> bytes:
+def line(one: CaseRecord | DeviceEvent, **changed: object) -> bytes:
     """As the journal writes it: no spaces, the schema first."""
     said = json.loads(one.model_dump_json(by_alias=True)) | changed
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def of_1(one: object, **changed: object) -> dict[str, object]:
+def of_1(one: CaseRecord | DeviceEvent, **changed: object) -> dict[str, object]:
     said = json.loads(line(one, schema=1, **changed))
     return {key: value for key, value in said.items() if key not in ("test", "placement")}
 

@@ -97,6 +97,29 @@ def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None
     assert (folder.path / "run.json").read_bytes() == before
 
 
+def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    journal = folder.path / "results.jsonl"
+    line = journal.read_bytes()
+    journal.write_bytes(line + line.replace(b'{"schema":2,', b'{"schema":3,'))
+    before = journal.read_bytes(), (folder.path / "run.json").read_bytes()
+    assert len(RunFolder.open(folder.path).contents().records) == 1
+    with pytest.raises(ConfigError, match=r"jsonl:2: is of schema 3.*update this one"):
+        RunFolder.resume(folder.path, command=["pytest"])
+    assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
+
+
+def test_the_folder_of_a_newer_harness_is_not_opened(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.close()
+    file = folder.path / "run.json"
+    file.write_text(file.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(ConfigError, match=r"run\.json: is of schema 2.*update this one"):
+        RunFolder.open(folder.path)
+
+
 def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
     folder = create(tmp_path)
     folder.journal.append(record())

@@ -12,6 +12,8 @@ import pytest
 
 from harness.ground.host.platform import boot_clock_s, children, has_ended, short_path
 
+WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
 
 @pytest.fixture(params=["linux", "mock-other"])
 def mock_platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -20,7 +22,7 @@ def mock_platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def test_our_children(mock_platform: str) -> None:
-    with subprocess.Popen(["sleep", "60"]) as child:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
         try:
             assert child.pid in children()
             assert os.getpid() not in children()
@@ -30,7 +32,7 @@ def test_our_children(mock_platform: str) -> None:
 
 
 def test_a_child_that_has_ended(mock_platform: str) -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
         assert not has_ended(child)
         assert child.stdin is not None
         child.stdin.close()

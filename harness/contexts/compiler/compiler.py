@@ -162,15 +162,12 @@ def run_jobs(
             "plugin": host.plugin,
             "jobs": [job.request(host) for job in jobs],
         }
-        (folder / "request.json").write_text(json.dumps(request, default=str))
-        # -P: the worker's own folder is not searched for modules
-        command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
+        command = worker_command(WORKER, folder, request)
+        environment = own_environment(PYTHONPATH=f"{host.ort_root}{os.pathsep}{host.qnn_root}")
         deadline = Deadline(start_timeout_s + WAITS * job_cpu_s * len(jobs))
-        with spawn_guarded(
-            command, env=_environment(host), cwd=folder, stdout=out, stderr=out
-        ) as worker:
+        with spawn_guarded(command, env=environment, cwd=folder, stdout=out, stderr=out) as worker:
             code = _wait(worker, deadline, answers, len(jobs))
-        output, events = _text(out), _events(answers)
+        output, events = output_text(out), _events(answers)
     results = results_of(host, jobs, events, output)
     if len(results) < len(jobs):
         how = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
@@ -258,13 +255,23 @@ def _events(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-def _text(file: IO[bytes]) -> str:
+def output_text(file: IO[bytes], most_bytes: int = _KEPT_OUTPUT_BYTES) -> str:
+    """The end of what a process of a compiler wrote, without colours."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _KEPT_OUTPUT_BYTES))
+    file.seek(max(0, size - most_bytes))
     return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
 
 
-def _environment(host: CompilerHost) -> dict[str, str]:
+def own_environment(**more: str) -> dict[str, str]:
+    """Ours with `more`, and without what would have a process load anything else."""
     taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
     kept = {name: value for name, value in os.environ.items() if name not in taken_out}
-    return kept | {"PYTHONPATH": f"{host.ort_root}{os.pathsep}{host.qnn_root}"}
+    return kept | more
+
+
+def worker_command(worker: Path, folder: Path, request: Mapping[str, object]) -> list[str]:
+    """The command that runs a worker with a request, which is written into `folder`."""
+    file = folder / "request.json"
+    file.write_text(json.dumps(request, default=str))
+    # -P: the worker's own folder is not searched for modules
+    return [sys.executable, "-P", "-B", str(worker), str(file)]

@@ -5,17 +5,20 @@ LiteRT's compiler is software under test, in a process of its own like QNN's (co
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.compiler.compiler import CompileError
+from harness.contexts.compiler.compiler import (
+    CompileError,
+    output_text,
+    own_environment,
+    worker_command,
+)
 from harness.ground import SOCS, Deadline, InfraError, read_bounded, scratch_folder, spawn_guarded
 from harness.ground.files.verified_folder import made_once, publish, work_folder, write_manifest
 from harness.ground.files.whole_file import sha256_of
@@ -84,7 +87,7 @@ def _compile(host: LitertHost, model: Path, soc: str, made: Path) -> None:
         paths = os.pathsep.join(map(str, (*host.library_path, folder)))
         command = [str(host.compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={made}"]
         command += ["--soc_manufacturer=Qualcomm", f"--soc_model={soc}", f"--libs={host.plugins}"]
-        code, log = _ran(command, {"LD_LIBRARY_PATH": paths}, folder, complaint)
+        code, log = _ran(command, own_environment(LD_LIBRARY_PATH=paths), folder, complaint)
     # with an older QNN it writes an empty file
     if code == 0 and made.exists() and made.stat().st_size:
         return
@@ -103,10 +106,8 @@ def run_on_cpu(
     made = {number: folder / f"tensor-{number}.raw" for number in wanted}
     refused = folder / "refused.txt"
     request = {"model": model.absolute(), "inputs": inputs, "wanted": made, "refused": refused}
-    (folder / "request.json").write_text(json.dumps(request, default=str))
-    # -P: the worker's own folder is not searched for modules
-    command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
-    code, log = _ran(command, {"PYTHONPATH": str(host.root)}, folder, doing)
+    command = worker_command(WORKER, folder, request)
+    code, log = _ran(command, own_environment(PYTHONPATH=str(host.root)), folder, doing)
     if code > _SIGNALLED:
         raise RefusedByCpu(f"it ended with signal {code - _SIGNALLED}")
     if refused.exists():
@@ -117,18 +118,14 @@ def run_on_cpu(
     return made
 
 
-def _ran(command: Sequence[str], more: dict[str, str], folder: Path, doing: str) -> tuple[int, str]:
+def _ran(command: Sequence[str], env: dict[str, str], folder: Path, doing: str) -> tuple[int, str]:
     """Exit code and output of a command; it is ended at its deadline, and when we are ended."""
-    taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
-    kept = {name: text for name, text in os.environ.items() if name not in taken_out}
     with (
         tempfile.TemporaryFile() as output,
-        spawn_guarded(command, env=kept | more, cwd=folder, stdout=output, stderr=output) as child,
+        spawn_guarded(command, env=env, cwd=folder, stdout=output, stderr=output) as child,
     ):
         code = child.wait(Deadline(TIMEOUT_S))
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - _KEPT_OUTPUT_BYTES))
-        log = output.read().decode("utf-8", "replace")
+        log = output_text(output, _KEPT_OUTPUT_BYTES)
     if code is None or code in _NOT_ITS_OWN:
         why = f"did not end within {TIMEOUT_S:g} s" if code is None else "was ended from outside"
         raise InfraError(f"{doing}: its process {why}")

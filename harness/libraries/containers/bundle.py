@@ -27,7 +27,6 @@ _CHUNK: Final = 1 << 20
 # length of its name and of what follows that
 _HEAD: Final = struct.Struct("<4sHHHHHIIIHH")
 _FILE, _DIRECTORY = b"PK\x03\x04", b"PK\x01\x02"
-_LATER: Final = 0x8  # of the flags: sizes stand behind the content
 _LARGE: Final = 0xFFFFFFFF
 _SIZES: Final = struct.Struct("<HHQQ")
 _SIZES_ID: Final = 1

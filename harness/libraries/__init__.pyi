@@ -19,7 +19,6 @@ from .runtimes.executorch import EXECUTORCH_VERSION as EXECUTORCH_VERSION, RUNNE
 from .runtimes.findings import Finding as Finding
 from .runtimes.known_facts import KnownFacts as KnownFacts
 from .runtimes.library_facts import LibraryFacts as LibraryFacts, build_id_of as build_id_of
-from .runtimes.litert import LITERT_VERSION as LITERT_VERSION, LitertHost as LitertHost
 from .runtimes.needed_files import narrowed as narrowed
 from .runtimes.ort import PLUGIN as PLUGIN
 from .runtimes.preflight import ContextFacts as ContextFacts, PreflightInput as PreflightInput

@@ -1,6 +1,8 @@
 """LiteRT models (.tflite): compiled ahead of time with a QNN, and run on this computer's CPU.
 
-LiteRT's compiler is software under test, in a process of its own like QNN's (compiler.py).
+LiteRT's compiler is software under test, in a process of its own like QNN's (compiler.py). All of
+it comes out of LiteRT's wheel, which has no library that loads the result on a device
+(libLiteRtDispatch_Qualcomm.so).
 """
 
 from __future__ import annotations
@@ -8,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +26,31 @@ from harness.contexts.compiler.compiler import (
 from harness.ground import SOCS, Deadline, InfraError, read_bounded, scratch_folder, spawn_guarded
 from harness.ground.files.verified_folder import made_once, publish, work_folder, write_manifest
 from harness.ground.files.whole_file import sha256_of
-from harness.libraries import LITERT_VERSION, LitertHost
+from harness.libraries import Catalog
+from harness.libraries.runtimes.pypi import (
+    LIBRARY_FOLDER,
+    RUNTIME_FOLDER,
+    qnn_wheel,
+    require_compiling_host,
+)
+from harness.libraries.runtimes.wheels import WheelRequest
+
+LITERT_VERSION: Final = "2.3.0"
+
+_FOLDER: Final = "ai_edge_litert"
+_PLATFORM: Final = "manylinux_2_27_x86_64"
+_COMPILER: Final = f"{_FOLDER}/tools/apply_plugin_main"
+_PLUGIN: Final = f"{_FOLDER}/vendors/qualcomm/compiler/libLiteRtCompilerPlugin_Qualcomm.so"
+# what the interpreter imports, and those are linked with
+_CPU: Final = (
+    *("__init__.py", "interpreter.py", "metrics_interface.py", "metrics_portable.py"),
+    *("_pywrap_litert_interpreter_wrapper.so", "libpywrap_litert_common.so"),
+)
+_WANTED: Final = frozenset((_COMPILER, _PLUGIN, *(f"{_FOLDER}/{name}" for name in _CPU)))
+
+_SAVER: Final = f"{LIBRARY_FOLDER}/libQnnSaver.so"
+_LINKED: Final = frozenset((_SAVER, f"{LIBRARY_FOLDER}/libQnnIr.so"))
+# The plug-in is linked with these; what compiles for the HTP calls nothing of them.
 
 WORKER: Final = Path(__file__).with_name("litert_worker.py")
 TIMEOUT_S: Final = 900.0
@@ -35,6 +63,66 @@ _REFUSAL: Final = re.compile(r"^ERROR: \[[\w.]+:\d+\] (.+)$", re.MULTILINE)
 # as the guardian tells of signals
 _NOT_ITS_OWN: Final = {128 + one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)}
 _SIGNALLED: Final = 128
+
+
+@dataclass(frozen=True)
+class LitertHost:
+    """What compiles a .tflite on this computer, with one QNN, and runs it on the CPU.
+
+    `root` is a folder for PYTHONPATH, `qnn_root` the QNN as `CompilerHost` has it, `linked` where
+    the libraries lie that the plug-in wants besides.
+    """
+
+    qnn_version: str
+    root: Path
+    qnn_root: Path
+    linked: Path
+
+    @property
+    def compiler(self) -> Path:
+        """The program that has a plug-in compile what that takes of a model."""
+        return self.root / _COMPILER
+
+    @property
+    def plugins(self) -> Path:
+        """The folder of the plug-in for Qualcomm."""
+        return (self.root / _PLUGIN).parent
+
+    @property
+    def library_path(self) -> tuple[Path, ...]:
+        """Where the dynamic loader finds what the plug-in is linked with."""
+        return (
+            self.qnn_root / LIBRARY_FOLDER,
+            self.linked / LIBRARY_FOLDER,
+            self.qnn_root / RUNTIME_FOLDER,
+        )
+
+    @property
+    def saver(self) -> Path:
+        """A library to stand for libQnnLpai.so, which no wheel has and nobody calls."""
+        return self.linked / _SAVER
+
+
+def litert_host(catalog: Catalog, version: str) -> LitertHost:
+    """LiteRT for this Python beside an exact QNN version, out of their wheels.
+
+    Raises ConfigError for an unknown version, InfraError if one of them cannot be had, or on a
+    computer that the wheels are not for.
+    """
+    require_compiling_host()
+    unpacked = catalog.unpacked_in("unpacked-litert")
+    return LitertHost(
+        version,
+        root=unpacked.folder(_request(), _WANTED.__contains__).path,
+        qnn_root=catalog.pypi.folder(version, "linux-x64").path,
+        linked=unpacked.folder(qnn_wheel(version, "linux-x64"), _LINKED.__contains__).path,
+    )
+
+
+def _request() -> WheelRequest:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    abi = f"cp{version.replace('.', '')}{sys.abiflags}"
+    return WheelRequest("ai-edge-litert", LITERT_VERSION, _PLATFORM, version, abi)
 
 
 class RefusedByCpu(Exception):

@@ -12,7 +12,7 @@ from typing import Final, Self
 from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
 from harness.contexts.sources.onnx_model import OnnxModel
-from harness.ground import ConfigError
+from harness.ground import ENGINES, ConfigError
 from harness.libraries import Artefact, Blob, Piece, RunPlan, open_artefacts, piece_file
 
 _log = logging.getLogger(__name__)
@@ -118,8 +118,9 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
             problem = f"{where}is a DLC, which a backend compiles; contexts are loaded here"
             raise ConfigError(problem, file=piece.path)
     if not pieces:
-        hint = "; --engine litert compiles it" if artefact.kind == "tflite" else ""
-        raise ConfigError(f"holds no context{hint}", file=artefact.path)
+        able = [engine.name for engine in ENGINES.values() if engine.compiles == artefact.kind]
+        hints = (f"; --engine {name} compiles it" for name in able)
+        raise ConfigError(f"holds no context{''.join(hints)}", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
     for folder in (given.inputs, given.expected):
         _tell_of_extras(folder, name, len(pieces))

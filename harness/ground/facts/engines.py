@@ -17,7 +17,8 @@ class Engine:
 
     `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.
     Another one loads a file as it is. `takes_models`: it makes graphs on the device itself.
-    `compiles_files`: a file is compiled here before anything of it is loaded there.
+    `compiles` is the kind of files (`containers/formats.py`) that it compiles here before anything
+    of one is loaded there.
 
     `libraries` is the entry of `needed_files.ENGINES` whose libraries it takes; None: that of its
     name, or one of several that depends on what there is.
@@ -30,13 +31,13 @@ class Engine:
     option: str | None = None
     takes_contexts: bool = False
     takes_models: bool = False
-    compiles_files: bool = False
+    compiles: str | None = None
     libraries: str | None = None
 
     @property
     def has_compilers(self) -> bool:
         """Whether a compiler may make what its cases load, and is an axis of theirs."""
-        return self.takes_contexts or self.takes_models or self.compiles_files
+        return self.takes_contexts or self.takes_models or self.compiles is not None
 
 
 QNN: Final = Engine("qnn", "the probe", "test_contexts", "run_contexts", takes_contexts=True)
@@ -47,7 +48,7 @@ EXECUTORCH: Final = Engine(
     "executorch", "ExecuTorch", "test_program", "run_executorch", option="executorch"
 )
 LITERT: Final = Engine(
-    "litert", "LiteRT", "test_model", "run_litert", compiles_files=True, libraries="qnn"
+    "litert", "LiteRT", "test_model", "run_litert", compiles="tflite", libraries="qnn"
 )
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(

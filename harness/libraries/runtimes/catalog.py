@@ -16,7 +16,6 @@ from harness.ground.facts.versions import QNN_WHEELS
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.libraries.runtimes.executorch import executorch_folder
-from harness.libraries.runtimes.litert import LitertHost, litert_host
 from harness.libraries.runtimes.local_sources import (
     FolderSource,
     SdkSource,
@@ -68,13 +67,12 @@ class Catalog:
         self._cache_root = cache_root
         wheels = WheelCache(cache_root / "wheels")
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels)
-        self._pypi = PyPiSource(self._unpacked)
+        self.pypi = PyPiSource(self._unpacked)
         self.ort = OrtLibraries(self._unpacked, cache_root)
         self._sources: dict[str, LibrarySource] = {}
-        for source in (*sources, self._pypi):
+        for source in (*sources, self.pypi):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
-        self._litert: dict[str, LitertHost] = {}
         self._at: dict[Path, LibrarySource] = {}
 
     @classmethod
@@ -117,7 +115,7 @@ class Catalog:
             if is_path(part):
                 found.update(dict.fromkeys(self._at_path(part, target, field)))
                 continue
-            if part in self._pypi.versions(target):
+            if part in self.pypi.versions(target):
                 found[part] = None  # whatever is the matter with other sources
                 continue
             source, colon, rest = part.partition(":")
@@ -172,8 +170,8 @@ class Catalog:
         source, version = self._find(name, target)
         runtime = source.runtime(version, target)
         beside = []
-        if source is self._pypi:
-            files = self._pypi.folder(version, target).files.values()
+        if source is self.pypi:
+            files = self.pypi.folder(version, target).files.values()
             beside = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
         return self.ort.join(runtime, ort, tuple(beside))
 
@@ -194,16 +192,13 @@ class Catalog:
                 qnn_version=version,
                 ort_version=ORT_HOST_VERSION,
                 ort_root=ort_folder(self._unpacked).path,
-                qnn_root=self._pypi.folder(version, "linux-x64").path,
+                qnn_root=self.pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]
 
-    def litert(self, version: str) -> LitertHost:
-        """LiteRT, to compile with an exact QNN version. Raises as `litert_host`."""
-        if version not in self._litert:
-            root = self._cache_root / "unpacked-litert"
-            self._litert[version] = litert_host(self._pypi, version, self._unpacked.wheels, root)
-        return self._litert[version]
+    def unpacked_in(self, folder: str) -> UnpackedWheels:
+        """Wheels of which other files are wanted than anybody else's, in a folder of the cache."""
+        return UnpackedWheels(self._cache_root / folder, self._unpacked.wheels)
 
     def executorch(self, target: str) -> VerifiedFolder:
         """ExecuTorch's headers and libraries. Raises as `executorch_folder`."""
@@ -274,8 +269,8 @@ class Catalog:
             source = self._sources[prefix]
             if version in source.versions(target):
                 return source, version
-        elif name in self._pypi.versions(target):
-            return self._pypi, name
+        elif name in self.pypi.versions(target):
+            return self.pypi, name
         else:
             for source in self._sources.values():
                 if name in source.versions(target):

@@ -15,13 +15,16 @@ from typing import Final
 
 from harness.contexts import CompileError, ContextFile, Files, Tensor, TensorFiles
 from harness.contexts.compiler.litert import (
+    LITERT_VERSION,
+    LitertHost,
     RefusedByCpu,
     compile_litert,
+    litert_host,
     run_on_cpu,
     soc_for,
 )
 from harness.ground import ConfigError, cache_root, scratch_folder
-from harness.libraries import LITERT_VERSION, LitertHost, Piece, open_artefact, piece_file
+from harness.libraries import Piece, open_artefact, piece_file
 from harness.libraries.containers.tflite_graph import (
     TfliteGraph,
     TfliteNode,
@@ -140,7 +143,9 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
         read = tensors.generated(surface, path)
     else:
         read = tensors.given("inputs", inputs, surface, path)
-    host, soc = case.ready.stock.litert, soc_for(case.device.soc, case.ready.stock.htp_arch)
+    stock = case.ready.stock
+    host = litert_host(stock.supplies.catalog, stock.compiler)
+    soc = soc_for(case.device.soc, stock.htp_arch)
     case.notes.makers.append(host.qnn_version)
     try:
         made = compile_litert(host, path, soc, cache_root())

@@ -131,7 +131,7 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
 @cache
 def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[WholeFile]:
     """What of a file another engine than the probe is to run. Raises ConfigError."""
-    from harness.run.bench.whole_files import WHOLE_FILES
+    from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 
     if asked.numbers or asked.residencies:
         problem = f"{engine.title} loads what a file holds, all at once: no number, no residency"

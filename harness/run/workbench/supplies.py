@@ -15,7 +15,7 @@ from harness.contexts.compiler.models import OnnxFiles
 from harness.contexts.sources.contexts import Contexts, Made
 from harness.ground import ConfigError, HarnessError
 from harness.ground.facts.engines import EXECUTORCH
-from harness.libraries import EXECUTORCH_VERSION, RUNNER, Catalog, ContextFacts, LitertHost, Runtime
+from harness.libraries import EXECUTORCH_VERSION, RUNNER, Catalog, ContextFacts, Runtime
 from harness.libraries.runtimes.executorch import EXECUTORCH_LIBRARIES, OWN_BUILD, runner_files
 from harness.probe import PROBE_NAME, ProbeBuilder
 from harness.run.workbench.libraries import RunLibraries, preflight_context, preflight_file
@@ -144,20 +144,15 @@ class Stock:
         return arch
 
     @property
-    def _compiler(self) -> str:
+    def compiler(self) -> str:
         """What compiles for the placement, also where it was not made for that."""
         known = self.placement.compiler
         return known or self.supplies.catalog.compiler_for(self.placement.qnn, self.device.target)
 
-    @property
-    def litert(self) -> LitertHost:
-        """LiteRT, with the QNN that compiles for the placement."""
-        return self.supplies.catalog.litert(self._compiler)
-
     def contexts(self, sources: Sequence[Source]) -> Made:
         """The contexts of these sources, or why there is none; as `Contexts.of`."""
         compiled = any(one.compiled for one in sources)
-        compiler, arch = (self._compiler, self.htp_arch) if compiled else (None, None)
+        compiler, arch = (self.compiler, self.htp_arch) if compiled else (None, None)
         return self.supplies.contexts.of(sources, compiler, arch)
 
     def models(self, models: Sequence[Model]) -> dict[Model, tuple[Path, Reference]]:
@@ -169,7 +164,7 @@ class Stock:
         """The inputs and expected outputs of these models."""
         if not models:
             return {}
-        made = self.supplies.contexts.references(models, self._compiler)
+        made = self.supplies.contexts.references(models, self.compiler)
         return dict(zip(models, made, strict=True))
 
     def builds(self, sources: Sequence[Source]) -> list[str]:

@@ -15,7 +15,7 @@ from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import ENGINES
 from harness.libraries.containers.tflite_graph import TfliteGraph
 from harness.run.bench.litert import CompiledModel, _largest, numbers_of, open_model
-from harness.run.bench.whole_files import WHOLE_FILES
+from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 from tests.unit.libraries.containers.made import tflite
 from tests.unit.libraries.containers.test_tflite_graph import COMPILED, MODEL, graph
 

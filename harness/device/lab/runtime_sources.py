@@ -20,7 +20,9 @@ from harness.ground.yaml_lines.models import Text, entries_of, names_taken_twice
 SourceKind = Literal["qairt", "folder", "aar", "maven"]
 
 PACKAGE_INDEX: Final = "pypi"
-"""What the source is called that is always there."""
+APPBUILDER: Final = "appbuilder"
+ALWAYS_THERE: Final = (PACKAGE_INDEX, APPBUILDER)
+"""What the sources are called that no lab has to name, in the order they are asked."""
 
 # What each kind needs, and what it may have besides.
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = MappingProxyType(
@@ -36,8 +38,10 @@ _URL = re.compile(r"https?://[!-~]{1,500}", re.ASCII)
 
 
 def _source_name(text: str) -> str:
-    if text == PACKAGE_INDEX:
-        raise PydanticCustomError("source", "is the name of the package index: take another")
+    if text in ALWAYS_THERE:
+        raise PydanticCustomError(
+            "source", "is the name of a source that is always there: take another"
+        )
     if text in ("latest", "all") or text[0].isdigit():
         raise PydanticCustomError("source", "is what a version looks like: take another")
     return text

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.device import Lab
-from harness.device.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
+from harness.device.lab.runtime_sources import ALWAYS_THERE, RuntimeSource
 from harness.ground import ConfigError, LocalFile, QnnVersion, VersionError
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.aar import AAR_TARGET, AarSource, MavenSource
+from harness.libraries.runtimes.appbuilder import AppBuilderSource
 from harness.libraries.runtimes.executorch import executorch_folder
 from harness.libraries.runtimes.local_sources import (
     FolderSource,
@@ -60,7 +61,9 @@ class CatalogEntry:
 class Catalog:
     """Runtimes by version, fetched on first use and kept below the cache.
 
-    They come from PyPI, and from `sources`, which are asked first.
+    They come from PyPI, and from `sources`, which are asked first. The wheels of qai-appbuilder
+    are asked last: only for what no other source has, or by name, because they lack what others
+    have of the same version.
     """
 
     def __init__(self, cache_root: Path, *, sources: Iterable[LibrarySource] = ()) -> None:
@@ -70,7 +73,8 @@ class Catalog:
         self.pypi = PyPiSource(self._unpacked)
         self.ort = OrtLibraries(self._unpacked, cache_root)
         self._sources: dict[str, LibrarySource] = {}
-        for source in (*sources, self.pypi):
+        self._appbuilder = AppBuilderSource(self._unpacked)
+        for source in (*sources, self.pypi, self._appbuilder):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
         self._at: dict[Path, LibrarySource] = {}
@@ -108,6 +112,7 @@ class Catalog:
         A comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40), ranges
         (>=2.48,<2.51), `latest` and `all`, each of any source or, with its name and a colon in
         front (sdk:latest), of that one; or the path of a source, which means all that it has.
+        Those of qai-appbuilder are meant where nothing of the others is.
         Raises ConfigError naming `field` and the choices.
         """
         found: dict[str, None] = {}
@@ -121,6 +126,9 @@ class Catalog:
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
                 own = self._sources[source].versions(target)
+                if not own:
+                    problem = f"{source} has no QNN libraries for {target}"
+                    raise VersionError(problem, field=field)
                 chosen = {source: choose(rest, dict(zip(own, own, strict=True)), field=field)}
                 found.update(dict.fromkeys(names(chosen, PYPI)))
             else:
@@ -241,19 +249,27 @@ class Catalog:
         return list(names({source.name: versions}, PYPI))
 
     def _choose(self, part: str, target: str, field: str | None) -> list[str]:
-        known = self._known(target)
+        known, last = self._known(target), self._last(target)
         try:
             return choose(part, known, field=field)
         except ConfigError as error:
-            if part and Path(part).exists():
-                hint = f"; if the path is meant, write ./{part}"
-                raise type(error)(
-                    error.problem + hint, field=field, choices=error.choices
-                ) from error
-            raise
+            if isinstance(error, VersionError):
+                with contextlib.suppress(VersionError):
+                    return choose(part, last, field=field)
+            here = part and Path(part).exists()
+            hint = f"; if the path is meant, write ./{part}" if here else ""
+            choices = error.choices and [*error.choices, *last]
+            raise type(error)(error.problem + hint, field=field, choices=choices) from error
+
+    def _last(self, target: str) -> dict[str, str]:
+        return names({self._appbuilder.name: self._appbuilder.versions(target)}, PYPI)
 
     def _known(self, target: str) -> dict[str, str]:
-        listed = {name: source.versions(target) for name, source in self._sources.items()}
+        listed = {
+            name: source.versions(target)
+            for name, source in self._sources.items()
+            if source is not self._appbuilder
+        }
         known = names(listed, PYPI)
         if not known:
             raise ConfigError(
@@ -275,8 +291,8 @@ class Catalog:
             for source in self._sources.values():
                 if name in source.versions(target):
                     return source, name
-        known = self._known(target)
-        raise VersionError(f"unknown QNN version {name[:80]!r}", choices=choose("all", known))
+        choices = [*choose("all", self._known(target)), *self._last(target)]
+        raise VersionError(f"unknown QNN version {name[:80]!r}", choices=choices)
 
 
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:
@@ -342,7 +358,7 @@ def source_at(path: Path, taken: Collection[str], cache_root: Path) -> LibrarySo
     is nothing of that kind.
     """
     path = path.expanduser().absolute()
-    name = _free_name(path, {*taken, PACKAGE_INDEX})
+    name = _free_name(path, {*taken, *ALWAYS_THERE})
     if path.is_file() and path.suffix.lower() == ".aar":
         return AarSource(name, path, cache_root)
     if not path.is_dir():

@@ -18,10 +18,10 @@ from harness.device import (
 )
 from harness.device.adb.address import SshAddress
 from harness.device.adb.server import STATE_ADVICE, SeenDevice
+from harness.device.lab.runtime_sources import ALWAYS_THERE
 from harness.ground import ConfigError, Deadline, HarnessError, InfraError
 from harness.ground.facts.platforms import TARGETS
 from harness.libraries import Catalog
-from harness.libraries.runtimes.pypi import PYPI
 from harness.tools.doctor.check import LAB_FILE, Checked, Status
 from harness.tools.doctor.host_checks import LabNeeds
 
@@ -56,7 +56,7 @@ def file_check(path: Path, lab: Lab | ConfigError) -> Checked:
 def source_checks(catalog: Catalog) -> Iterator[Checked]:
     """What the lab's own sources of runtimes have, and for which targets."""
     for source in catalog.sources:
-        if source.name == PYPI:
+        if source.name in ALWAYS_THERE:
             continue
         try:
             has = {target: source.versions(target) for target in TARGETS}

@@ -115,6 +115,18 @@ def test_a_board_that_tells_its_soc_gets_as_far_as_the_skel(boards: DeviceRuns) 
     assert error["chain"][-1]["code"] == 14001
 
 
+def test_a_version_of_appbuilder_gets_as_far_as_the_skel(boards: DeviceRuns) -> None:
+    case = only_case(boards, "--device", "sim-arm64-sm8650", "--qnn", "2.51.40")
+    assert (case["outcome"], case["error"]["code"]) == ("unsupported", 14001), case["output"]
+    runtime = case["runtime"]
+    assert (runtime["qnn"], runtime["source"]) == ("2.51.40", "appbuilder")
+    assert runtime["build_id"] == "2.51.40.260930230134"
+    assert case["axes"]["compiler"] == "2.51.0"
+    assert [one["code"] for one in case["preflight"]] == ["needed-missing"]  # libcdsprpc.so
+    messages = [link["message"] for link in case["error"]["chain"]]
+    assert any("Failed to load skel, error: 4000" in text for text in messages)
+
+
 @pytest.mark.parametrize(
     "kind",
     ["maven", *(pytest.param(k, marks=pytest.mark.nightly) for k in ("qairt", "aar", "folder"))],

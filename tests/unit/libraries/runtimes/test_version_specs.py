@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.errors import ConfigError
+from harness.ground.errors import ConfigError, VersionError
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.runtime import Runtime, version_key
 from harness.libraries.runtimes.version_specs import choose, is_path, names, split_specs
@@ -102,6 +102,12 @@ def test_what_there_is_not(catalog: Catalog, spec: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         catalog.resolve(spec, "android-arm64", field="--qnn")
     assert caught.value.problem == told
+
+
+@pytest.mark.parametrize("spec", ["maven:latest", "maven:all", "maven:2.49.0", "maven:"])
+def test_a_source_that_has_nothing_for_a_target(catalog: Catalog, spec: str) -> None:
+    with pytest.raises(VersionError, match=r"--qnn: maven has no QNN libraries for linux-x64"):
+        catalog.resolve(spec, "linux-x64", field="--qnn")
 
 
 def test_the_source_of_a_runtime(catalog: Catalog) -> None:

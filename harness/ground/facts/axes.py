@@ -24,7 +24,8 @@ class Axis:
     along another one that is `bisected` it asks the same of each value.
 
     `in_axes`: a record has it among its `axes`, null where the case takes none of it. The others
-    stand in fields of their own.
+    stand in fields of their own. `mark` stands before its value in the name of a case, which tells
+    it only where it is not the usual one.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Axis:
     ordered: bool = False
     in_axes: bool = False
     bisected: bool = True
+    mark: str | None = None
 
 
 AXES: Final[Mapping[str, Axis]] = MappingProxyType(
@@ -45,8 +47,8 @@ AXES: Final[Mapping[str, Axis]] = MappingProxyType(
             Axis("engine", "name", "--contexts-engine", tuple(ENGINES)),
             Axis("backend", "name", "--backend", BACKENDS, in_axes=True, bisected=False),
             Axis("qnn", "version", "--qnn", ordered=True, in_axes=True),
-            Axis("ort", "version", "--ort", ordered=True, in_axes=True),
-            Axis("compiler", "version", "--compiler", ordered=True, in_axes=True),
+            Axis("ort", "version", "--ort", ordered=True, in_axes=True, mark="ort"),
+            Axis("compiler", "version", "--compiler", ordered=True, in_axes=True, mark="by"),
         )
     }
 )

@@ -147,14 +147,7 @@ class Case:
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
             test=own_test(self.item),
-            placement=PlacementRecord(
-                device=self.placement.where,
-                engine=self.placement.engine,
-                backend=self.placement.backend,
-                qnn=self.placement.qnn,
-                ort=self.placement.ort,
-                compiler=self.placement.other_compiler,
-            ),
+            placement=PlacementRecord.model_validate(self.placement.named),
             engine=self.placement.engine,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
@@ -179,16 +172,15 @@ class Case:
         )
 
     def _axes(self) -> dict[str, Any]:
-        placement, given = self.placement, parameters_of(self.item)
-        axes = {
-            "backend": placement.backend,
-            "qnn": placement.qnn_version,
-            "ort": self._ort(),
-            "compiler": placement.compiler if takes_compiled(given.values()) else None,
-        }
+        axes, given = self.placement.axes, parameters_of(self.item)
+        runtime = self.bench.notes.runtime if self.bench else None
+        if runtime is not None and runtime.ort:  # which one there is, though none was named
+            axes["ort"] = runtime.ort
+        if not takes_compiled(given.values()):
+            axes["compiler"] = None
         if self._run.options.fan_out in ("device", "soc"):
-            axes[self._run.options.fan_out] = placement.where
-        return axes | own_axes(parameters_of(self.item))
+            axes[self._run.options.fan_out] = self.placement.where
+        return axes | own_axes(given)
 
     def own_findings(self) -> tuple[Finding, ...]:
         """What preflight said of this case: nothing about contexts that only others take."""
@@ -203,11 +195,6 @@ class Case:
         # ONNX Runtime makes one session of all the contexts that a model has
         loaded = () if self.placement.takes_models else sources_in(parameters_of(self.item))
         return Foreseen(self.own_findings(), tuple(map(str, loaded)))
-
-    def _ort(self) -> str | None:
-        """The version of the ONNX Runtime that the case uses, if it uses one."""
-        runtime = self.bench.notes.runtime if self.bench else None
-        return (runtime and runtime.ort) or self.placement.ort_version
 
     def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         if isinstance(failure, NotPassed):
@@ -344,14 +331,9 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
         axes=axes | own_axes(parameters_of(item)),
         device=None,
         outcome="unsupported",
-        cause=None,
-        expected=None,
         error=ErrorRecord.of(message=why),
-        measurements={},
         started=datetime.now(UTC),
         duration_s=round(report.duration, 6),
-        attempt=1,
-        logs=(),
     )
     run.records.attach([record], report)
     setattr(report, UNSUPPORTED, True)

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from harness.contexts import Model, Source
 from harness.ground import ENGINES, QNN
+from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
 
 # Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
 _COMPILED_FOR: Final = ("htp",)
@@ -73,22 +74,29 @@ class Placement:
         return self.qnn.rpartition(":")[2]
 
     @property
-    def ort_version(self) -> str | None:
-        """The version of its ORT as far as it was named."""
-        return self.ort.rpartition(":")[2] if self.ort else None
-
-    @property
     def other_compiler(self) -> str | None:
         """Its compiler, if that is of another version than the runtime."""
         # 2.51.0 and 2.51.0.260929 are the same version
         own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
         return None if own else self.compiler
 
+    @property
+    def axes(self) -> dict[str, str | None]:
+        """What a record has of it among its axes: a version without its source."""
+        own = {name: getattr(self, name) for name in IN_AXES}
+        return own | {name: own[name] and own[name].rpartition(":")[2] for name in VERSIONS}
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """What names and the `placement` of records have of it, by axis."""
+        own = {name: getattr(self, name) for name in AXES if hasattr(self, name)}
+        return own | {"device": self.where, "compiler": self.other_compiler}
+
     def __str__(self) -> str:
-        text = f"{self.where}-{self.backend}-{self.qnn}"
-        if self.ort is not None:
-            text += f"-ort-{self.ort}"
-        return text if self.other_compiler is None else f"{text}-by-{self.other_compiler}"
+        named = self.named
+        marked = ((axis.mark, named[axis.name]) for axis in AXES.values() if axis.mark)
+        rest = "".join(f"-{mark}-{value}" for mark, value in marked if value is not None)
+        return f"{self.where}-{self.backend}-{self.qnn}{rest}"
 
     # other plug-ins of pytest (allure) show parameters so
     __repr__ = __str__

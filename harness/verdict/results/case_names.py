@@ -12,12 +12,14 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.ground import BACKENDS
+from harness.ground.facts.axes import AXES
 
 NO_PLACEMENT: Final = "no-device"
 """What stands in the place of a placement where no device fits."""
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 # the name of a source may stand in front; it must not reach back over a version
-_SOURCE: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?"
+_MARKED: Final = tuple(axis for axis in AXES.values() if axis.mark)
+_SOURCE: Final = rf"(?:(?:(?!{'|'.join(f'-{axis.mark}-' for axis in _MARKED)})[^\s:\[\]])+:)?"
 _VERSION: Final = rf"{_SOURCE}\d[\w.+]*"
 
 
@@ -47,14 +49,17 @@ def placement_in(
     device = "|".join([*(known[name] for name in ("device", "soc") if name in known), anything])
     backend = known.get("backend", "|".join(BACKENDS))
     qnn = _SOURCE + known["qnn"] if "qnn" in known else _VERSION
-    ort = "" if axes.get("ort", ...) is None else rf"(?:-ort-(?P<ort>{_VERSION}))?"
-    compiler = known.get("compiler", r"\d[\w.]*")
+    rest = ""
+    for axis in _MARKED:
+        value = _VERSION if axis.type == "version" else r"[^\s:\[\]-]+"
+        if axis.name == "ort":  # a record has the one there was, a name the one asked for
+            value = "(?!)" if axes.get("ort", ...) is None else value
+        else:
+            value = known.get(axis.name, value)
+        rest += rf"(?:-{axis.mark}-(?P<{axis.name}>{value}))?"
     found = re.match(
-        rf"(?P<device>{device})-(?P<backend>{backend})-(?P<qnn>{qnn}){ort}"
-        rf"(?:-by-(?P<compiler>{compiler}))?(?=-|\Z)",
+        rf"(?P<device>{device})-(?P<backend>{backend})-(?P<qnn>{qnn}){rest}(?=-|\Z)",
         parameters,
         re.ASCII,
     )
-    if found is None:
-        return None
-    return {"ort": None, **found.groupdict()}, parameters[found.end() :].removeprefix("-")
+    return found and (found.groupdict(), parameters[found.end() :].removeprefix("-"))

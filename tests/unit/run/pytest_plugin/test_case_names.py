@@ -50,9 +50,7 @@ def test_a_record_of_schema_1_is_made_into_what_schema_2_writes(
     placement: Placement, rest: str
 ) -> None:
     """As far as its axes tell: the version of a compiler, or that there is no ORT."""
-    axes: dict[str, object] = {"backend": placement.backend, "qnn": placement.qnn_version}
-    axes |= {"ort": placement.ort_version, "compiler": placement.compiler}
-    axes |= {"device": placement.device}
+    axes = {**placement.axes, "device": placement.device}
     case = f"t.py::test[{placement}{'-' * bool(rest)}{rest}]"
     test = f"t.py::test[{rest}]" if rest else "t.py::test"
     assert placed(case, axes, "ort") == (test, {**named_as(placement), "engine": "ort"})

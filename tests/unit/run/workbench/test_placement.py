@@ -35,8 +35,8 @@ def test_a_case_is_called_by_where_it_runs_and_with_what(one: Placement, name: s
 def test_versions_are_those_behind_the_name_of_a_source() -> None:
     plain = Placement("sim", "htp", "2.51.0", None)
     sdk = Placement("sim", "htp", "sdk:2.31.0.1", None, ort="mine:1.31.1")
-    assert (plain.qnn_version, plain.ort_version) == ("2.51.0", None)
-    assert (sdk.qnn_version, sdk.ort_version) == ("2.31.0.1", "1.31.1")
+    assert (plain.qnn_version, plain.axes["ort"]) == ("2.51.0", None)
+    assert (sdk.qnn_version, sdk.axes["ort"]) == ("2.31.0.1", "1.31.1")
 
 
 def test_cases_that_share_all_that_lies_on_a_device_want_the_same() -> None:

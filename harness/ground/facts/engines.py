@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from harness.ground.facts.backends import BACKENDS, Backend
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -21,7 +23,7 @@ class Engine:
     of one is loaded there.
 
     `libraries` is the entry of `needed_files.ENGINES` whose libraries it takes; None: that of its
-    name, or one of several that depends on what there is.
+    name, or one of several that depends on what there is. `backends` are those that it runs on.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Engine:
     takes_models: bool = False
     compiles: str | None = None
     libraries: str | None = None
+    backends: tuple[Backend, ...] = BACKENDS
 
     @property
     def has_compilers(self) -> bool:
@@ -45,10 +48,21 @@ ORT: Final = Engine(
     "ort", "ONNX Runtime", "test_session", "run_ort", option="ort", takes_models=True
 )
 EXECUTORCH: Final = Engine(
-    "executorch", "ExecuTorch", "test_program", "run_executorch", option="executorch"
+    "executorch",
+    "ExecuTorch",
+    "test_program",
+    "run_executorch",
+    option="executorch",
+    backends=("htp",),
 )
 LITERT: Final = Engine(
-    "litert", "LiteRT", "test_model", "run_litert", compiles="tflite", libraries="qnn"
+    "litert",
+    "LiteRT",
+    "test_model",
+    "run_litert",
+    compiles="tflite",
+    libraries="qnn",
+    backends=("htp",),
 )
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(

@@ -202,7 +202,7 @@ _ENGINE: Final = Option(
         "default": QNN.name,
     },
     chooses=True,
-    run=f"{', '.join(ENGINES)}.",
+    run="What executes a FILE (default: qnn).",
 )
 _FAN_OUTS: Final = (
     ("--each-device", "device", "each device that fits, also of a pool"),

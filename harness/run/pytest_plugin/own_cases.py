@@ -42,7 +42,7 @@ def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: 
     seen.check()
 
 
-@pytest.mark.device(engine="ort")
+@pytest.mark.device(engine=ORT.name)
 def test_session(bench: Bench, workload: WholeFile) -> None:
     """ONNX Runtime makes a session of a model, all on QNN, with the outputs that are expected."""
     given = workload.given
@@ -54,7 +54,7 @@ def test_session(bench: Bench, workload: WholeFile) -> None:
     ).check()
 
 
-@pytest.mark.device(backend="htp", engine="executorch")
+@pytest.mark.device(backend=EXECUTORCH.backends, engine=EXECUTORCH.name)
 def test_program(bench: Bench, workload: WholeFile) -> None:
     """A .pte loads and executes in ExecuTorch, with the outputs that are expected."""
     given = workload.given
@@ -67,7 +67,7 @@ def test_program(bench: Bench, workload: WholeFile) -> None:
     ).check()
 
 
-@pytest.mark.device(backend="htp", engine="litert")
+@pytest.mark.device(backend=LITERT.backends, engine=LITERT.name)
 def test_model(bench: Bench, workload: WholeFile) -> None:
     """What LiteRT compiles of a .tflite runs, with the outputs that its CPU gives."""
     given = workload.given

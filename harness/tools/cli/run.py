@@ -47,7 +47,7 @@ def _with_options_of_pytest(command: click.Command) -> click.Command:
         one = click.Option(
             [_HERE.get(option.name, option.name.replace("--contexts-", "--")), option.parameter],
             type=type_,
-            metavar=None if isinstance(type_, click.Choice) else option.given.get("metavar"),
+            metavar=_metavar(type_, option.given),
             # False would have click take the option without its value, too
             is_flag=None if option.takes_value else True,
             multiple=option.given.get("action") == "append",
@@ -56,6 +56,12 @@ def _with_options_of_pytest(command: click.Command) -> click.Command:
         made.append(one)
     command.params[1:1] = made
     return command
+
+
+def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
+    if isinstance(type_, click.Choice):
+        return None
+    return f"[{'|'.join(given['choices'])}]" if "choices" in given else given.get("metavar")
 
 
 @_with_options_of_pytest
@@ -72,15 +78,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     \b
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
     """
-    engine = given["contexts_engine"] or QNN.name
-    if engine not in ENGINES:
-        problem = f"no engine {engine!r} runs artefacts"
-        raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
-    for other in ENGINES.values():
-        if other.option is not None and given[other.option] and engine != other.name:
-            problem = f"the engine {engine} does without {other.title}"
-            choices = [f"--engine {other.name}"]
-            raise ConfigError(problem, field=f"--{other.option}", choices=choices)
+    _require_engine(given)
     if not files:
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts import artefacts_with_contexts
@@ -109,6 +107,23 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
             # the reader went away (`| head`): that is no verdict, and nothing is left to be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _CODES.get(code, code)
+
+
+def _require_engine(given: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an engine that is none, and for what it does without."""
+    engine = ENGINES.get(given["contexts_engine"] or QNN.name)
+    if engine is None:
+        problem = f"no engine {given['contexts_engine']!r} runs artefacts"
+        raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
+    for other in ENGINES.values():
+        if other.option is not None and given[other.option] and engine != other:
+            problem = f"the engine {engine.name} does without {other.title}"
+            choices = [f"--engine {other.name}"]
+            raise ConfigError(problem, field=f"--{other.option}", choices=choices)
+    for backend in split_list(given["backend"]):
+        if backend not in engine.backends:
+            problem = f"{engine.title} does not run on {backend[:80]!r}"
+            raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 
 def _say_records(folder: RunFolder) -> None:

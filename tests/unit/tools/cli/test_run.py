@@ -42,6 +42,39 @@ def test_an_option_without_its_value_is_refused(
     assert f"Option '{option}' requires an argument" in done.output
 
 
+def test_help_shows_the_choices_of_an_option() -> None:
+    (engine,) = [one for one in run.params if one.opts == ["--engine"]]
+    assert engine.metavar == "[qnn|ort|executorch|litert]"
+    assert not [one.opts for one in run.params if one.metavar == ""]
+
+
+@pytest.mark.parametrize(
+    ("engine", "backend", "problem"),
+    [
+        ("litert", "cpu", "LiteRT does not run on 'cpu' (valid: htp)"),
+        ("litert", "htp,gpu", "LiteRT does not run on 'gpu' (valid: htp)"),
+        ("executorch", "gpu", "ExecuTorch does not run on 'gpu' (valid: htp)"),
+        ("ort", "npu", "ONNX Runtime does not run on 'npu' (valid: htp, gpu, cpu)"),
+        ("qnn", "cpu", None),
+        ("ort", "cpu", None),
+        ("litert", "htp", None),
+    ],
+)
+def test_an_engine_knows_its_backends(
+    engine: str, backend: str, problem: str | None, tmp_path: Path, told: list[str]
+) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    words = ["a.bin", f"--engine={engine}", f"--backend={backend}"]
+    if problem is None:
+        run.main(words, standalone_mode=False)
+        assert f"--backend={backend}" in told
+        return
+    with pytest.raises(ConfigError) as error:
+        run.main(words, standalone_mode=False)
+    assert str(error.value) == f"--backend: {problem}"
+    assert not told
+
+
 def test_a_negative_tolerance_is_read_as_a_value(tmp_path: Path, told: list[str]) -> None:
     (tmp_path / "a.bin").write_bytes(CONTEXT)
     CliRunner().invoke(

@@ -35,6 +35,7 @@ FLOORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "lab",
             "evidence",
             "simulator",
+            "dsp",
             "adb",
             "ssh",
             "labgrid",

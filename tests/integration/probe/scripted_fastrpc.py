@@ -1,4 +1,4 @@
-"""Labelled failures of FastRPC: the real arm64 libraries under qemu, over a scripted libcdsprpc.
+"""Labelled failures of FastRPC: the real arm64 libraries under qemu, over our scripted libcdsprpc.
 
 What the real libQnnHtp.so logs when FastRPC answers an error is recorded with its label in
 tests/field/fastrpc-chains.tsv. `python -m tests.integration.probe.scripted_fastrpc FOLDER` records
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.context.session_plan import Libraries, within_session
+from harness.device.dsp.build import FASTRPC, build_fastrpc
 from harness.device.simulator.board import soc_files
 from harness.device.simulator.emulation import find_tools
 from harness.ground.facts.codes import dsp_error, dsp_errors
@@ -28,7 +29,6 @@ from harness.probe.plan_runner import ProbeRun
 from tests.stand_in.events import parse_transcript
 
 CHAINS: Final = Path(__file__).parents[2] / "field" / "fastrpc-chains.tsv"
-SOURCE: Final = Path(__file__).parents[2] / "stand_in" / "cdsprpc_scripted.c"
 BETWEEN: Final = " / "
 WITHOUT: Final = "without "
 """Begins a script that takes a library away instead."""
@@ -113,9 +113,7 @@ class Board:
             shown.parent.mkdir(parents=True, exist_ok=True)
             shown.write_text(text)
         (self.root / "lib").symlink_to(tools.libraries)
-        flags = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-        rpc = self.libs / "libcdsprpc.so"
-        subprocess.run([*tools.cross, *flags, str(SOURCE), "-o", str(rpc)], check=True, timeout=60)
+        (self.libs / FASTRPC).symlink_to(build_fastrpc(tools.cross, cache_root() / "dsp"))
         self.probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
 
     def plan(self) -> Plan:

@@ -1,0 +1,127 @@
+"""What a simulated board's DSP is told to be, where that lies, and what it left behind."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from harness.ground import ConfigError
+
+FOLDER: Final = "dsp"
+"""Beside what else a boot makes of a board."""
+
+VARIABLE: Final = "QNN_DSP"
+"""Names that folder to libcdsprpc.so."""
+
+KINDS: Final = ("kernel", "emulator")
+_MAX_SAID_BYTES: Final = 1 << 17
+_MAX_LINES: Final = 500
+_MAX_FIELD_CHARS: Final = 300
+RANGES: Final = {
+    "arch": (65, 99),
+    "sessions": (0, 64),
+    "handles": (0, 4096),
+    "mapped_mb": (1, 4096),
+    "vtcm_mb": (1, 32),
+    "hvx_threads": (1, 16),
+    "unsigned_pd": (0, 1),
+}
+
+
+@dataclass(frozen=True)
+class DspLimits:
+    """What a DSP has; the defaults are a phone's with a v73 (SM8550).
+
+    `arch` is the Hexagon version (73 is v73); `sessions` are protection domains of all processes
+    together (a process has at most 4): the context banks of the CDSP in the kernel's device trees;
+    `handles` DMA handles of a process; `mapped_mb` MB that a session may map; `vtcm_mb` MB of fast
+    memory; `hvx_threads` vector contexts; `unsigned_pd` 1 where programs without a signature of the
+    vendor may open a session. Raises ConfigError naming the field and its range.
+    """
+
+    arch: int = 73
+    sessions: int = 8
+    handles: int = 256
+    mapped_mb: int = 4096
+    vtcm_mb: int = 8
+    hvx_threads: int = 4
+    unsigned_pd: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks the ranges."""
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise ConfigError(f"{value!r} is not from {least} to {most}", field=name)
+
+    def text(self) -> str:
+        """The `limits` file that libcdsprpc.so and the DSP's processes read."""
+        return "".join(f"{one.name} {getattr(self, one.name)}\n" for one in fields(self))
+
+
+@dataclass(frozen=True)
+class DspPrograms:
+    """What runs as a DSP: the emulator, and the loader that it runs (both absolute paths)."""
+
+    emulator: Path
+    loader: Path
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer that is no success and not QNN's own.
+
+    `kind` is `kernel` for what stands in for kernel, driver and DSP system, `emulator` for what the
+    emulator cannot do; `call` is what was asked, `answer` the error as a number or a name, `words`
+    says why.
+    """
+
+    kind: str
+    call: str
+    answer: str
+    words: str
+
+
+def lay_out_dsp(folder: Path, programs: DspPrograms, limits: DspLimits) -> None:
+    """Makes the folder of a DSP, which must not be there yet. Raises OSError."""
+    folder.mkdir()
+    (folder / "slots").mkdir()
+    (folder / "qemu-hexagon").symlink_to(programs.emulator)
+    (folder / "loader").symlink_to(programs.loader)
+    (folder / "limits").write_text(limits.text())
+
+
+def dsp_environment(folder: Path) -> dict[str, str]:
+    """What the environment of programs has besides, so that they find the DSP."""
+    return {VARIABLE: str(folder)}
+
+
+def forget_said(folder: Path) -> None:
+    """Before a case: what was said until now belongs to others. Raises OSError."""
+    (folder / "said").unlink(missing_ok=True)
+
+
+def read_said(folder: Path) -> tuple[Said, ...]:
+    """What was said since, oldest first and each once; what is no whole line is left out.
+
+    Programs of the board write the file: it may hold anything. Raises OSError, but not where there
+    is no file.
+    """
+    try:
+        fd = os.open(folder / "said", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ()
+    with open(fd, "rb") as file:
+        text = file.read(_MAX_SAID_BYTES).decode("utf-8", "replace")
+    whole = text.split("\n")[:-1][:_MAX_LINES]
+    return tuple(dict.fromkeys(filter(None, map(_said, whole))))
+
+
+def _said(line: str) -> Said | None:
+    parts = line.split("\t", 3)
+    if len(parts) != 4 or parts[0] not in KINDS or not parts[1] or not parts[2]:
+        return None
+    shown = ("".join(c if c.isprintable() else "?" for c in part) for part in parts)
+    return Said(*(part[:_MAX_FIELD_CHARS] for part in shown))

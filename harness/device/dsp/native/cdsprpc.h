@@ -1,0 +1,134 @@
+/* Our libcdsprpc.so for simulated boards: what its parts share.
+ *
+ * The requests, structs and error codes are those of Qualcomm's public user library
+ * (github.com/qualcomm/fastrpc) and of the kernel's driver; the stubs of QNN call nothing else.
+ * Numbers below 0x400 are the library's own errors, those from 0x80000400 the DSP's.
+ */
+#ifndef CDSPRPC_H
+#define CDSPRPC_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "wire.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum {
+    AEE_EFAILED = 0x1,
+    AEE_ENOMEMORY = 0x2,
+    AEE_EALREADYLOADED = 0x5,
+    AEE_EEXPIRED = 0xC,
+    AEE_EBADPARM = 0xE,
+    AEE_EUNSUPPORTED = 0x14,
+    AEE_EALREADY = 0x1A,
+    AEE_ENOSUCH = 0x27, /* the protection domain is not there */
+    AEE_EINVHANDLE = 0x2C,
+    AEE_ENOSUCHMAP = 0x48,
+    AEE_EBADSIZE = 0x4D,
+    AEE_ECONNRESET = 0x68, /* the whole DSP was started again */
+    AEE_ENOTINITIALIZED = 0x6B,
+    AEE_ECONNREFUSED = 0x72,
+    AEE_ENOSESSION = 0x8A,
+    AEE_EWOULDBLOCK = 516,
+};
+#define DSP_EUNABLETOLOAD ((int)0x80000406)
+#define DSP_EBADSTATE ((int)0x8000040D) /* its protection domain died under the call */
+
+enum { CDSP = 3, DOMAINS = 8, SESSIONS = 4, EFFECTIVE = DOMAINS * SESSIONS, MAX_PATH = 4096 };
+
+/* What the board is told to be (cdsprpc_board.c); `folder` is NULL without a DSP behind it. */
+struct limits {
+    long arch, sessions, handles, mapped_mb, vtcm_mb, hvx_threads, unsigned_pd;
+};
+const char *dsp_folder(void);
+const struct limits *limits(void);
+
+/* One line of what kernel or driver answered, for the harness and on stderr. Returns `answer`. */
+int said(const char *call, int answer, const char *words, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* What QNN_SCRIPTED_RPC says of this call, which counts as one more of its name. */
+enum told { TOLD_NOTHING, TOLD_ANSWER, TOLD_DEATH };
+enum told scripted(const char *call, int *answer);
+bool dsp_is_gone_for_good(void);
+
+/* A buffer of this process that others may map, by its address. */
+struct buffer {
+    char *base;
+    size_t size;
+    int fd, users;
+    bool ours;
+};
+bool buffer_at(const void *address, size_t size, struct buffer *found);
+
+/* What a protection domain has mapped of the client's, by the number of its fd. */
+struct mapping {
+    int fd, references;
+    bool asked; /* by fastrpc_mmap and its kin; others are mapped because a call names them */
+    dev_t device;
+    ino_t inode;
+    size_t size;
+    uint64_t address;
+};
+
+/* A protection domain: a process of the emulator, begun by a thread that lives as long as it. */
+struct pd {
+    int domain, control, slot;
+    pid_t pid;
+    int users; /* the session, the thread, calls: who is last frees it */
+    int gone;  /* 0, or the error of calls that begin after its death */
+    bool ended;
+    char skel[MAX_PATH];
+    pthread_mutex_t mutex; /* of the control socket and of what follows */
+    struct mapping *mappings;
+    size_t mapping_count, mapped_bytes;
+    int idle[16], idle_count;
+};
+
+struct pd *pd_begin(int domain, const char *skel, int *error);
+struct pd *pd_hold(struct pd *pd);
+void pd_release(struct pd *pd);
+void pd_end(struct pd *pd);
+void pd_kill(struct pd *pd);
+int pd_control(struct pd *pd, struct wire_request request, int fd, uint64_t *value);
+int pd_channel(struct pd *pd);
+void pd_channel_done(struct pd *pd, int channel);
+bool send_all(int fd, struct iovec *parts, size_t count);
+bool receive_all(int fd, void *data, size_t size);
+
+/* The protection domain of a session (-1: the default one) or of a handle, to be released; NULL if
+   there is none. */
+struct pd *session_pd(int domain);
+struct pd *handle_pd(uint64_t handle, uint64_t *remote, bool take);
+/* Called by a protection domain's thread when its process is gone. */
+void session_died(struct pd *pd, bool asked);
+void queues_died(const struct pd *pd, int error);
+/* Who is told of a session's beginning and end (PD_UP...). */
+struct notified {
+    void *context;
+    int domain;
+    int (*call)(void *context, int domain, int session, int status);
+};
+bool keep_notified(struct notified notified);
+/* What is asked of a session before it is opened; errors as of the library. */
+int want_unsigned_pd(int domain, bool unsigned_pd);
+bool is_unsigned_pd(int domain);
+int reserve_session(int domain);
+int close_session(int domain);
+/* Which DSP follows `before` in a text, such as "cdsp"; -1 if none that is known. */
+int named_domain(const char *text, const char *before);
+uint32_t arch_number(void);
+/* Runs `use` for each protection domain that is open. */
+void each_pd(void (*use)(struct pd *pd, void *context), void *context);
+
+int map_fd(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags, bool asked,
+           uint64_t *address);
+int mapping_reference(struct pd *pd, int fd, int change, size_t *size);
+uint32_t take_dma_handle(int fd);
+
+#endif

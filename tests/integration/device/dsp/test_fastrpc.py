@@ -1,0 +1,340 @@
+"""FastRPC by our libcdsprpc.so, over a fake DSP: handles, calls, shared memory, limits, deaths."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.device.dsp.dsp import DspLimits
+from tests.integration.device.dsp.fastrpc import (
+    BAD_STATE,
+    CDSP,
+    NO_SUCH,
+    REFUSED,
+    SKEL,
+    UNABLE_TO_LOAD,
+    URI,
+    FastRpc,
+    Wanted,
+    elf_of,
+)
+from tests.needed import C_COMPILERS
+from tests.stand_in.fake_dsp import Method
+
+pytestmark = pytest.mark.needs(*C_COMPILERS)
+
+
+@pytest.fixture
+def fastrpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FastRpc]:
+    """Makes a library with a DSP of these limits."""
+
+    def make(script: str = "", **limits: int) -> FastRpc:
+        made = FastRpc(tmp_path, DspLimits(**limits))
+        monkeypatch.setenv("QNN_DSP", str(made.dsp))
+        monkeypatch.setenv("ADSP_LIBRARY_PATH", f"/nowhere;{made.skels}")
+        monkeypatch.delenv("DSP_LIBRARY_PATH", raising=False)
+        if script:
+            monkeypatch.setenv("QNN_SCRIPTED_RPC", script)
+        return made
+
+    return make
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ended(process: int) -> bool:
+    """Whether a process ends within a few seconds."""
+    end = time.monotonic() + 20
+    while is_alive(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not is_alive(process)
+
+
+def test_a_call_goes_to_a_process_that_has_nothing_of_ours_and_ends_with_its_last_handle(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    error, handle = rpc.open()
+    assert (error, rpc.reverse(handle, b"hexagon")) == (0, (0, b"nogaxeh"))
+    _, arguments, fds, names = (rpc.dsp / "seen").read_text().rstrip("\n").split("\t")
+    assert arguments == f"{rpc.dsp}/loader {rpc.skels}/{SKEL}"
+    assert fds == "[0, 1, 2, 3]"
+    assert names == "QNN_DSP"
+    (process,) = rpc.processes()
+    second_error, second = rpc.open()
+    assert (second_error, rpc.processes(), rpc.close(handle)) == (0, [process], 0)
+    assert is_alive(process)
+    assert rpc.reverse(handle, b"x")[0] == 0x2C, "closed handles are unknown"
+    assert (rpc.reverse(second, b"ab"), rpc.close(second)) == ((0, b"ba"), 0)
+    assert ended(process)
+    assert rpc.said() == ()
+
+
+def test_sessions_are_processes_of_their_own_and_the_device_has_so_many(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc(sessions=2)
+    assert [rpc.open(session=one)[0] for one in (0, 1, 2)] == [0, 0, REFUSED]
+    assert [one.words for one in rpc.said()] == ["no session is left: the device has 2"]
+    assert len(rpc.processes()) == 2
+    other = FastRpc(rpc.dsp.parent)
+    assert other.open()[0] == REFUSED
+    assert rpc.library.remote_session_control(7, ctypes.byref(ctypes.c_int(CDSP + 8)), 4) == 0
+    assert other.open()[0] == 0, "a session that was closed is free for others"
+
+
+def test_a_uri_that_names_no_session_or_no_dsp_is_refused(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc()
+    assert rpc.open(session=4)[0] == 0xE
+    assert rpc.open("file:///x.so?y&_dom=nodsp")[0] == 0xE
+    assert rpc.open(URI.replace("cdsp", "adsp"))[0] == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "not found along ADSP_LIBRARY_PATH"),
+        (b"\x7fELF", "no library of a Hexagon"),
+        (elf_of(73, machine=183, bits=2), "no library of a Hexagon"),
+        (elf_of(75), "made for v75, and this DSP is v73"),
+        (elf_of(68), None),
+    ],
+)
+def test_which_skel_is_found_decides(
+    fastrpc: Callable[..., FastRpc], content: bytes | None, words: str | None
+) -> None:
+    rpc = fastrpc()
+    (rpc.skels / SKEL).unlink()
+    if content is not None:
+        (rpc.skels / SKEL).write_bytes(content)
+    error, _ = rpc.open()
+    if words is None:
+        assert error == 0
+    else:
+        assert (error, rpc.processes()) == (UNABLE_TO_LOAD, [])
+        assert words in rpc.said()[0].words
+
+
+def test_what_the_dsp_answers_to_opening_is_passed_on_and_no_session_is_left(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    assert rpc.open(URI.replace("fake_skel", "no_such_symbol"))[0] == 0x80000442
+    assert ended(rpc.processes()[0])
+    assert rpc.open()[0] == 0
+
+
+def test_shared_memory_is_one_for_both_and_ends_on_both_sides(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    address, fd = rpc.alloc(100)
+    ctypes.memmove(address, b"pages", 5)
+    wanted = Wanted(Method.REVERSE, [(address, 5)], [(address + 50, 5)])
+    assert rpc.invoke(handle, wanted) == 0
+    assert ctypes.string_at(address + 50, 5) == b"segap"
+    assert rpc.mapped(handle) == [fd]
+    rpc.free(address)
+    assert rpc.mapped(handle) == [], "what a call had mapped ends with the buffer"
+    assert not Path(f"/proc/self/fd/{fd}").exists()
+
+
+def test_a_handle_names_a_file_that_the_client_made(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    file = os.memfd_create("dma-buf")
+    os.truncate(file, 8192)
+    try:
+        assert rpc.library.remote_register_dma_handle(file, 8192) == 0
+        assert rpc.invoke(handle, Wanted(Method.STAMP, handles=[(file, 4096)])) == 0
+        assert os.pread(file, 4, 4096) == b"here"
+    finally:
+        os.close(file)
+
+
+def test_what_the_client_maps_stays_until_it_says_so_and_counts(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc(mapped_mb=2)
+    assert rpc.map(0, 4096) == 0x6B, "no session is open"
+    _, handle = rpc.open()
+    first, fd = rpc.alloc(1 << 20)
+    second, other = rpc.alloc((1 << 20) + 1)
+    assert (rpc.map(fd, 1 << 20), rpc.map(fd, 1 << 20)) == (0, 0x1A)
+    assert rpc.map(other, (1 << 20) + 1) == 1
+    assert "1048576 of 2097152 are mapped" in rpc.said()[0].words
+    assert (rpc.unmap(fd), rpc.unmap(fd)) == (0, 0x48)
+    assert rpc.map(other, (1 << 20) + 1) == 0
+    assert rpc.mapped(handle) == [other]
+    rpc.free(second)
+    assert rpc.mapped(handle) == [other]
+    assert [rpc.map(fd, 4096, flags=1), rpc.map(-1, 4096), rpc.map(fd, 0)] == [0xE] * 3
+    rpc.free(first)
+
+
+def test_a_process_has_so_many_dma_handles(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc(handles=2)
+    register = rpc.library.remote_register_dma_handle
+    assert [register(fd, 1) for fd in (10, 11, 10, 12)] == [0, 0, 0, 0x2C]
+
+
+def test_calls_of_several_threads_run_side_by_side(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    waiting = threading.Thread(target=rpc.invoke, args=(handle, Wanted(Method.SLEEP)))
+    waiting.start()
+    answers = [rpc.reverse(handle, bytes([n, 0, 1])) for n in range(50)]
+    assert answers == [(0, bytes([1, 0, n])) for n in range(50)]
+    os.kill(rpc.processes()[0], signal.SIGKILL)
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
+def test_a_dead_process_is_told_by_the_call_under_it_later_calls_and_the_next_opening(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    told: list[tuple[int, int, int]] = []
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_int] * 3)(
+        lambda _, domain, session, status: told.append((domain, session, status)) or 0
+    )
+
+    class Notification(ctypes.Structure):
+        _fields_ = [
+            ("context", ctypes.c_void_p),
+            ("domain", ctypes.c_int),
+            ("call", type(callback)),
+        ]
+
+    asked = Notification(None, CDSP, callback)
+    assert rpc.library.remote_session_control(11, ctypes.byref(asked), ctypes.sizeof(asked)) == 0
+    _, handle = rpc.open()
+    assert rpc.invoke(handle, Wanted(Method.DIE)) == BAD_STATE
+    assert ended(rpc.processes()[0])
+    end = time.monotonic() + 20
+    while len(told) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert told == [(CDSP, 0, 0), (CDSP, 0, 3)]
+    assert rpc.reverse(handle, b"x")[0] == NO_SUCH
+    assert rpc.open()[0] == NO_SUCH, "handles of the dead session are open"
+    assert rpc.close(handle) == 0
+    error, handle = rpc.open()
+    assert (error, rpc.reverse(handle, b"ab")) == (0, (0, b"ba"))
+
+
+def test_packets_come_back_and_a_queue_tells_of_a_death(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc()
+    _, _handle = rpc.open()
+    address, fd = rpc.alloc(4096)
+    queue, size, id_ = ctypes.c_void_p(), ctypes.c_uint32(), ctypes.c_uint64()
+    failed = threading.Event()
+    on_error = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
+        lambda _queue, error, _context: failed.set() if error == NO_SUCH else None
+    )
+    lib = rpc.library
+    assert lib.dspqueue_create(CDSP, 0, 64, 64, None, on_error, None, ctypes.byref(queue)) == 0
+    assert (lib.dspqueue_export(queue, ctypes.byref(id_)), id_.value) == (0, 7)
+    buffer = (ctypes.c_uint32 * 6)(fd, 4096, 0, 4, 0, 0)
+    message = ctypes.create_string_buffer(64)
+
+    def read(timeout_us: int) -> int:
+        return int(
+            lib.dspqueue_read(
+                queue, None, 0, None, None, 64, ctypes.byref(size), message, timeout_us
+            )
+        )
+
+    def write(text: bytes, buffers: int = 0) -> int:
+        return int(lib.dspqueue_write(queue, 0, buffers, buffer, len(text), text, 1000000))
+
+    assert (read(0), read(1000)) == (516, 0xC)
+    assert write(b"abc", 1) == 0x48, "the buffer is not mapped"
+    assert rpc.map(fd, 4096) == 0
+    assert (write(b"abc", 1), read(20000000), message.raw[:3]) == (0, 0, b"cba")
+    assert rpc.unmap(fd) == 0xE, "packets have references"
+    assert write(b"die") == 0
+    assert failed.wait(20)
+    assert (read(0xFFFFFFFF), write(b"x")) == (NO_SUCH, NO_SUCH)
+    assert lib.dspqueue_close(queue) == 0
+    rpc.free(address)
+
+
+def test_scripted_answers_stand_in_for_the_dsps(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc("invoke@2=0x8000040e;invoke@3=die;map=1;")
+    _, handle = rpc.open()
+    address, fd = rpc.alloc(4096)
+    assert rpc.map(fd, 4096) == 1
+    answers = [rpc.reverse(handle, b"ab")[0] for _ in range(4)]
+    assert answers[:3] == [0, 0x8000040E, BAD_STATE]
+    assert answers[3] in (BAD_STATE, NO_SUCH)
+    assert rpc.close(handle) == 0
+    assert rpc.open()[0] == 0, "it comes back"
+    words = [one.words for one in rpc.said() if "QNN_SCRIPTED_RPC" in one.words]
+    assert words[0] == "as QNN_SCRIPTED_RPC says: 1"
+    rpc.free(address)
+
+
+def test_a_dsp_that_is_gone_for_good_does_not_come_back(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc("invoke=die-for-good;")
+    _, handle = rpc.open()
+    assert rpc.reverse(handle, b"ab")[0] == BAD_STATE
+    assert rpc.close(handle) == 0
+    assert rpc.open()[0] == 0x68
+
+
+def test_a_device_without_unsigned_domains_says_so(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc(unsigned_pd=0)
+    asked = (ctypes.c_uint32 * 3)(CDSP, 1, 9)
+    assert (rpc.library.remote_handle_control(2, asked, 12), asked[2]) == (0, 0)
+    wanted = (ctypes.c_int * 2)(CDSP, 1)
+    assert rpc.library.remote_session_control(2, wanted, 8) == 0
+    assert rpc.open()[0] == REFUSED
+    assert rpc.said()[0].words == "no unsigned protection domains"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [(0, 1), (1, 1), (3, 6), (4, 2 << 20), (5, 1), (6, 0x75), (9, 0), (16, 0)],
+)
+def test_the_dsp_tells_what_it_is(
+    fastrpc: Callable[..., FastRpc], attribute: int, value: int
+) -> None:
+    rpc = fastrpc(arch=75, hvx_threads=6, vtcm_mb=2)
+    asked = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
+    assert (rpc.library.remote_handle_control(2, asked, 12), asked[2]) == (0, value)
+    assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, attribute, 0), 12) == 0xE
+
+
+def test_a_process_reserves_three_sessions_beside_its_first(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+
+    class NewSession(ctypes.Structure):
+        _fields_ = [
+            *(("domain", ctypes.c_char_p), ("domain_length", ctypes.c_uint32)),
+            *(("name", ctypes.c_char_p), ("name_length", ctypes.c_uint32)),
+            *(("effective", ctypes.c_uint32), ("session", ctypes.c_uint32)),
+        ]
+
+    def reserve() -> tuple[int, int, int]:
+        asked = NewSession(b"cdsp", 4, b"mine", 4)
+        error = rpc.library.remote_session_control(13, ctypes.byref(asked), ctypes.sizeof(asked))
+        return error, asked.effective, asked.session
+
+    assert [reserve() for _ in range(4)] == [(0, 11, 1), (0, 19, 2), (0, 27, 3), (0x8A, 32, 4)]

@@ -1,0 +1,108 @@
+"""What a simulated board's DSP is told to be, and what is read of what it said."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.device.dsp.build import NATIVE
+from harness.device.dsp.dsp import (
+    KINDS,
+    RANGES,
+    DspLimits,
+    DspPrograms,
+    Said,
+    dsp_environment,
+    forget_said,
+    lay_out_dsp,
+    read_said,
+)
+from harness.ground import ConfigError
+
+NAMES = tuple(one.name for one in fields(DspLimits))
+
+
+def test_the_library_has_the_same_limits_with_the_same_defaults() -> None:
+    source = (NATIVE / "cdsprpc_board.c").read_text()
+    assert re.findall(r'\{"(\w+)", offsetof', source) == list(NAMES) == list(RANGES)
+    declared = re.search(r"long ([\w, ]+);", (NATIVE / "cdsprpc.h").read_text())
+    defaults = re.search(r"struct limits told = \{([\d, ]+)\}", source)
+    assert declared is not None
+    assert defaults is not None
+    assert declared[1].split(", ") == list(NAMES)
+    assert [int(one) for one in defaults[1].split(",")] == [
+        getattr(DspLimits(), name) for name in NAMES
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_limit_outside_its_range_is_named(name: str) -> None:
+    least, most = RANGES[name]
+    for value in (least, most):
+        assert getattr(DspLimits(**{name: value}), name) == value
+    for value in (least - 1, most + 1, True, "4"):
+        with pytest.raises(ConfigError, match=f"{name}.*is not from {least} to {most}"):
+            DspLimits(**{name: value})  # type: ignore[arg-type]
+
+
+def test_the_folder_has_what_the_library_looks_for(tmp_path: Path) -> None:
+    folder = tmp_path / "dsp"
+    programs = DspPrograms(Path("/emulator"), Path("/loader"))
+    lay_out_dsp(folder, programs, DspLimits(arch=75, sessions=2))
+    assert sorted(one.name for one in folder.iterdir()) == [
+        *("limits", "loader", "qemu-hexagon", "slots")
+    ]
+    assert (folder / "qemu-hexagon").readlink() == Path("/emulator")
+    assert (folder / "limits").read_text().startswith("arch 75\nsessions 2\nhandles 256\n")
+    assert dsp_environment(folder) == {"QNN_DSP": str(folder)}
+
+
+def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -> None:
+    assert read_said(tmp_path) == ()
+    lines = (
+        "kernel\topen\t0x72\tno session is left",
+        "emulator\tinvoke\tSIGILL\tvadd\tat 0x10",
+        "kernel\topen\t0x72\tno session is left",
+        *("other\topen\t0x72\tx", "kernel\topen", "kernel\t\t0x1\tx", "", "kernel"),
+    )
+    (tmp_path / "said").write_text("".join(f"{line}\n" for line in lines) + lines[0])
+    assert read_said(tmp_path) == (
+        Said("kernel", "open", "0x72", "no session is left"),
+        Said("emulator", "invoke", "SIGILL", "vadd?at 0x10"),
+    )
+    forget_said(tmp_path)
+    forget_said(tmp_path)
+    assert read_said(tmp_path) == ()
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("kernel\tx\t1\ty\n")
+    (tmp_path / "said").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="said"):
+        read_said(tmp_path)
+
+
+@given(st.binary(max_size=400) | st.text(alphabet="kernel\tulo\n0x\x1b", max_size=400))
+def test_whatever_is_in_the_file_becomes_lines_of_a_known_kind(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes | str
+) -> None:
+    folder = tmp_path_factory.mktemp("said")
+    (folder / "said").write_bytes(content if isinstance(content, bytes) else content.encode())
+    for one in read_said(folder):
+        assert one.kind in KINDS
+        assert one.call
+        assert one.answer
+        assert all(part.isprintable() for part in (one.call, one.answer, one.words))
+
+
+def test_a_file_without_an_end_is_read_as_far_as_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "said").write_text(
+        "".join(f"kernel\tmap\t{n:#x}\t{'x' * 500}\n" for n in range(9999))
+    )
+    read = read_said(tmp_path)
+    assert 0 < len(read) <= 500
+    assert all(len(one.words) == 300 for one in read)

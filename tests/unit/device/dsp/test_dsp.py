@@ -22,6 +22,7 @@ from harness.device.dsp.dsp import (
     read_said,
 )
 from harness.ground import ConfigError
+from tests.properties import reached, reaches
 
 NAMES = tuple(one.name for one in fields(DspLimits))
 
@@ -86,13 +87,19 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
         read_said(tmp_path)
 
 
-@given(st.binary(max_size=400) | st.text(alphabet="kernel\tulo\n0x\x1b", max_size=400))
+FIELD = st.text(alphabet="ab\t\n\x1b\u2028\ud7ff", max_size=8)
+LINE = st.tuples(st.sampled_from((*KINDS, "other", "")), FIELD, FIELD, FIELD).map("\t".join)
+
+
+@reaches(0.5)
+@given(st.lists(LINE | FIELD, max_size=12).map("\n".join), st.binary(max_size=8))
 def test_whatever_is_in_the_file_becomes_lines_of_a_known_kind(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes | str
+    tmp_path_factory: pytest.TempPathFactory, lines: str, end: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("said")
-    (folder / "said").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (folder / "said").write_bytes(lines.encode() + b"\n" + end)
     for one in read_said(folder):
+        reached()
         assert one.kind in KINDS
         assert one.call
         assert one.answer

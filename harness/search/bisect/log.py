@@ -26,6 +26,8 @@ from harness.search.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
 from harness.verdict import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
+LEFT_OUT: Final = "left_out"
+"""What a conclusion has the reason by why nothing is asked."""
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
@@ -103,6 +105,13 @@ class Log(Generic[AnySpec]):
     def is_over(self) -> bool:
         """Whether it ends with what was found."""
         return bool(self.entries) and isinstance(self.entries[-1], Concluded)
+
+    @property
+    def left_out(self) -> str | None:
+        """Why nothing is asked of what it is about, which does not fit; None if it is asked."""
+        last = self.entries[-1] if self.entries else None
+        why = last.detail.get(LEFT_OUT) if isinstance(last, Concluded) else None
+        return why if isinstance(why, str) else None
 
     def evidence(self) -> Evidence:
         """Everything that was answered."""

@@ -29,7 +29,7 @@ from harness.search import (
 from harness.search.bisect.answers import Question
 from harness.search.bisect.case_run import MisfitError, RunEnd
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.log import Answered, Asked, BisectLog, Concluded, Resumed
+from harness.search.bisect.log import LEFT_OUT, Answered, Asked, BisectLog, Concluded, Resumed
 from harness.search.bisect.loop import Watcher
 from harness.search.bisect.report_text import doubts, held_text, summary
 from harness.search.bisect.search import AxisSpec
@@ -62,49 +62,63 @@ def go_on_with(
     """Goes on with bisections that are held until each is over; prints what they came to.
 
     What stops one stops those behind it, too, and one line says how to go on with all. `new` ones
-    of which no run has answered are removed if their input turns out to be wrong, and so is that of
-    a device which the case does not fit, of several, or of an engine that does not take the file.
-    Raises HarnessError.
+    of which no run has answered are removed if their input turns out to be wrong. Of several, one
+    of a device which the case does not fit, or of an engine that does not take the file, is left
+    out, and its log says why. Raises HarnessError.
     """
     ends: list[_End] = []
-    misfits: dict[BisectFolder, str] = {}
+    results: dict[BisectFolder, dict[str, Any]] = {}
+    left_out: dict[BisectFolder, str] = {}
     try:
         for folder in folders:
-            if ends and ends[-1].why is not None:
-                ends.append(_End(ends[-1].code, _not_begun(folder), ends[-1].why))
+            if (known := folder.read().left_out) is not None:
+                left_out[folder] = known
                 continue
             try:
-                ends.append(_go_on(folder, stop_at, as_json=as_json))
+                if ends and ends[-1].why is not None:
+                    end = _End(ends[-1].code, _not_begun(folder), ends[-1].why)
+                else:
+                    end = _go_on(folder, stop_at, as_json=as_json)
+                ends.append(end)
+                results[folder] = end.result
             except ConfigError as error:
                 task = task_of(folder.read())
                 fits = task.on is None or not (task.engine or isinstance(error, MisfitError))
-                if fits or folder.read().answers() or len(misfits) == len(folders) - 1:
+                if fits or folder.read().answers() or len(left_out) == len(folders) - 1:
                     raise
-                misfits[folder] = f"{task.on} is left out: {error}"
-                folder.discard()
-                say(misfits[folder], err=True)
-        results = [end.result for end in ends]
-        each = results[0].get("on") is not None
+                why = f"{task.on} is left out: {error}"
+                folder.append(Concluded(text=why, detail={LEFT_OUT: why}))
+                left_out[folder] = why
+                say(why, err=True)
+        each = bool(left_out) or any(end.result.get("on") is not None for end in ends)
         if as_json:
-            say_json(results if each or len(results) > 1 else results[0])
+            every = [
+                results.get(folder) or _not_begun(folder) | {LEFT_OUT: left_out[folder]}
+                for folder in folders
+            ]
+            say_json(every if each or len(every) > 1 else every[0])
         elif each:
-            for line in (*together(results), *misfits.values()):
+            for line in (*together(list(results.values())), *left_out.values()):
                 say(line)
-        if ends[-1].why is not None:
-            say(f"{ends[-1].why}; {_again(folders, misfits)}", err=True)
+        if ends and ends[-1].why is not None:
+            say(f"{ends[-1].why}; {_again(folders, left_out)}", err=True)
     except HarnessError as error:
-        left = [folder for folder in folders if folder not in misfits]
-        if new and isinstance(error, ConfigError) and not any(one.read().answers() for one in left):
-            for folder in left:
+        begun = (one for one in folders if one not in left_out)
+        if (
+            new
+            and isinstance(error, ConfigError)
+            and not any(one.read().answers() for one in begun)
+        ):
+            for folder in folders:
                 folder.discard()
         else:
-            say(f"nothing is lost; {_again(folders, misfits)}", err=True)
+            say(f"nothing is lost; {_again(folders, left_out)}", err=True)
         raise
     finally:
         for folder in folders:
             folder.close()
-    code = max(end.code for end in ends)
-    return code_of_each(results) if each and code <= NEGATIVE else code
+    code = max((end.code for end in ends), default=NEGATIVE)
+    return code_of_each(list(results.values())) if each and code <= NEGATIVE else code
 
 
 def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> str:

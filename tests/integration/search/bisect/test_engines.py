@@ -21,6 +21,15 @@ def test_which_of_the_engines_it_fails_with(lab: DeviceRuns) -> None:
     assert {"with qnn: 2.47.0 is good", "with ort: 2.47.0 is bad"} <= set(lines)
     (left,) = (line for line in lines if line.startswith("executorch is left out: "))
     assert "ExecuTorch runs a .pte, and this is: epcontext" in left
+    # what was left out is kept: it is told again, and not tried again
+    again = lab.qnn_harness("bisect", "--resume", f"--reports={lab.reports}")
+    assert (again.returncode, again.stdout.splitlines()[-4:]) == (0, lines[-4:])
+    assert "is left out" not in again.stderr
+    again = lab.qnn_harness("bisect", "--resume", f"--reports={lab.reports}", "--json")
+    told = {one["engine"]: one for one in json.loads(again.stdout)}
+    assert [*told] == ["qnn", "ort", "executorch", "litert"]
+    assert (told["executorch"]["left_out"], told["executorch"]["finished"]) == (left, False)
+    assert not {"qnn", "ort"} & {name for name, one in told.items() if "left_out" in one}
     files = sorted(lab.reports.glob("*-bisect/result.json"))
     found = {one["engine"]: one for one in (json.loads(file.read_text()) for file in files)}
     assert [*found] == ["qnn", "ort"]

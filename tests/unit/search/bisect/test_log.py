@@ -13,6 +13,7 @@ from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding, GridFinding
 from harness.search.bisect.grid_search import GridSearch
 from harness.search.bisect.log import (
+    LEFT_OUT,
     Answered,
     Asked,
     Begun,
@@ -181,7 +182,17 @@ def test_a_long_name_that_is_none_is_shown_in_part() -> None:
     ],
 )
 def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> None:
-    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over is over
+    log = read_log(BEGUN + "".join(map(to_line, entries)))
+    assert (log.is_over, log.left_out) == (over, None)
+
+
+@pytest.mark.parametrize(
+    ("detail", "why"),
+    [({LEFT_OUT: "it does not fit"}, "it does not fit"), ({LEFT_OUT: 1}, None), ({}, None)],
+)
+def test_what_was_left_out_is_over_and_says_why(detail: Any, why: str | None) -> None:
+    log = read_log(BEGUN + to_line(Concluded(text="x", detail=detail)))
+    assert (log.is_over, log.left_out) == (True, why)
 
 
 SEARCHES = (

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import select
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.ground import ConfigError, InfraError, disk_errors
+from harness.ground import ConfigError, Deadline, InfraError, spawn_guarded
 from harness.ground.files.verified_folder import made_file
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
-DSP_ARCHS: Final = (73,)
-"""The Hexagons whose skels the loader takes."""
-
 _FASTRPC_FLAGS: Final = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
     *("-fvisibility=hidden", "-pthread"),
 )
 _COMPILE_S: Final = 120.0
 _KEPT_CHARS: Final = 2000
+_KEPT_LINES: Final = 30
+_PIECE_BYTES: Final = 1 << 16
 
 
 def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
@@ -42,28 +44,46 @@ def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
 
     def make(folder: Path) -> Path:
         output = folder / FASTRPC
-        _compile([*compiler, *_FASTRPC_FLAGS, *map(str, sources), "-o", str(output)], output)
+        command = [*compiler, *_FASTRPC_FLAGS, *map(str, sources), "-o", str(output)]
+        run_build(command, folder=folder, timeout_s=_COMPILE_S)
         return output
 
     built = cache / f"fastrpc-{key}" / FASTRPC
     return made_file(built, make, what=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
 
 
-def _compile(command: Sequence[str], output: Path) -> None:
-    """Runs a compiler. Raises ConfigError with what it said, InfraError if it hangs."""
-    try:
-        with disk_errors(f"cannot run {command[0]}"):
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=_COMPILE_S,
-                encoding="utf-8",
-                errors="replace",
-            )
-    except subprocess.TimeoutExpired:
-        raise InfraError(f"{command[0]} took longer than {_COMPILE_S:g} s") from None
-    if done.returncode != 0 or not output.is_file():
-        said = done.stderr[-_KEPT_CHARS:]
-        raise ConfigError(f"{shlex.join(command[:2])} does not compile {output.name}:\n{said}")
+def run_build(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> None:
+    """Runs a step of a build in `folder`, and what it starts; all of it ends with this process.
+
+    `on_line` takes each line that it prints. Raises ConfigError with the last of them if it fails,
+    InfraError if it takes longer than `timeout_s` or cannot be started.
+    """
+    deadline, said = Deadline(timeout_s), deque[str](maxlen=_KEPT_LINES)
+    name = Path(command[0]).name
+    with spawn_guarded(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        rest = b""
+        while select.select([process.stdout], [], [], max(0.0, deadline.remaining()))[0]:
+            piece = os.read(process.stdout.fileno(), _PIECE_BYTES)
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines if piece else [rest]:
+                said.append(line.decode("utf-8", "replace")[:_KEPT_CHARS].rstrip())
+                if on_line is not None:
+                    on_line(said[-1])
+            rest = rest[-_KEPT_CHARS:]
+            if not piece:
+                break
+        code = process.wait(deadline)
+    if code is None:
+        raise InfraError(f"{name} took longer than {timeout_s:g} s")
+    if code != 0:
+        raise ConfigError(f"{shlex.join(command[:3])} ended with {code}:\n" + "\n".join(said))

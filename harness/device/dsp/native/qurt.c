@@ -1,0 +1,282 @@
+/* QuRT, the DSP's system, as far as skels use it: locks, signals, threads, over Linux's futexes; and
+ * what of the C++ library has QuRT's sizes (a std::mutex of 4 bytes).
+ *
+ * Objects live in the skel's memory and are QuRT's in size, so each keeps its state in its first word
+ * or two. A lock that was never initialised is 0, or all ones as QuRT's static initialisers make it.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loader.h"
+
+enum { FREE, HELD, CONTENDED, NEVER_MADE = -1 };
+enum { LEAST_STACK = 1 << 20, MOST_THREADS = 512, ENOTHREAD = 12, USUAL_PRIORITY = 100 };
+typedef volatile int word;
+
+static long futex(word *at, int operation, int value, const struct timespec *timeout) {
+    return syscall(SYS_futex, at, operation, value, timeout, 0, 0);
+}
+
+static void wake(word *at, int count) { futex(at, FUTEX_WAKE, count, NULL); }
+
+int dsp_qurt_futex_wait(word *at, int value) { return (int)futex(at, FUTEX_WAIT, value, NULL); }
+int dsp_qurt_futex_wake(word *at, int count) { return (int)futex(at, FUTEX_WAKE, count, NULL); }
+
+/* --- locks --------------------------------------------------------------------------------------- */
+
+static int taken(word *lock) {
+    __sync_bool_compare_and_swap(lock, NEVER_MADE, FREE);
+    return __sync_val_compare_and_swap(lock, FREE, HELD);
+}
+
+static void take(word *lock) {
+    int was = taken(lock);
+    if (was == FREE) return;
+    if (was != CONTENDED) was = __sync_lock_test_and_set(lock, CONTENDED);
+    while (was != FREE && was != NEVER_MADE) {
+        futex(lock, FUTEX_WAIT, CONTENDED, NULL);
+        was = __sync_lock_test_and_set(lock, CONTENDED);
+    }
+}
+
+static void give(word *lock) {
+    if (__sync_lock_test_and_set(lock, FREE) == CONTENDED) wake(lock, 1);
+}
+
+void dsp_qurt_mutex_init(word *lock) { lock[0] = lock[1] = 0; }
+void dsp_qurt_mutex_destroy(word *lock) { (void)lock; }
+void dsp_qurt_mutex_lock(word *lock) { take(lock); }
+void dsp_qurt_mutex_unlock(word *lock) { give(lock); }
+int dsp_qurt_mutex_try_lock(word *lock) { return taken(lock) == FREE ? 0 : -1; }
+void dsp__ZNSt3__15mutex4lockEv(word *lock) { take(lock); }
+void dsp__ZNSt3__15mutex6unlockEv(word *lock) { give(lock); }
+void dsp__ZNSt3__15mutexD1Ev(word *lock) { (void)lock; }
+
+void dsp_qurt_cond_init(word *turn) { turn[0] = turn[1] = 0; }
+void dsp_qurt_cond_destroy(word *turn) { (void)turn; }
+
+void dsp_qurt_cond_signal(word *turn) {
+    __sync_fetch_and_add(turn, 1);
+    wake(turn, 1);
+}
+
+void dsp_qurt_cond_broadcast(word *turn) {
+    __sync_fetch_and_add(turn, 1);
+    wake(turn, 0x7FFFFFFF);
+}
+
+void dsp_qurt_cond_wait(word *turn, word *lock) {
+    int now = *turn;
+    give(lock);
+    futex(turn, FUTEX_WAIT, now, NULL);
+    take(lock);
+}
+
+void dsp__ZNSt3__118condition_variable10notify_allEv(word *turn) { dsp_qurt_cond_broadcast(turn); }
+void dsp__ZNSt3__118condition_variableD1Ev(word *turn) { (void)turn; }
+
+void dsp__ZNSt3__118condition_variable4waitERNS_11unique_lockINS_5mutexEEE(word *turn, word **lock) {
+    dsp_qurt_cond_wait(turn, *lock);
+}
+
+/* A std::shared_mutex is larger than a pointer, which is all that is kept in it here. */
+void *dsp__ZNSt3__119__shared_mutex_baseC1Ev(pthread_rwlock_t **lock) {
+    *lock = malloc(sizeof **lock);
+    if (*lock == NULL || pthread_rwlock_init(*lock, NULL) != 0) abort();
+    return lock;
+}
+void dsp__ZNSt3__119__shared_mutex_base4lockEv(pthread_rwlock_t **lock) {
+    pthread_rwlock_wrlock(*lock);
+}
+void dsp__ZNSt3__119__shared_mutex_base6unlockEv(pthread_rwlock_t **lock) {
+    pthread_rwlock_unlock(*lock);
+}
+void dsp__ZNSt3__119__shared_mutex_base11lock_sharedEv(pthread_rwlock_t **lock) {
+    pthread_rwlock_rdlock(*lock);
+}
+void dsp__ZNSt3__119__shared_mutex_base13unlock_sharedEv(pthread_rwlock_t **lock) {
+    pthread_rwlock_unlock(*lock);
+}
+
+/* --- signals ------------------------------------------------------------------------------------- */
+
+void dsp_qurt_signal_init(word *signal) { signal[0] = signal[1] = 0; }
+void dsp_qurt_signal_destroy(word *signal) { (void)signal; }
+
+int dsp_qurt_signal_set(word *signal, int mask) {
+    int before = __sync_fetch_and_or(signal, mask);
+    wake(signal, 0x7FFFFFFF);
+    return before;
+}
+
+int dsp_qurt_signal_clear(word *signal, int mask) { return __sync_fetch_and_and(signal, ~mask); }
+
+static bool is_set(int value, int mask, int all) {
+    return all ? (value & mask) == mask : (value & mask) != 0;
+}
+
+int dsp_qurt_signal_wait(word *signal, int mask, int all) {
+    int now;
+    while (now = *signal, !is_set(now, mask, all)) futex(signal, FUTEX_WAIT, now, NULL);
+    return now & mask;
+}
+
+/* `micros` is from now; 0, or -1 when they have passed. */
+int dsp_qurt_signal_wait_timed(word *signal, int mask, int all, int *found, uint64_t micros) {
+    struct timespec now, end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += (time_t)(micros / 1000000);
+    end.tv_nsec += (long)(micros % 1000000) * 1000;
+    for (;;) {
+        int value = *signal;
+        *found = value & mask;
+        if (is_set(value, mask, all)) return 0;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        int64_t left = (end.tv_sec - now.tv_sec) * 1000000000ll + end.tv_nsec - now.tv_nsec;
+        if (left <= 0) return -1;
+        struct timespec rest = {(time_t)(left / 1000000000), (long)(left % 1000000000)};
+        futex(signal, FUTEX_WAIT, value, &rest);
+    }
+}
+
+/* --- threads ------------------------------------------------------------------------------------- */
+
+/* What QuRT is told of a new thread, up to what is used here. */
+struct attributes {
+    char name[16];
+    uint32_t partition;
+    void *stack;
+    uint32_t stack_size;
+};
+
+static struct thread {
+    void (*run)(void *);
+    void *argument;
+    int number, status, waiting;
+    enum { UNUSED, RUNS, ENDED } state;
+    char name[17];
+} threads[MOST_THREADS];
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t thread_ended = PTHREAD_COND_INITIALIZER;
+static _Thread_local struct thread *own;
+
+bool begin_thread(void *(*run)(void *), void *argument, size_t stack) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, stack < LEAST_STACK ? LEAST_STACK : stack);
+    bool begun = pthread_create(&thread, &attributes, run, argument) == 0;
+    pthread_attr_destroy(&attributes);
+    return begun;
+}
+
+static void thread_ends(int status) {
+    pthread_mutex_lock(&threads_lock);
+    own->status = status;
+    own->state = own->waiting > 0 ? ENDED : UNUSED;
+    pthread_cond_broadcast(&thread_ended);
+    pthread_mutex_unlock(&threads_lock);
+}
+
+static void *run_thread(void *thread) {
+    own = thread;
+    strcpy(doing, own->name);
+    own->run(own->argument);
+    thread_ends(0);
+    return NULL;
+}
+
+/* Numbers go on when a place is used again, so that an old one names nobody. */
+int dsp_qurt_thread_create(int *number, const struct attributes *asked, void (*run)(void *),
+                           void *argument) {
+    pthread_mutex_lock(&threads_lock);
+    struct thread *thread = threads;
+    while (thread < threads + MOST_THREADS && thread->state != UNUSED) thread++;
+    bool begun = thread < threads + MOST_THREADS;
+    if (begun) {
+        int before = thread->number == 0 ? (int)(thread - threads) + 1 : thread->number;
+        *thread = (struct thread){run, argument, before + MOST_THREADS, 0, 0, RUNS, ""};
+        memcpy(thread->name, asked->name, sizeof asked->name);
+        *number = thread->number;
+        begun = begin_thread(run_thread, thread, asked->stack_size);
+        if (!begun) thread->state = UNUSED;
+    }
+    pthread_mutex_unlock(&threads_lock);
+    if (!begun) say("no further thread, %.16s", asked->name);
+    return begun ? 0 : -1;
+}
+
+void dsp_qurt_thread_exit(int status) {
+    if (own != NULL) thread_ends(status);
+    pthread_exit(NULL);
+}
+
+int dsp_qurt_thread_join(int number, int *status) {
+    struct thread *thread = &threads[(unsigned)(number - 1) % MOST_THREADS];
+    pthread_mutex_lock(&threads_lock);
+    bool there = thread->number == number && thread->state != UNUSED;
+    if (there) {
+        thread->waiting++;
+        while (thread->state == RUNS) pthread_cond_wait(&thread_ended, &threads_lock);
+        if (status != NULL) *status = thread->status;
+        if (--thread->waiting == 0) thread->state = UNUSED;
+    }
+    pthread_mutex_unlock(&threads_lock);
+    return there ? 0 : ENOTHREAD;
+}
+
+int dsp_qurt_thread_get_id(void) { return own == NULL ? (int)getpid() : own->number; }
+int dsp_qurt_thread_get_priority(int number) { return (void)number, USUAL_PRIORITY; }
+int dsp_qurt_thread_set_priority(int number, int priority) { return (void)number, (void)priority, 0; }
+
+/* std::thread's: QuRT's attributes mean nothing to this C library. */
+int dsp_pthread_create(pthread_t *thread, const void *asked, void *(*run)(void *), void *argument) {
+    (void)asked;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, LEAST_STACK);
+    int failed = pthread_create(thread, &attributes, run, argument);
+    pthread_attr_destroy(&attributes);
+    return failed;
+}
+
+/* --- the machine --------------------------------------------------------------------------------- */
+
+int dsp_qurt_sysenv_get_max_hw_threads(int *count) { return *count = 6, 0; }
+int dsp_qurt_sysenv_get_hw_threads(int *count) { return *count = 6, 0; }
+int dsp_qurt_hvx_lock(int mode) { return (void)mode, 0; }
+int dsp_qurt_hvx_unlock(void) { return 0; }
+
+/* How many vector contexts there are, of 128 and of 64 bytes. */
+int dsp_qurt_hvx_get_units(void) {
+    int count = (int)limit("hvx_threads", 4);
+    return count << 8 | count;
+}
+
+unsigned dsp_qurt_pmu_get(int counter) { return (void)counter, 0; }
+void dsp_qurt_pmu_set(int counter, unsigned value) { (void)counter, (void)value; }
+int dsp_qurt_mem_cache_clean(void *at, unsigned size, int operation, int type) {
+    return (void)at, (void)size, (void)operation, (void)type, 0;
+}
+int dsp_qurt_mem_cache_phys_clean(unsigned mask, unsigned value) { return (void)mask, (void)value, 0; }
+uint64_t dsp_qurt_lookup_physaddr_64(uint32_t address) { return address; }
+
+/* Drivers of the DSP: there are none. */
+int dsp_qurt_qdi_qhi3(int handle, int method, int a) {
+    say("driver call %d of %d is refused", method, handle);
+    return (void)a, -1;
+}
+int dsp_qurt_qdi_qhi4(int handle, int method, int a, int b) {
+    return (void)b, dsp_qurt_qdi_qhi3(handle, method, a);
+}
+int dsp_qurt_qdi_qhi5(int handle, int method, int a, int b, int c) {
+    return (void)b, (void)c, dsp_qurt_qdi_qhi3(handle, method, a);
+}

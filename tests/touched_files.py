@@ -60,7 +60,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "engine": Kind((named(r"\b(litert|LITERT)\b"), named(r"\b(executorch|EXECUTORCH)\b")), 6),
         "axis": Kind((lists_axes,), 2),
         "transport": Kind((named("SshBoard|SharedConnection|SshLogin"), named("AdbDevice")), 8),
-        "container format": Kind((named(r"\bdlc\b|Dlc"),), 10),
+        "container format": Kind((named(r"\bdlc\b|Dlc"),), 6),
         "failure rule": Kind((named("pd-exhausted"),), 1),
         "report section": Kind((named("drift", within="/report/"),), 3),
     }

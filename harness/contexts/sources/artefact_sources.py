@@ -76,7 +76,6 @@ class WholeFile(SourceList):
 
 
 _MOST_NAMED: Final = 5
-_WITHOUT: Final = ("dlc", "onnx")
 
 
 def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
@@ -87,7 +86,8 @@ def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
     """
     found = []
     for artefact in open_artefacts(paths):
-        without = artefact.kind in _WITHOUT or not artefact.pieces
+        # a model to be compiled is such a piece itself, or has none
+        without = all(one.kind == artefact.kind != "context" for one in artefact.pieces)
         if without and artefact.path not in paths:
             _log.warning("%s: passed by: a %s without contexts", artefact.path, artefact.kind)
         else:
@@ -115,7 +115,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     for piece in pieces:
         if piece.kind != "context":
             where = f"{piece.origin}: " if piece.origin else ""
-            problem = f"{where}is a DLC, which a backend compiles; contexts are loaded here"
+            what = f"is a {piece.kind.upper()}, which a backend compiles"
+            problem = f"{where}{what}; contexts are loaded here"
             raise ConfigError(problem, file=piece.path)
     if not pieces:
         able = [engine.name for engine in ENGINES.values() if engine.compiles == artefact.kind]

@@ -10,7 +10,7 @@ from harness.contexts.context.metadata import Unreadable, entries, memory_bytes,
 from harness.contexts.context.source import BACKENDS_BY_ID
 from harness.ground import SOCS
 from harness.libraries import Artefact, Piece
-from harness.libraries.containers.artefact import ArtefactKind, PieceKind
+from harness.libraries.containers.artefact import PIECE_FORMATS, ArtefactKind, PieceKind
 
 # Qnn_TensorMemType_t
 _MEMORY_TYPES: Final = {0: "raw", 1: "memhandle", 2: "retrieve-raw"}
@@ -98,7 +98,7 @@ def context_report(
     """What is known of a piece; None for metadata that nobody asked for: it is no context."""
     told: dict[str, Any] = {}
     if metadata is None:
-        told["problem"] = _NO_CONTEXT[piece.kind]
+        told["problem"] = PIECE_FORMATS[piece.kind].problem
     elif isinstance(metadata, Unreadable):
         told["problem"] = metadata.reason
     else:
@@ -114,13 +114,6 @@ def context_report(
         container=dict(piece.facts),
         **told,
     )
-
-
-_NO_CONTEXT: Final[Mapping[PieceKind, str | None]] = {
-    "context": "nothing was read of it",
-    "dlc": None,  # a model that is compiled on the device
-    "empty": "a cache without content",
-}
 
 
 def _told(metadata: Mapping[str, Any]) -> dict[str, Any]:

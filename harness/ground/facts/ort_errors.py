@@ -118,16 +118,12 @@ def qnn_code_in(text: str) -> tuple[int, str | None] | None:
     of QNN's ranges, 6999 and other ends of a range included, since libraries do return them.
     """
     for found in _SYMBOL.finditer(text):
-        codes = _codes_of().get(found[0])
-        if codes is not None:
-            return codes, found[0]
+        codes = {symbol: code for code, symbols in symbol_table().items() for symbol in symbols}
+        if found[0] in codes:
+            return codes[found[0]], found[0]
     for found in _NUMBER.finditer(text):
         raw = int(found["number"], 16 if found["number"][:2].lower() == "0x" else 10)
         if describe(raw).component not in ("none", "unknown"):
             # a DSP error keeps its high bits, which tell it from one of QNN's
             return (raw if describe(raw).component == "dsp" else raw & 0xFFFF), None
     return None
-
-
-def _codes_of() -> Mapping[str, int]:
-    return {symbol: code for code, symbols in symbol_table().items() for symbol in symbols}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 from harness.ground import ConfigError
 from harness.ground.files.copy_range import sha256_of_range
@@ -14,8 +14,20 @@ from harness.ground.files.names_inside import open_below
 ArtefactKind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]
 PieceKind = Literal["context", "dlc", "empty"]
 
-SUFFIXES: Final = (".bin", ".pte", ".onnx", ".tflite", ".dlc")
-"""What files are called that people take for artefacts; what one is, its content tells."""
+
+class PieceFormat(NamedTuple):
+    """What such bytes begin with, how a file of them ends, and why nothing is told of them."""
+
+    magic: bytes
+    suffix: str
+    problem: str | None
+
+
+PIECE_FORMATS: Final[dict[PieceKind, PieceFormat]] = {
+    "context": PieceFormat(b"\x00\x00\x00\x02", ".bin", "nothing was read of it"),
+    "dlc": PieceFormat(b"PK\x03\x04", ".dlc", None),  # a zip: a model that is compiled elsewhere
+    "empty": PieceFormat(b"", "", "a cache without content"),
+}
 
 
 class ArtefactError(ConfigError):

@@ -1,4 +1,4 @@
-"""What the bytes are that a container hands to QNN: a context binary, or a DLC."""
+"""What the bytes are that a container hands to QNN."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from harness.libraries.containers.artefact import Piece, PieceKind
+from harness.libraries.containers.artefact import PIECE_FORMATS, Piece
 from harness.libraries.containers.file_bytes import FileBytes
-
-CONTEXT_MAGIC: Final = b"\x00\x00\x00\x02"
-"""The first bytes of each context binary of QNN 2."""
 
 # In what QNN 2.34 to 2.51 made (100 files looked at): where the last part begins, and its size.
 _MAGIC_WITH_SIZES: Final = b"\x00\x00\x00\x02\x00\x00\x00\x03"
 _SIZES: Final = struct.Struct("<24xQQ")
-
-ZIP_MAGIC: Final = b"PK\x03\x04"
-"""The first bytes of a DLC, which is a zip."""
 
 _HEAD_BYTES: Final = 1 << 16
 _BUILD: Final = re.compile(rb"v(2\.\d{1,3}\.\d{1,3})\.\d{12}\b")
@@ -33,7 +27,7 @@ _GRAPH_MAGIC: Final = b"\xcd\xab\x34\x12"
 
 
 def whole_file(data: FileBytes) -> Piece:
-    """The piece of a file that is a context binary, or a DLC, as it lies. Raises ArtefactError.
+    """The piece of a file that is one as it lies. Raises ArtefactError.
 
     Whether it is whole, QNN's own library tells.
     """
@@ -59,12 +53,10 @@ def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[st
 def _known(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[str, Any]) -> Piece:
     what = origin or "the file"
     head = data.at(offset, min(4, size), what)
-    kinds: dict[bytes, PieceKind] = {CONTEXT_MAGIC: "context", ZIP_MAGIC: "dlc"}
+    kinds = {one.magic: kind for kind, one in PIECE_FORMATS.items() if one.magic}
     if head not in kinds:
-        problem = (
-            f"{what} begins with {head.hex(' ') or 'nothing'}; a context binary of QNN begins with "
-            f"{CONTEXT_MAGIC.hex(' ')}, a DLC with {ZIP_MAGIC.hex(' ')}"
-        )
+        known = ", ".join(f"{magic.hex(' ')} ({kind})" for magic, kind in kinds.items())
+        problem = f"{what} begins with {head.hex(' ') or 'nothing'}; what QNN takes, with {known}"
         raise data.error(problem, offset)
     return Piece(data.path, offset, size, origin, kinds[head], facts, within=data.within)
 

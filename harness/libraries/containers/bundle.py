@@ -33,20 +33,17 @@ _SIZES_ID: Final = 1
 _MAX_FILES: Final = 1 << 15
 
 
-def is_bundle(data: FileBytes) -> bool:
-    """Whether the first file of a zip is a manifest."""
+def read_bundle(data: FileBytes) -> Artefact | None:
+    """What the manifest in a bundle lists; None if a zip begins with none. Raises ArtefactError."""
     name = MANIFEST.encode()
     held = max(0, min(len(name), data.size - _HEAD.size))
-    return data.at(_HEAD.size if held else 0, held, "the name of the first file") == name
-
-
-def read_bundle(data: FileBytes) -> Artefact:
-    """What the manifest in a bundle lists. Raises ArtefactError."""
+    if data.at(_HEAD.size if held else 0, held, "the name of the first file") != name:
+        return None
     places: dict[str, FilePlace] = {}
-    for name, offset, size in _files(data):
-        if name in places:
-            raise data.error(f"has the file {name!r} twice", offset)
-        places[name] = data.path, offset, size, data.within
+    for file, offset, size in _files(data):
+        if file in places:
+            raise data.error(f"has the file {file!r} twice", offset)
+        places[file] = data.path, offset, size, data.within
 
     def inside(name: str) -> FilePlace:
         if name not in places:

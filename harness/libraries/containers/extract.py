@@ -19,7 +19,13 @@ from harness.ground import ConfigError, InfraError, name_problem
 from harness.ground.files.copy_range import copy_range
 from harness.ground.files.names_inside import create_inside
 from harness.ground.files.whole_file import read_note, sha256_of, write_json
-from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
+from harness.libraries.containers.artefact import (
+    PIECE_FORMATS,
+    Artefact,
+    ArtefactError,
+    Blob,
+    Piece,
+)
 from harness.libraries.containers.manifest import MANIFEST, Manifest, PieceEntry, TensorEntry
 
 _log = logging.getLogger(__name__)
@@ -28,7 +34,6 @@ PIECES: Final = "pieces"
 """The folder of the cache with the pieces that lie inside other files."""
 _OF_THE_ENTRY: Final = ("artefact", "sha256")
 _TENSORS: Final = (".raw", ".npy")
-_SUFFIX: Final[dict[PieceKind, str]] = {"context": ".bin", "dlc": ".dlc", "empty": ""}
 
 
 def piece_file(piece: Blob, cache_root: Path) -> Path:
@@ -218,7 +223,8 @@ class _Extracting:
         place = _place(blob)
         if place in self.names:
             return self.names[place]
-        suffixes = suffixes or (_SUFFIX[blob.kind if isinstance(blob, Piece) else "context"],)
+        kind = blob.kind if isinstance(blob, Piece) else "context"
+        suffixes = suffixes or (PIECE_FORMATS[kind].suffix,)
         wished = wished if wished.endswith(tuple(suffixes)) else f"{wished}{suffixes[0]}"
         if name_problem(wished, flat=True) is not None:
             wished = f"file{suffixes[0]}"

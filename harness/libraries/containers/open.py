@@ -11,11 +11,11 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from harness.libraries.containers.artefact import SUFFIXES, Artefact, ArtefactError
-from harness.libraries.containers.blobs import CONTEXT_MAGIC, ZIP_MAGIC, whole_file
-from harness.libraries.containers.bundle import is_bundle, read_bundle
+from harness.libraries.containers.artefact import PIECE_FORMATS, Artefact, ArtefactError
+from harness.libraries.containers.blobs import whole_file
+from harness.libraries.containers.bundle import read_bundle
 from harness.libraries.containers.dlc import read_dlc
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.manifest import MANIFEST, MANIFEST_HEAD, read_manifest
@@ -26,25 +26,41 @@ from harness.libraries.containers.tflite import TFLITE_IDENTIFIER, read_tflite
 _log = logging.getLogger(__name__)
 
 _HEAD_BYTES: Final = 16
-_KNOWN: Final = (
-    "a QNN context binary, an ExecuTorch .pte, an ONNX model, a LiteRT .tflite, a DLC, "
-    "a bundle of `contexts bundle`, or the manifest.json of `contexts extract`"
-)
 
 
 class UnknownFileError(ArtefactError):
     """A file of no kind that is known."""
 
 
-_READERS: Final[tuple[tuple[int, bytes, Callable[[FileBytes], Artefact]], ...]] = (
-    (0, CONTEXT_MAGIC, lambda data: Artefact(data.path, "context", (whole_file(data),))),
-    (4, PTE_IDENTIFIER, read_pte),
-    (4, TFLITE_IDENTIFIER, read_tflite),
-    (0, ZIP_MAGIC, lambda data: read_bundle(data) if is_bundle(data) else read_dlc(data)),
-    (0, ONNX_HEAD, read_onnx),
-    (0, MANIFEST_HEAD, read_manifest),
+class _Format(NamedTuple):
+    """A kind of file: which bytes stand at which byte of it. `read` gives None for another kind."""
+
+    title: str
+    suffix: str
+    at: int
+    magic: bytes
+    read: Callable[[FileBytes], Artefact | None]
+
+
+def _context(data: FileBytes) -> Artefact:
+    return Artefact(data.path, "context", (whole_file(data),))
+
+
+_CONTEXT, _ZIP = PIECE_FORMATS["context"].magic, PIECE_FORMATS["dlc"].magic
+_FORMATS: Final = (
+    _Format("a QNN context binary", ".bin", 0, _CONTEXT, _context),
+    _Format("an ExecuTorch .pte", ".pte", 4, PTE_IDENTIFIER, read_pte),
+    _Format("a LiteRT .tflite", ".tflite", 4, TFLITE_IDENTIFIER, read_tflite),
+    _Format("a bundle of `contexts bundle`", "", 0, _ZIP, read_bundle),
+    _Format("a DLC", ".dlc", 0, _ZIP, read_dlc),
+    _Format("an ONNX model", ".onnx", 0, ONNX_HEAD, read_onnx),
+    _Format("the manifest.json of `contexts extract`", "", 0, MANIFEST_HEAD, read_manifest),
 )
-"""At which byte which bytes stand, and who reads it then; the first that fits."""
+"""All kinds; the first that reads a file has it."""
+_KNOWN: Final = f"one of: {', '.join(one.title for one in _FORMATS)}"
+
+SUFFIXES: Final = tuple(one.suffix for one in _FORMATS if one.suffix)
+"""What files are called that people take for artefacts; what one is, its content tells."""
 
 
 def open_artefact(path: str | os.PathLike[str], within: Path | None = None) -> Artefact:
@@ -54,9 +70,9 @@ def open_artefact(path: str | os.PathLike[str], within: Path | None = None) -> A
     """
     with FileBytes(Path(path), within) as data:
         head = data.at(0, min(_HEAD_BYTES, data.size), "the first bytes")
-        for offset, magic, read in _READERS:
-            if head[offset:].startswith(magic):
-                return read(data)
+        for one in _FORMATS:
+            if head[one.at :].startswith(one.magic) and (found := one.read(data)):
+                return found
     begins = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
     problem = f"is no artefact that is known: it {begins}, and should be {_KNOWN}"
     raise UnknownFileError(problem, file=Path(path))
@@ -167,7 +183,7 @@ def _recognised(
             with _told(told):
                 raise problem
     if len(passed) == len(files):
-        raise ArtefactError(f"holds no artefact; one would be {_KNOWN}", file=where)
+        raise ArtefactError(f"holds no artefact, which would be {_KNOWN}", file=where)
     return [one for one in found if one.path not in sides]
 
 

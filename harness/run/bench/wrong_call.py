@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final, Literal
 
 _DEEPEST: Final = 5
@@ -43,7 +43,7 @@ def at_fault(
     trace = failure.__traceback__ if failure else None
     while trace is not None:
         frame = trace.tb_frame
-        last = _package_of(frame)
+        last = str(frame.f_globals.get("__name__")).partition(".")[0]
         if last == _PACKAGE:
             called = called or frame
         elif (file := frame.f_code.co_filename) == test or not file.startswith((*_INSTALLED, "<")):
@@ -58,10 +58,6 @@ def at_fault(
         return "harness", None
     frame, line = caller
     return "config", f"{Path(frame.f_code.co_filename).name}:{line}: {problem}"
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _misfits(frame: FrameType) -> Iterator[str]:
@@ -89,13 +85,9 @@ def _function_of(frame: FrameType) -> Callable[..., Any] | None:
     for found in (getattr(of_class, code.co_name, None), frame.f_globals.get(code.co_name)):
         found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
         found = inspect.unwrap(found) if callable(found) else None
-        if _code_of(found) is code:
+        if getattr(found, "__code__", None) is code:
             return found
     return None
-
-
-def _code_of(function: object) -> CodeType | None:
-    return getattr(function, "__code__", None)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

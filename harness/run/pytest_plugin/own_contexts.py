@@ -19,7 +19,6 @@ import pytest
 
 from harness.ground import ENGINES, QNN, ConfigError
 from harness.ground.facts.engines import Engine
-from harness.libraries.containers.artefact import SUFFIXES
 from harness.run.pytest_plugin.options import ContextsAsked, Options
 from harness.run.pytest_plugin.pytest_internals import FileOfTests
 from harness.verdict import split_node_id
@@ -82,24 +81,24 @@ def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | Non
     """
     if file.suffix == ".py" or not parent.session.isinitpath(file):
         return None
-    # what is called so is taken whatever it holds: its case says what is wrong with it
-    if file.suffix.lower() not in SUFFIXES and not _recognised(file):
+    if not _may_be_one(file):
         return None
     name = Path(os.path.relpath(file, parent.config.rootpath)).as_posix()
     made: ArtefactFile = ArtefactFile.from_parent(parent, path=file, nodeid=name)
     return made
 
 
-def _recognised(file: Path) -> bool:
+def _may_be_one(file: Path) -> bool:
     from harness.libraries import open_artefact
-    from harness.libraries.containers.open import UnknownFileError
+    from harness.libraries.containers.open import SUFFIXES, UnknownFileError
 
     try:
-        open_artefact(file)
+        if file.suffix.lower() not in SUFFIXES:
+            open_artefact(file)
     except UnknownFileError:
         return False
     except ConfigError:
-        return True  # its case says what is wrong with it
+        pass  # its case says what is wrong with it, as of all that is called so
     return True
 
 

@@ -158,8 +158,8 @@ def lines(report: Inspection) -> Iterator[str]:
         if context.problem:
             yield f"    {context.problem}"
             continue
-        if context.kind == "dlc":
-            yield "    a DLC: a model that is compiled on the device, with no context in it yet"
+        if context.kind != "context":
+            yield f"    a {context.kind.upper()}: a model that is compiled on the device"
             continue
         yield f"    {_made_for(context)}"
         yield f"    {_needs(context)}"
@@ -292,7 +292,7 @@ def _contexts(files: Sequence[Path]) -> list[tuple[str, Piece]]:
         name = artefact.path.name
         pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
         if left_out := len(artefact.pieces) - len(pieces):
-            _log.warning("%s: left out, as empty or a DLC: %d", artefact.path, left_out)
+            _log.warning("%s: left out, without a context: %d", artefact.path, left_out)
         elif not pieces:
             _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
         found += [(f"{name}#{one.origin}" if one.origin else name, one) for one in pieces]

@@ -44,7 +44,9 @@ def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
         "adb server": _adb_server(facts, needs),
         "USB access": _usb(facts, needs),
         "cache": _cache(facts),
-        "reports": _reports(facts),
+        "reports": _room(
+            facts.reports, facts.reports_free_bytes, _REPORTS_NEED_GB, "`pytest --reports`"
+        ),
         "memory": _memory(facts),
     }
     return (Checked("host", "host", name, *answer) for name, answer in answers.items())
@@ -161,10 +163,6 @@ def _cache(facts: HostFacts) -> Answer:
         advice = "set QNN_HARNESS_CACHE to a folder that you, and only you, can write to"
         return Answer("fail", f"{facts.cache}: {facts.cache_problem}", advice)
     return _room(facts.cache, facts.cache_free_bytes, _CACHE_NEEDS_GB, "QNN_HARNESS_CACHE")
-
-
-def _reports(facts: HostFacts) -> Answer:
-    return _room(facts.reports, facts.reports_free_bytes, _REPORTS_NEED_GB, "`pytest --reports`")
 
 
 def _memory(facts: HostFacts) -> Answer:

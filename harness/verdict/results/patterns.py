@@ -86,7 +86,8 @@ def safe_pattern(text: str) -> SafePattern:
     counts = dict.fromkeys(_MOST, 0)
     before = ""
     for token in _tokens(text):
-        if token[0] in "*+?{" and not _modifies(token, before):
+        # one behind a quantifier makes it lazy or possessive
+        if token[0] in "*+?{" and not (token in "?+" and before[0] in "*+?{"):
             if before == ")":
                 raise UnsafePatternError("a repeated group is not allowed")
             _count(token, counts)
@@ -100,11 +101,6 @@ def safe_pattern(text: str) -> SafePattern:
             raise UnsafePatternError("[: is not allowed in a class; put a backslash before [")
         before = token
     return SafePattern(text)
-
-
-def _modifies(token: str, before: str) -> bool:
-    """Whether it makes the quantifier before it lazy or possessive."""
-    return token in "?+" and before[0] in "*+?{"
 
 
 def _count(token: str, counts: dict[str, int]) -> None:

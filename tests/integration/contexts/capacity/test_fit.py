@@ -220,7 +220,7 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
     (tmp_path / "empty.onnx").write_bytes(epcontext([{"embed_mode": 1}]))
     code, text = run(fit_command, FOREIGN, tmp_path / "empty.onnx")
     assert (code, "all fit: 1 context " in text) == (0, True)
-    assert logged.warnings == [f"{tmp_path}/empty.onnx: left out, as empty or a DLC: 1"]
+    assert logged.warnings == [f"{tmp_path}/empty.onnx: left out, without a context: 1"]
 
 
 def test_the_forecast_stands_in_the_record_beside_what_happened(

@@ -8,8 +8,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.libraries.containers.artefact import SUFFIXES, Artefact, ArtefactError
-from harness.libraries.containers.open import UnknownFileError, open_artefact, open_artefacts
+from harness.libraries.containers.artefact import Artefact, ArtefactError
+from harness.libraries.containers.open import (
+    SUFFIXES,
+    UnknownFileError,
+    open_artefact,
+    open_artefacts,
+)
 from tests.logged import Logged
 from tests.unit.libraries.containers.made import (
     CONTEXT,

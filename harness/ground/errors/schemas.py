@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,8 +10,12 @@ OTHER_SCHEMA: Final = "is of schema "
 
 
 def other_schema(said: object, read: Sequence[int]) -> str:
-    """That what a file has for `schema` is none of those that are `read`, and what to do."""
-    newer = isinstance(said, int) and said > max(read)
-    advice = ": a newer qnn-harness wrote it, so update this one" if newer else ""
-    known = " and ".join(map(str, read))
-    return f"{OTHER_SCHEMA}{str(said)[:20]}; this version reads schema {known}{advice}"
+    """That what a file has for `schema` is none of those that are `read`, and what to do.
+
+    What is no number is damage: no version of the harness wrote it.
+    """
+    reads = f"this version reads schema {' and '.join(map(str, read))}"
+    if type(said) is not int:  # true is one for isinstance
+        return f"is damaged: its schema is {reprlib.repr(said)[:40]}, which is no number; {reads}"
+    advice = ": a newer qnn-harness wrote it, so update this one" if said > max(read) else ""
+    return f"{OTHER_SCHEMA}{str(said)[:20]}; {reads}{advice}"

@@ -150,7 +150,7 @@ class RunFolder:
             )
         found = cls(path.resolve())
         said = found.info().get("schema")
-        if isinstance(said, int) and said > _INFO_SCHEMA:
+        if said is not None and (type(said) is not int or said > _INFO_SCHEMA):
             raise ConfigError(other_schema(said, [_INFO_SCHEMA]), file=path / INFO)
         return found
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import heapq
+import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, Literal, TypeVar
@@ -20,8 +22,11 @@ from typing import Annotated, Any, BinaryIO, Final, Literal, TypeVar
 from pydantic import Field, StrictInt, ValidationError
 
 from harness.ground import InfraError, write_whole
+from harness.ground.errors.schemas import other_schema
 from harness.ground.files.names_inside import read_inside
 from harness.verdict.failure.error import Part
+
+_log = logging.getLogger(__name__)
 
 ORDER: Final = "order.json"
 _LAST: Final = ".order"
@@ -52,12 +57,11 @@ def give_place(folder: Path) -> RunPlace:
     reports = folder.parent
     try:
         # the folder may be somebody else's: a link in it would have another file overwritten
-        note = os.open(
-            reports / _LAST, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
-        )
-        with os.fdopen(note, "r+b") as file:
+        note = reports / _LAST
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(note, flags, 0o644), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            last = _last(file) or _newest(reports)
+            last = _last(file, note) or _newest(reports)
             # one that somebody wrote may be the last number that there is
             goes_on = last is not None and last.number + 1 < _NUMBERS
             place = RunPlace(
@@ -77,10 +81,10 @@ def give_place(folder: Path) -> RunPlace:
 
 
 def place_of(folder: Path) -> RunPlace | None:
-    """The place of a folder; None if it says none that is one."""
+    """The place of a folder; None if it says none that is one. One of another schema is told."""
     try:
-        return RunPlace.model_validate_json(read_inside(folder, ORDER, _MAX_BYTES))
-    except (OSError, ValidationError):
+        return _place_in(read_inside(folder, ORDER, _MAX_BYTES), folder / ORDER)
+    except OSError:
         return None
 
 
@@ -141,12 +145,25 @@ def _walk(then: Sequence[Sequence[int]], waits: list[int]) -> list[int]:
     return done
 
 
-def _last(file: BinaryIO) -> RunPlace | None:
+def _last(file: BinaryIO, note: Path) -> RunPlace | None:
     file.seek(0)
+    return _place_in(file.read(_MAX_BYTES), note)
+
+
+def _place_in(text: bytes, file: Path) -> RunPlace | None:
     try:
-        return RunPlace.model_validate_json(file.read(_MAX_BYTES))
-    except ValidationError:
+        return RunPlace.model_validate_json(text)
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            if one["loc"] == ("schema",):
+                _tell(file, other_schema(one["input"], [1]))
         return None
+
+
+@cache
+def _tell(file: Path, problem: str) -> None:
+    """Once for a file, however often its place is asked."""
+    _log.warning("%s %s; clocks say what came first", file, problem)
 
 
 def _newest(reports: Path) -> RunPlace | None:

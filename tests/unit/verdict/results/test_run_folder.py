@@ -111,12 +111,22 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
     assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
 
 
-def test_the_folder_of_a_newer_harness_is_not_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("2", r"run\.json: is of schema 2.*update this one"),
+        ('"2"', r"run\.json: is damaged: its schema is '2', which is no number"),
+        ("true", r"run\.json: is damaged: its schema is True, which is no number"),
+    ],
+)
+def test_the_folder_of_a_newer_harness_is_not_opened(
+    schema: str, told: str, tmp_path: Path
+) -> None:
     folder = create(tmp_path)
     folder.journal.close()
     file = folder.path / "run.json"
-    file.write_text(file.read_text().replace('"schema": 1', '"schema": 2'))
-    with pytest.raises(ConfigError, match=r"run\.json: is of schema 2.*update this one"):
+    file.write_text(file.read_text().replace('"schema": 1', f'"schema": {schema}'))
+    with pytest.raises(ConfigError, match=told):
         RunFolder.open(folder.path)
 
 

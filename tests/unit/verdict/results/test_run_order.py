@@ -21,6 +21,7 @@ from harness.verdict.results.run_order import (
     ordered,
     place_of,
 )
+from tests.logged import Logged
 
 SERIES = ("0" * 16, "1" * 16, "2" * 16)
 
@@ -160,3 +161,35 @@ def test_ids_have_64_random_bits_behind_a_time_that_people_read() -> None:
     made = [new_run_id() for _ in range(1000)]
     assert len({one.partition("-")[2] for one in made}) == 1000
     assert all(len(one.partition("-")[2]) == 16 for one in made)
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("7", "is of schema 7; this version reads schema 1: a newer qnn-harness wrote it"),
+        ('"1"', "is damaged: its schema is '1', which is no number"),
+    ],
+)
+def test_a_place_of_another_schema_is_told_once(
+    schema: str, told: str, tmp_path: Path, logged: Logged
+) -> None:
+    one = begun(tmp_path, "one")
+    for file in (one / ORDER, tmp_path / ".order"):
+        file.write_text(file.read_text().replace('"schema":1', f'"schema":{schema}'))
+    assert [place_of(one), place_of(one)] == [None, None]
+    two = begun(tmp_path, "two")
+    assert (said := place_of(two)) is not None
+    assert said.number == 1
+    assert [warning.count(told) for warning in logged.warnings] == [1, 1]
+    assert [warning.split()[0] for warning in logged.warnings] == [
+        str(one / ORDER),
+        str(tmp_path / ".order"),
+    ]
+
+
+def test_what_is_no_place_at_all_is_nothing_to_tell(tmp_path: Path, logged: Logged) -> None:
+    one = begun(tmp_path, "one")
+    for text in ("", "{}", "[1]", '{"schema":1,"name":"one"}'):
+        (one / ORDER).write_text(text)
+        assert place_of(one) is None
+    assert logged.warnings == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from harness.answers.history.brief import Brief, DeviceName, Fate, moment_text
 from harness.answers.history.database import MERGED, Connection, Database, kin_of
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
 from harness.answers.history.timeline import Filter
-from harness.ground import ConfigError
+from harness.ground import ENGINES, ConfigError
 from harness.ground.files.names_inside import open_below
 from harness.verdict import (
     JOURNAL,
@@ -34,6 +35,8 @@ from harness.verdict.failure.rules import RULES
 from harness.verdict.results.run_folder import run_folders
 from harness.verdict.results.run_order import RunPlace, in_order, place_of
 
+_log = logging.getLogger(__name__)
+
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500
 _RUN: Final = (
@@ -47,6 +50,7 @@ _ROW: Final = (
     ":diagnosis, :signature, :error, :started, :attempt, :kin, :test, :placement)"
 )
 _PEEKED: Final = 100
+_TOLD_ENGINES: Final = 3
 _SAME: Final = ("name", "started", "attempt")
 """What no two attempts have alike."""
 
@@ -125,14 +129,18 @@ def import_run(database: Database, path: Path) -> Imported:
             told=told,
             run=run,
         )
-        return Imported(
-            run,
-            seen.attempts,
-            seen.left_out.count,
-            changed=True,
-            left_out=seen.left_out,
-            beside=beside,
-        )
+    for engine, line in list(seen.engines.items())[:_TOLD_ENGINES]:
+        known = ", ".join(ENGINES)
+        said = "no engine that is known, and its cases are held beside those of others"
+        _log.warning("%s:%d: %r is %s (known: %s)", journal, line, engine[:80], said, known)
+    return Imported(
+        run,
+        seen.attempts,
+        seen.left_out.count,
+        changed=True,
+        left_out=seen.left_out,
+        beside=beside,
+    )
 
 
 @dataclass(frozen=True)
@@ -296,6 +304,8 @@ class _Seen:
     def __init__(self, started: str) -> None:
         self.started, self.attempts, self.left_out = started, 0, LeftOut()
         self.names = Names()
+        self.engines: dict[str, int] = {}
+        """Those that are not known, and the line of the first record of each."""
 
 
 def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
@@ -303,6 +313,8 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
         brief = Brief.of(record)
         seen.attempts += 1
         seen.names.add(brief.case, fits=brief.device is not None)
+        if brief.engine is not None and brief.engine not in ENGINES:
+            seen.engines.setdefault(_bounded(brief.engine), number)
         yield {
             "run": run,
             "line": number,
@@ -320,8 +332,14 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "attempt": brief.attempt,
             "kin": kin_of(brief),
             "test": _bounded(brief.test),
-            "placement": brief.placement and brief.placement.model_dump_json(),
+            "placement": brief.placement and _bounded_placement(brief.placement),
         }
+
+
+def _bounded_placement(placement: PlacementRecord) -> str:
+    said = placement.model_dump(mode="json")
+    bounded = {name: text and _bounded(text) for name, text in said.items()}
+    return placement.model_copy(update=bounded).model_dump_json()
 
 
 @lru_cache(1000)

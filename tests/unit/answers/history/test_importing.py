@@ -25,6 +25,7 @@ from harness.verdict.failure.error import Diagnosis
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import new_run_id
+from tests.logged import Logged
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
 from tests.unit.verdict.results.records import error, record
@@ -145,6 +146,43 @@ def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> 
             continue
         with pytest.raises(ConfigError, match=says):
             said("--reports", tmp_path, *words)
+
+
+def placed_with(made: CaseRecord, **changed: str) -> CaseRecord:
+    assert made.placement is not None
+    return made.model_copy(update={"placement": made.placement.model_copy(update=changed)})
+
+
+def test_an_engine_that_is_not_known_is_told_once_and_kept(tmp_path: Path, logged: Logged) -> None:
+    known, *others = (attempt(f"{name} passed") for name in "abcdef")
+    engines = ("tvm", "tvm", "x\ny", "c" * 600, "d")
+    placed = [placed_with(one, engine=name) for one, name in zip(others, engines, strict=True)]
+    folder = run_folder(tmp_path, known, *placed)
+    assert said("import", "--reports", tmp_path)[0] == 0
+    journal = folder / "results.jsonl"
+    assert [one.partition(" is no engine that is known")[0] for one in logged.warnings] == [
+        f"{journal}:2: 'tvm'",
+        f"{journal}:4: 'x\\ny'",
+        f"{journal}:5: '{'c' * 80}'",
+    ]
+    assert all("(known: qnn, ort, executorch, litert)" in one for one in logged.warnings)
+    file = tmp_path / "history.sqlite"
+    assert len(held(file)) == 6
+    said("import", "--reports", tmp_path)
+    assert len(logged.warnings) == 3, "what is held already is not told again"
+
+
+def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
+    made = attempt("a passed")
+    long = ["x" * (3 << 20), f"{'x' * (3 << 20)}y"]
+    run_folder(tmp_path, *(placed_with(made, qnn=text, device=text) for text in long))
+    said("import", "--reports", tmp_path)
+    with sqlite3.connect(tmp_path / "history.sqlite") as connection:
+        kept = [text for (text,) in connection.execute("SELECT placement FROM attempts")]
+    assert len(set(kept)) == 2, "they are still two"
+    assert max(map(len, kept)) < 2000
+    assert json.loads(kept[0])["backend"] == "htp"
+    assert said("--reports", tmp_path, "--json")[0] in (0, 1)
 
 
 def diagnosed_as(made: CaseRecord, name: str, confidence: str) -> CaseRecord:

@@ -22,6 +22,7 @@ from typing import Final
 
 ROOT = Path(__file__).parents[1]
 CODE: Final = frozenset({".py", ".c", ".cpp", ".h", ".j2", ".js", ".sh"})
+_SSH: Final = "SshBoard|SharedConnection|SshLogin|login_at"
 AXES: Final = frozenset({"qnn", "ort", "compiler"})
 
 Test = Callable[[str, str], bool]
@@ -37,9 +38,11 @@ class Kind:
     """So many files at most name it today; it may only become fewer."""
 
 
-def named(pattern: str, within: str = "") -> Test:
-    """Whether the code has a pattern, and the path `within`."""
-    return lambda path, code: within in path and re.search(pattern, code) is not None
+def named(pattern: str, within: str = "", without: str = "\0") -> Test:
+    """Whether the code has a pattern, and the path `within` and not `without`."""
+    return lambda path, code: (
+        within in path and without not in path and re.search(pattern, code) is not None
+    )
 
 
 def lists_axes(path: str, code: str) -> bool:
@@ -59,7 +62,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         "engine": Kind((named(r"\b(litert|LITERT)\b"), named(r"\b(executorch|EXECUTORCH)\b")), 6),
         "axis": Kind((lists_axes,), 2),
-        "transport": Kind((named("SshBoard|SharedConnection|SshLogin"), named("AdbDevice")), 8),
+        # adb's tunnels use ssh, and are no part of this way to a device
+        "transport": Kind((named(_SSH, without="/adb/"), named("AdbDevice")), 8),
         "container format": Kind((named(r"\bdlc\b|Dlc"),), 6),
         "failure rule": Kind((named("pd-exhausted"),), 1),
         "report section": Kind((named("drift", within="/report/"),), 3),

@@ -41,14 +41,10 @@ def _page(run: RunData, path: Path) -> None:
     write_whole(path, printable(text).encode())
 
 
-def _trace(run: RunData, path: Path) -> None:
-    write_trace(run.contents.records, run.contents.events, run.coverage, path.parent)
-
-
 PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
     "junit.xml": _junit,
     METRICS: _metrics,
-    TRACE: _trace,
+    TRACE: write_trace,
     "report.html": _page,
 }
 """What writes each file, by its name in the run's folder. They raise OSError."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.answers.report.document import shortened
+from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import part_of
 from harness.ground import outgoing, write_whole
 from harness.ground.files.names_inside import read_inside
@@ -64,23 +65,17 @@ def trace_of(
     }
 
 
-def write_trace(
-    records: Sequence[CaseRecord],
-    events: Sequence[DeviceEvent],
-    coverage: Coverage,
-    folder: Path,
-) -> Path:
-    """Writes it into a run's folder, with the steps of the logs that are there. Raises OSError."""
+def write_trace(run: RunData, path: Path) -> None:
+    """Writes it, with the steps of the logs that are in the run's folder. Raises OSError."""
 
-    def read_log(path: str) -> bytes | None:
+    def read_log(name: str) -> bytes | None:
         try:
-            return read_inside(folder, path, _MAX_LOG_BYTES)
+            return read_inside(path.parent, name, _MAX_LOG_BYTES)
         except OSError:
             return None
 
-    text = json.dumps(trace_of(records, events, coverage, read_log), separators=(",", ":"))
-    write_whole(folder / TRACE, text.encode())
-    return folder / TRACE
+    made = trace_of(run.contents.records, run.contents.events, run.coverage, read_log)
+    write_whole(path, json.dumps(made, separators=(",", ":")).encode())
 
 
 class _Trace:

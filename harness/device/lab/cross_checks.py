@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from harness.device.adb.address import DEVICE_URLS
-from harness.device.lab.device_address import LOCAL, board_address, device_address
+from harness.device.lab.device_address import LOCAL, device_address, service_address
 from harness.device.ssh.login import login_at
 from harness.ground import SOCS, ConfigError
 from harness.ground.facts.platforms import TARGETS
@@ -172,7 +172,9 @@ def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
 def _board(address: str) -> str:
     """One name for a board, whoever logs in there; what is no address is wrong by itself."""
     at = login_at(address)
-    return address if at is None else board_address(at, lambda _: False)
+    return (
+        address if at is None else service_address("ssh", at.host, at.port or 22, lambda _: False)
+    )
 
 
 def _address(serial: str) -> str:

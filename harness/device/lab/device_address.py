@@ -13,8 +13,6 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from harness.device.ssh.login import SshLogin
-
 LOCAL: Final = "local"
 """The canonical name of the computer that an address is looked up on."""
 
@@ -95,10 +93,9 @@ def device_address(serial: str, server_host: str, server_port: int, is_own: IsOw
     return f"tcp:{host}:{address[1]}"
 
 
-def board_address(login: SshLogin, is_own: IsOwn) -> str:
-    """One name for the sshd that ssh leads to, whoever logs in there."""
-    host = login.login.rpartition("@")[2]
-    return f"ssh:{canonical_host(host, is_own)}:{login.port or 22}"
+def service_address(kind: str, host: str, port: int, is_own: IsOwn) -> str:
+    """One name for what listens on a device itself, such as an sshd."""
+    return f"{kind}:{canonical_host(host, is_own)}:{port}"
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

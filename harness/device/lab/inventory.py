@@ -40,9 +40,9 @@ from harness.device.lab.cross_checks import (
 )
 from harness.device.lab.device_address import (
     LOCAL,
-    board_address,
     device_address,
     is_this_computer,
+    service_address,
 )
 from harness.device.lab.fields import (
     Address,
@@ -348,8 +348,8 @@ class Lab(_Strict):
         """One name for where a real device hangs, however it was written. Raises ConfigError."""
         if device.transport == "local":
             return LOCAL
-        if device.login is not None:
-            return board_address(device.login, is_this_computer)
+        if (at := device.login) is not None:
+            return service_address("ssh", at.host, at.port or 22, is_this_computer)
         server = self.server_of(device)
         return device_address(device.serial or "", server.host, server.port, is_this_computer)
 

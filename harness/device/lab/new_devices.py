@@ -97,7 +97,7 @@ def find_boards(logins: Iterable[str], open_lab: Callable[[Lab], OpenLab]) -> li
             problem = f"{shown(login)!r} is not [user@]host[:port]"
             raise ConfigError(problem, field="--board")
         names = [SIMULATED, *(other.name for other in found)]
-        name = free_name(at.login.rpartition("@")[2], "linux", names)
+        name = free_name(at.host, "linux", names)
         device = {"name": name, "transport": "ssh", "address": login}
         lab = Lab.model_validate({"schema": 1, "devices": [device]})
         try:

@@ -31,6 +31,11 @@ class SshLogin:
     login: str
     port: int | None = None
 
+    @property
+    def host(self) -> str:
+        """Its name or IP address, without who logs in there."""
+        return self.login.rpartition("@")[2]
+
     def __str__(self) -> str:
         user, at, host = self.login.rpartition("@")
         host = f"[{host}]" if ":" in host else host

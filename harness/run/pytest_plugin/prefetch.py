@@ -57,12 +57,8 @@ def begin_ahead(
     if not wanted:
         return None
     try:
-        address = DevicePlace.of(workbench.held(device).device)
-        return start(
-            PrefetchJob(
-                lab=options.lab, executorch=options.executorch, address=address, needs=wanted
-            )
-        )
+        at, build = DevicePlace.of(workbench.held(device).device), options.executorch
+        return start(PrefetchJob(lab=options.lab, executorch=build, address=at, needs=wanted))
     except InfraError as error:
         _log.warning(f"--ahead: {error}")
         return None

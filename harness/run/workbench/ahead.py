@@ -14,9 +14,16 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from harness.device import AdbDevice, AttachedDevice, Deployer, ServerAddress, Transport, load_lab
+from harness.device import (
+    AdbDevice,
+    AttachedDevice,
+    Deployer,
+    DeviceConfig,
+    ServerAddress,
+    Transport,
+    load_lab,
+)
 from harness.device.lab.attach import transport_at
-from harness.device.ssh.login import SshLogin
 from harness.ground import HarnessError, cache_root, spawn_guarded
 from harness.ground.host.guard import GuardedProcess
 from harness.libraries import Catalog
@@ -27,33 +34,31 @@ from harness.run.workbench.supplies import Supplies
 class DevicePlace(BaseModel, extra="forbid", frozen=True):
     """How a device is reached that somebody else has attached, and what it is."""
 
+    config: DeviceConfig
     server: ServerAddress | None
-    login: SshLogin | None
     serial: str
     workdir: str
     target: str
     htp_arch: int | None
     android_api: int | None
-    cap_bytes: int | None
 
     @classmethod
     def of(cls, device: AttachedDevice) -> DevicePlace:
         """That of an attached device."""
         way = device.transport
         return cls(
+            config=device.config,
             server=way.server.address if isinstance(way, AdbDevice) else None,
-            login=device.config.login,
             serial=way.serial,
             workdir=device.workdir,
             target=device.target,
             htp_arch=device.htp_arch,
             android_api=device.facts.android_api,
-            cap_bytes=device.config.store_limit_bytes,
         )
 
     def transport(self) -> Transport:
         """The way to it."""
-        return transport_at(self.serial, self.server, self.login)
+        return transport_at(self.serial, self.server, self.config.login)
 
 
 class PrefetchJob(BaseModel, extra="forbid", frozen=True):
@@ -83,7 +88,8 @@ def main(text: str) -> int:
     address, cache, failed = job.address, cache_root(), 0
     catalog = Catalog.of(load_lab(job.lab, places=None), os.environ, cache)
     supplies = Supplies(catalog, cache, job.executorch)
-    deployer = Deployer(address.transport(), address.workdir, cap_bytes=address.cap_bytes)
+    cap_bytes = address.config.store_limit_bytes
+    deployer = Deployer(address.transport(), address.workdir, cap_bytes=cap_bytes)
     try:
         for need in job.needs:
             try:

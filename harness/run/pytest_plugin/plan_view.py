@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
 from harness.ground import ConfigError, counted
 from harness.ground.yaml_lines.document import all_of
@@ -14,45 +15,101 @@ from harness.run.pytest_plugin.terminal import write_line
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
-    from harness.run.workbench import Need, PushedFile
+    from harness.run.workbench import Need
     from harness.run.workbench.materials import Materials
 
 
+class FileToPush(BaseModel, frozen=True):
+    """A file that a case needs on its device; `size` in bytes, `origin` says where it is from."""
+
+    name: str
+    size: int
+    origin: str
+
+
+class CasePlan(BaseModel, frozen=True):
+    """A case: what it pushes, and what its test says that it does with that.
+
+    `error` says why it cannot run, None: it can.
+    """
+
+    case: str
+    device: str
+    files: tuple[FileToPush, ...] = ()
+    planned: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class PlanReport(BaseModel, frozen=True):
+    """What `run --plan --json` prints.
+
+    `files` counts the different files of all devices, `bytes` is what they have together: what is
+    pushed if no device has any of them yet.
+    """
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["plan"] = "plan"
+    cases: tuple[CasePlan, ...]
+    files: int
+    bytes: int
+
+
+PLAN: Final = pytest.StashKey[PlanReport]()
+
+
 def show_plan(session: pytest.Session, run: Run) -> None:
-    """Prints the plan.
+    """Prints the plan, and leaves it in the configuration's stash as `PLAN`.
 
     Raises one ConfigError for all cases whose input is wrong, which are shown with the reason, and
     InfraError where a library or context cannot be had.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     assert reporter is not None
-    cases = [(item, need) for item in session.items if (need := need_of(item)) is not None]
-    distinct: dict[tuple[str, PushedFile], None] = {}
     wrong: list[ConfigError] = []
-    for item, need in cases:
-        try:
-            made = run.workbench.materials(need)
-            files, planned = made.listed(), list(_planned(item, need, made))
-        except ConfigError as error:
-            write_line(reporter, f"{item.nodeid}  cannot run: {error}")
-            wrong.append(error)
-            continue
-        total = sum(file.size for file in files)
-        write_line(reporter, f"{item.nodeid}  ({counted(len(files), 'file')}, {_size(total)})")
-        for file in files:
-            write_line(reporter, f"    {_size(file.size):>10}  {file.name}  [{file.origin}]")
-            distinct[need.placement.device, file] = None
-        for line in planned:
-            write_line(reporter, f"    {line}")
-    pushed = sum(file.size for _, file in distinct)
+    plans: list[CasePlan] = []
+    for item, need in ((item, need_of(item)) for item in session.items):
+        if need is not None:
+            plans.append(_plan_of(item, need, run, wrong))
+            for line in _lines(plans[-1]):
+                write_line(reporter, line)
+    distinct = {(one.device, file) for one in plans for file in one.files}
+    report = PlanReport(
+        cases=tuple(plans), files=len(distinct), bytes=sum(file.size for _, file in distinct)
+    )
+    session.config.stash[PLAN] = report
     write_line(reporter, "")
     write_line(
         reporter,
-        f"{counted(len(cases), 'case')}; {counted(len(distinct), 'different file')}, "
-        f"{_size(pushed)} if no device has any of them yet; nothing was run",
+        f"{counted(len(plans), 'case')}; {counted(report.files, 'different file')}, "
+        f"{_size(report.bytes)} if no device has any of them yet; nothing was run",
     )
     if wrong:
         raise all_of(wrong)
+
+
+def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) -> CasePlan:
+    """The plan of a case; why it cannot run is added to `wrong`, too."""
+    device = need.placement.device
+    try:
+        made = run.workbench.materials(need)
+        files = tuple(FileToPush(**vars(file)) for file in made.listed())
+        planned = tuple(_planned(item, need, made))
+    except ConfigError as error:
+        wrong.append(error)
+        return CasePlan(case=item.nodeid, device=device, error=str(error))
+    return CasePlan(case=item.nodeid, device=device, files=files, planned=planned)
+
+
+def _lines(plan: CasePlan) -> Iterator[str]:
+    """A case for people."""
+    if plan.error is not None:
+        yield f"{plan.case}  cannot run: {plan.error}"
+        return
+    total = _size(sum(file.size for file in plan.files))
+    yield f"{plan.case}  ({counted(len(plan.files), 'file')}, {total})"
+    for file in plan.files:
+        yield f"    {_size(file.size):>10}  {file.name}  [{file.origin}]"
+    yield from (f"    {line}" for line in plan.planned)
 
 
 def _planned(item: pytest.Item, need: Need, made: Materials) -> Iterable[str]:

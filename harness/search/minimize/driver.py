@@ -53,6 +53,7 @@ class Result(BaseModel):
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["minimize"] = "minimize"
     case: str
     expects: Expects | None
     contexts: tuple[str, ...]

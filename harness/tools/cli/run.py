@@ -21,6 +21,7 @@ from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, s
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
+    from harness.run.pytest_plugin.plan_view import PlanReport
     from harness.verdict import RunFolder
 
 _HERE: Final = {"--contexts-number": "--contexts"}
@@ -73,7 +74,8 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     """Load and run the contexts of FILEs on devices: context binaries, or what holds some.
 
     Each file is a case for every device, runtime, residency and number. It is the run that
-    `pytest FILE` makes, with the same records and reports; --json prints the records, one a line.
+    `pytest FILE` makes, with the same records and reports; --json prints the records, one a line,
+    or with --plan the plan.
 
     \b
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
@@ -100,9 +102,9 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     seen = _Watch()
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         code = int(pytest.main(arguments, plugins=[seen]))
-    if as_json and seen.folder is not None:
+    if as_json:
         try:
-            _say_records(seen.folder)
+            _say_found(seen)
         except BrokenPipeError:
             # the reader went away (`| head`): that is no verdict, and nothing is left to be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -126,9 +128,13 @@ def _require_engine(given: Mapping[str, Any]) -> None:
             raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 
-def _say_records(folder: RunFolder) -> None:
+def _say_found(seen: _Watch) -> None:
     from harness.verdict.results.record import SCHEMA
 
+    if seen.plan is not None:
+        say(seen.plan.model_dump_json(by_alias=True))
+    if (folder := seen.folder) is None:
+        return
     for record in folder.contents().cases:
         say(record.model_dump_json(by_alias=True))
     for output in folder.drift():
@@ -140,6 +146,7 @@ class _Watch:
     """Gives a run of pytest a lab if there is none, and sees where it keeps its results."""
 
     folder: RunFolder | None = None
+    plan: PlanReport | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -153,9 +160,11 @@ class _Watch:
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Comes when all is written."""
+        from harness.run.pytest_plugin.plan_view import PLAN
         from harness.run.pytest_plugin.plugin import RUN
         from harness.verdict import RunFolder
 
+        self.plan = config.stash.get(PLAN, None)
         records = config.stash[RUN].records
         self.folder = records.folder
         with contextlib.suppress(HarnessError):  # the run has told that it has no such folder

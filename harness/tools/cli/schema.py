@@ -26,6 +26,7 @@ from harness.device import Lab
 from harness.device.lab import health, inventory, labgrid, runtime_sources
 from harness.ground import write_whole
 from harness.libraries import Manifest
+from harness.run.pytest_plugin.plan_view import PlanReport
 from harness.search import BisectionResult, Night, Result
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.failure.explanation import Explanation
@@ -58,6 +59,7 @@ def schemas() -> dict[str, str]:
         "order.schema.json": _schema(
             RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
         ),
+        "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources
         ),

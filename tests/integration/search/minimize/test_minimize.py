@@ -55,6 +55,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert (told["schema"], told["kind"]) == (1, "minimize")
     assert (told["case"], told["expects"]["signature"]) == (case, signature)
     assert (told["contexts"], told["before"], told["residency"]) == (
         ["model.pte#1"],

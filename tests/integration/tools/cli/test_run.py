@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from harness.contexts.compiler.models import Model
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from tests.integration.conftest import ContextFor
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
 from tests.unit.libraries.containers.made import epcontext
 
+PLAN_SCHEMA = json.loads((ROOT / "docs/schema/plan.schema.json").read_text())
 (FOREIGN,) = (Path(__file__).parents[3] / "field").glob("add_add_1_quant*.bin")
 TIMEOUT_S = 400
 
@@ -212,6 +215,27 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "half.pte").write_bytes(b"no")
     taken = lab.run(suites=tmp_path / "half.pte")
     assert (taken.code, "half.pte: is no artefact that is known" in taken.output) == (2, True)
+
+
+def test_the_plan_is_there_for_programs_too(lab: DeviceRuns) -> None:
+    done = lab.qnn_harness("run", FOREIGN, "--qnn=2.51.0", "--contexts=1,2", "--plan", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    jsonschema.validate(plan, PLAN_SCHEMA)
+    assert [case["case"] in done.stderr for case in plan["cases"]] == [True, True]
+    first, second = plan["cases"]
+    assert first["files"] == second["files"], "a context twice is one file"
+    assert {"libQnnHtp.so", FOREIGN.name} <= {
+        one["name"].rpartition("/")[2] for one in first["files"]
+    } | {one["origin"].rpartition("/")[2] for one in first["files"]}
+    assert plan["files"] == len(first["files"])
+    assert plan["bytes"] == sum(one["size"] for one in first["files"])
+    assert not list(lab.reports.glob("*")), "nothing was run"
+    done = lab.qnn_harness("run", FOREIGN, "--qnn=2.51.0", "--graph=decode", "--plan", "--json")
+    assert done.returncode == 2
+    (wrong,) = json.loads(done.stdout)["cases"]
+    assert "graph: has no graph 'decode'" in wrong["error"]
+    assert wrong["files"] == []
 
 
 @pytest.mark.nightly

@@ -174,11 +174,11 @@ static void multiply_bytes(int32_t *restrict sum, const int16_t *restrict activa
     }
 }
 
-static void multiply_halves(float *restrict sum, const float *restrict activation,
+static void multiply_halves(double *restrict sum, const float *restrict activation,
                             const float (*restrict weight)[HMX_CHANNELS], int n)
 {
     for (int i = 0; i < n; i++) {
-        float value = activation[i];
+        double value = activation[i];
 
         for (int out = 0; out < HMX_CHANNELS; out++) {
             sum[out] += value * weight[i][out];
@@ -266,8 +266,10 @@ bool hmx_weight(HMXState *state, const HMXMemory *memory, HMXType type, HMXTaps 
     HMXLayout layout = activation->layout;
     bool deep = activation->taps == HMX_TAPS_NONE;
     int tiles = deep ? (activation->rt >> 11) + 1 : 1;
-    int first = channel_of(layout, activation->rs) & ~3;
-    int last = channel_of(layout, activation->rt) | 3;
+    /* Channels come by whole vectors of weights. */
+    int whole = type == HMX_BYTES ? 4 : 2;
+    int first = channel_of(layout, activation->rs) & -whole;
+    int last = channel_of(layout, activation->rt) | (whole - 1);
     int group = tiles == 1 && first > last ? group_size(first, last) : HMX_CHANNELS;
     int sets = beyond == HMX_BEYOND_DROPPED_TWO_SETS ? 2 : 1;
     int row_first, row_step, row_last, column_first, column_step, column_last;

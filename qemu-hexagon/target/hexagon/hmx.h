@@ -59,7 +59,7 @@ typedef struct HMXActivation {
 
 typedef struct HMXState {
     int32_t sum[2][HMX_POSITIONS][HMX_CHANNELS];
-    float half_sum[2][HMX_HALF_POSITIONS][HMX_CHANNELS];
+    double half_sum[2][HMX_HALF_POSITIONS][HMX_CHANNELS];
     /* 12 bits each, the newest first; a byte is its upper 8 bits */
     uint16_t result[HMX_GENERATIONS][HMX_POSITIONS][HMX_CHANNELS];
     uint64_t bias[HMX_CHANNELS];

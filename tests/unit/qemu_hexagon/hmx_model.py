@@ -135,7 +135,9 @@ class Hmx:
         row_taps = taps(told.which, rows, told.rs & rows[-1])
         column_taps = taps(which, columns, told.rs & columns[-1])
         shift = 0 if told.channel_major else 2
-        first, last = (told.rs >> shift & 31) // 4 * 4, (told.rt >> shift & 31) // 4 * 4 + 3
+        whole = 2 if kind == "hf" else 4
+        first = (told.rs >> shift & 31) // whole * whole
+        last = (told.rt >> shift & 31) // whole * whole + whole - 1
         base, distance = told.rs // TILE * TILE, told.rt // TILE * TILE
         blocks = [(base, base + distance, tap, first, last) for tap in row_taps]
         group = group_of(first, last)

@@ -30,7 +30,7 @@ class State(ctypes.Structure):
 
     _fields_ = (
         ("sums", ctypes.c_int32 * (2 * 64 * 32)),
-        ("half_sums", ctypes.c_float * (2 * 32 * 32)),
+        ("half_sums", ctypes.c_double * (2 * 32 * 32)),
         ("results", ctypes.c_uint16 * (2 * 64 * 32)),
         ("words", ctypes.c_uint64 * 32),
         ("current", ctypes.c_int),
@@ -81,7 +81,7 @@ def assert_same(model: Hmx, real: Alone) -> None:
 
 
 def halves(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Halves whose products and their sums are exact in a float, whatever the order."""
+    """Halves whose products and their sums are exact, whatever the order."""
     return (rng.integers(-63, 64, count) / 8).astype("<f2").view(np.uint8)
 
 

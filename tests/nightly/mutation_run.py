@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from multiprocessing import Pipe
@@ -378,7 +378,9 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        return self.killed / max(1, self.killed + self.survived)
+        """Of those that are none of the equivalent."""
+        judged = self.killed + self.survived
+        return self.killed / judged if judged else 1.0
 
     def __str__(self) -> str:
         judged = self.killed + self.survived
@@ -406,23 +408,29 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
     began = time.monotonic()
     side_by_side("lines", asked, folder, asked.seconds)
     left_s = asked.seconds - (time.monotonic() - began)
-    tallies: dict[str, Tally] = defaultdict(Tally)
-    survivors = []
-    for out in side_by_side("judged", asked, folder, max(60.0, left_s)):
-        for became, file, line, before, after in map(json.loads, out.read_text().splitlines()):
-            for tally in (tallies[room_of(file)], tallies["all"]):
-                tally.killed += became == "killed"
-                tally.equivalent += became == "equivalent"
-                tally.survived += became in ("survived", "unreached")
-            if became in ("survived", "unreached"):
-                survivors.append(f"{became}: {file}:{line}\n    - {before}\n    + {after}")
-    print("\n".join(sorted(survivors)))
-    total = tallies.pop("all")
-    for room, tally in sorted(tallies.items()):
-        print(f"{room:22} {tally}")
-    print(f"{'all':22} {total}")
+    judged = side_by_side("judged", asked, folder, max(60.0, left_s))
+    told, total = summary(line for out in judged for line in out.read_text().splitlines())
+    print("\n".join(told))
+    if total == Tally():
+        sys.exit("no mutant was met: these files have none, or there was no time")
     if total.rate < AIM:
         sys.exit(f"fewer than {AIM:.0%} of the mutants were killed")
+
+
+def summary(judged: Iterable[str]) -> tuple[list[str], Tally]:
+    """Who survives, and a line for each room and for all; and the last of these (pure)."""
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    total = Tally()
+    survivors = []
+    for became, file, line, before, after in map(json.loads, judged):
+        for tally in (tallies[room_of(file)], total):
+            tally.killed += became == "killed"
+            tally.equivalent += became == "equivalent"
+            tally.survived += became in ("survived", "unreached")
+        if became in ("survived", "unreached"):
+            survivors.append(f"{became}: {file}:{line}\n    - {before}\n    + {after}")
+    rooms = [f"{room:22} {tally}" for room, tally in sorted(tallies.items())]
+    return [*sorted(survivors), *rooms, f"{'all':22} {total}"], total
 
 
 def main() -> None:
@@ -436,6 +444,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     files = [one for one in pure_files() if re.search(asked.file, one)]
+    if not files:
+        sys.exit(f"no pure file has {asked.file!r} in its path")
     match asked.work:
         case "lines":
             note_lines(files, asked.part, asked.parts, asked.folder / f"lines-{asked.part}.json")

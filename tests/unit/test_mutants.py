@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from tests.nightly.mutants import EQUIVALENT, ROOT, equivalents, mutants, pure_files
-from tests.nightly.mutation_run import Tally
+from tests.nightly.mutation_run import Tally, summary
 
 
 def test_every_pure_file_has_mutants_each_of_which_changes_one_statement() -> None:
@@ -53,6 +54,44 @@ def test_the_rate_is_of_those_that_change_anything() -> None:
     tally = Tally(killed=3, survived=1, equivalent=9)
     assert tally.rate == 0.75
     assert str(tally) == "3 of 4 killed (75.0%), 9 equivalent"
+
+
+def test_a_summary_has_each_room_and_all() -> None:
+    rooms = ("harness/device/lab/health.py", "harness/answers/merging/shards.py")
+    judged = [
+        *(["killed", rooms[0], 3, "a", "b"] for _ in range(2)),
+        ["survived", rooms[1], 4, "c", "d"],
+        ["unreached", rooms[0], 9, "e", "f"],
+        ["equivalent", rooms[1], 5, "g", "h"],
+    ]
+    told, total = summary(map(json.dumps, judged))
+    assert told == [
+        f"survived: {rooms[1]}:4\n    - c\n    + d",
+        f"unreached: {rooms[0]}:9\n    - e\n    + f",
+        "answers/merging        0 of 1 killed (0.0%), 1 equivalent",
+        "device/lab             2 of 3 killed (66.7%), 0 equivalent",
+        "all                    2 of 4 killed (50.0%), 1 equivalent",
+    ]
+    assert total == Tally(killed=2, survived=2, equivalent=1)
+
+
+def test_nothing_that_was_met_is_a_summary_too() -> None:
+    told, total = summary([])
+    assert (told, total) == (
+        ["all                    0 of 0 killed (100.0%), 0 equivalent"],
+        Tally(),
+    )
+
+
+def test_a_pattern_that_no_pure_file_has_is_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.nightly.mutation_run", "--file", "no/such/file"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "no pure file has 'no/such/file' in its path\n")
 
 
 def test_who_is_called_equivalent_still_is_a_mutant_and_has_a_reason() -> None:

@@ -40,7 +40,7 @@ _KEPT_ERROR_CHARS: Final = 4000
 
 @dataclass(frozen=True)
 class _Target:
-    """Who compiles for a target: the host's own compiler, or one of these."""
+    """Who compiles for a target: the host's own compiler, or the first found of these."""
 
     native_on: str | None
     variable: str
@@ -160,7 +160,7 @@ class ProbeBuilder:
         sources: Mapping[str, bytes],
         make: Callable[[Path], None],
     ) -> Path:
-        """The probe that `make` makes in a folder with the sources, if there was none like it."""
+        """The probe that `make` makes in a folder with the sources, unless one like it is kept."""
         key = hashlib.sha256("\0".join(identity).encode("utf-8", "surrogateescape")).hexdigest()
         file = self.cache / f"{name}-{key[:24]}" / PROBE_NAME
 

@@ -10,7 +10,7 @@ from harness.probe.plan import Plan
 from harness.probe.transcript import Transcript
 
 LOOK_S: Final = 8.0
-"""How long whoever is told of a hang may look at the process, beyond all deadlines."""
+"""So many seconds, beyond all deadlines, whoever is told of a hang may look at the process."""
 
 PIPE_BYTES: Final = 4096
 """The least that a process can have printed when nobody reads and it waits for that (pipe(7))."""
@@ -41,10 +41,10 @@ def alive_at_deadline(
     """Whether what was found of a process proves that it had still not ended after `due_s`.
 
     Both moments are by the device's own clock: when the probe had read its plan, and when its
-    process was found. It may have been waiting for somebody to read what it printed, all because
-    of the link, unless less than a pipe takes came after the deadline (`late_bytes`), and behind
-    it the end of the stream (`heard_out`): one damaged byte can make a daemon wait for ever to send
-    more. What is in the kernel (D) waits for no reader, and cannot be ended either.
+    process was found. It may only have been waiting, because of the link, for somebody to read what
+    it printed. That is ruled out if less than a pipe takes came after the deadline (`late_bytes`),
+    and then the end of the stream (`heard_out`): one damaged byte can make a daemon wait for ever
+    to send more. What is in the kernel (D) waits for no reader, and cannot be ended either.
     """
     if transcript.start is None or transcript.accepted is None or found.uptime_s is None:
         return False

@@ -2,8 +2,8 @@
 
 Pure, and never raises: the stream comes from a device and may hold anything. An event is one line
 that starts with the byte 0x1e; it is numbered and ends with the CRC-32 of what stands before that.
-Whatever is not an event is counted as noise; what was one, and was lost, repeated or changed on its
-way, as malformed.
+Whatever is no event is counted as noise. An event that was lost, repeated or changed on its way is
+counted as malformed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_LIBRARY_CHARS: Final = 1000
 MAX_LOG_LINES: Final = 50_000
 MAX_EXCERPT_BYTES: Final = 400
 _UNREAD_PART: Final = 8
-"""Output that was unread for more than this part of the time may have held the process up."""
+"""If its output was unread for more than this part of the time, that may have held it up."""
 
 Event = dict[str, Any]
 
@@ -57,7 +57,7 @@ def kept_events(
 ) -> bytes:
     """A stream as it is kept, without secrets. An event that had one is sealed anew (pure).
 
-    The keys are what goes on from the stream before this.
+    A key that began in the stream before goes on in this one.
     """
     of_events, of_noise = of_events or OpenKey(), of_noise or OpenKey()
     if not (of_events.is_open or of_noise.is_open or may_have_secrets(stream)):
@@ -119,7 +119,7 @@ class TranscriptParser:
             self._give_up()
 
     def close(self) -> Transcript:
-        """Takes what is left as what it is: noise, or an event that its process did not finish."""
+        """Takes what is left, as noise or as an event that its process did not finish."""
         noise, mark, event = bytes(self._pending).partition(MARK)
         self._count_noise(noise)
         if _SEALED.search(event):
@@ -139,7 +139,7 @@ class TranscriptParser:
         self._in_event = MARK in self._pending
 
     def _take_noise(self, data: bytes) -> bytes:
-        """Counts whole lines without looking at each, but for the last; gives what is behind them.
+        """Counts whole lines, of which only the last are looked at; returns what is behind them.
 
         A process that writes short lines without end must not keep us longer than it runs.
         """

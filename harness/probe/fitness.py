@@ -19,7 +19,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> str | None:
-    """Runs a plan that does nothing; why that fails, None if it does not or the file is gone.
+    """Runs a plan that does nothing. Returns why it fails; None if it works, or the file is gone.
 
     `source` is the hash of the sources that it must say it was built from. A file that is gone is
     no fault of the device: the next deployment brings it back. Raises DeviceLost or DeviceTimeout
@@ -52,9 +52,9 @@ def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> s
 
 
 class ProbeFitness:
-    """Builds the probe for a device, puts it there and runs it; what is there does not travel.
+    """Builds the probe for a device, puts it there unless it is there, and runs it.
 
-    One that cannot be built is a warning: that is no fault of the device.
+    If it cannot be built, that is a warning: it is no fault of the device.
     """
 
     def __init__(self, builder: ProbeBuilder) -> None:

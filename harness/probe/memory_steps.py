@@ -49,8 +49,8 @@ def io_release(context: int) -> Step:
 def memory_sample(label: str, *, all_back: bool = False) -> Step:
     """Says what the process holds now: RSS, PSS, and shared buffers that are not the probe's.
 
-    `all_back`: nothing more than at the first sample should be held, and what a thread of the
-    backend's is about to give back gets two seconds.
+    `all_back`: no more should be held than at the first sample. A thread of the backend's that is
+    about to give something back gets two seconds.
     """
     return Step("memory-sample", given(label=label, back_ms=BACK_MS if all_back else None))
 

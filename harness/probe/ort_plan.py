@@ -37,8 +37,8 @@ def ort_env(*, causes: bool = True) -> Step:
     """Makes ORT's environment; what ORT logs from here on becomes events.
 
     `causes`: ORT logs everything, because the QNN EP passes on the backend's errors at the lowest
-    level only; of that, what is as severe as the plan's log level is kept. It costs time: a run of
-    0.15 ms took twice as long with it. Without, ORT itself logs no more than the plan's level.
+    level only. What is as severe as the plan's log level is kept. It costs time: a run of 0.15 ms
+    took twice as long with it. Without, ORT itself logs no more than the plan's level.
     """
     return Step("ort-env", {"severity": "0"} if causes else {})
 

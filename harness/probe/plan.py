@@ -45,10 +45,10 @@ class Settings:
     """What holds for the whole process.
 
     `deadline_ms`: the probe ends itself after so many milliseconds, saying at which step; None
-    leaves it to whoever runs the plan. `linger_ms`: so much later it ends itself, for a debugger
-    to look at it meanwhile. `max_log_bytes` bounds what the library logs; a quarter of
-    it is kept for errors. `memory`: whether RSS, or RSS and PSS (a millisecond or more per step),
-    are measured around each step.
+    leaves it to whoever runs the plan. `linger_ms`: it ends itself so much later, so that a
+    debugger can look at it meanwhile. `max_log_bytes` bounds what the library logs; a quarter of it
+    is kept for errors. `memory`: whether RSS, or RSS and PSS (a millisecond or more per step), are
+    measured around each step.
     """
 
     deadline_ms: int | None = None
@@ -78,8 +78,8 @@ class Settings:
 class Plan:
     """What one probe process does, in order.
 
-    The first step that fails makes the probe skip the steps up to `cleanup`; those behind it are
-    always tried. What there is nothing to free of is skipped, too.
+    After the first step that fails the probe skips the steps up to `cleanup`; those behind it are
+    always tried. A step that has nothing to free is skipped, too.
     """
 
     steps: tuple[Step, ...]

@@ -38,8 +38,9 @@ EXIT_STEP_FAILED: Final = 87
 EXIT_BAD_PLAN: Final = 88
 EXIT_DEADLINE: Final = 124
 EXIT_OUTPUT: Final = 125
-"""With these only the probe itself ends (native/probe.h), so that a library's `exit(0)` is told
-from a plan that was carried out, the end of which nobody heard."""
+"""Only the probe itself ends with these (native/probe.h). So a library's `exit(0)` is not taken for
+a plan that was carried out and whose end nobody heard.
+"""
 _NO_FOLDER: Final = 97
 _STATUS: Final = "qnn-harness-status"
 _STATUS_SAID: Final = re.compile(rf"{_STATUS} ([0-9]{{1,3}})\n\Z".encode())
@@ -86,16 +87,15 @@ def run_plan(
     `on_start` gets the plan that the probe was given once it has said something, and goes on.
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
-    can say where it hung; if even that fails, its process group is ended, and the run has
-    `timed_out` if the device says that the process was still there. One that had ended by itself,
-    and was only heard of too late, is given as any other. `on_hang` is called once, in either case
-    of a hang, with the probe's process id and a deadline (8 s), while the process is still there;
-    it may end it, and an InfraError of it is ignored.
+    can say where it hung. If even that fails, its process group is ended, and the run has
+    `timed_out` if the device says that the process was still there. A process that had ended by
+    itself, and was only heard of too late, is a run like any other. `on_hang` is called once, in
+    either case of a hang, with the probe's process id and a deadline (8 s), while the process is
+    still there; it may end it, and an InfraError of it is ignored.
 
-    Raises DeviceError if the probe did not start; DeviceLost if the connection broke, with a note
-    of the step that was under way; DeviceTimeout if nothing proves that the process was alive at
-    its deadline, since then the link may have been what hung; whatever else `Transport.shell`
-    raises.
+    Raises DeviceError if the probe did not start. Raises DeviceLost, with a note of the step under
+    way, if the connection broke. Raises DeviceTimeout if nothing proves that the process was alive
+    at its deadline: then the link may have hung. Else raises as `Transport.shell`.
     """
     parser = TranscriptParser()
     raw, stderr = bytearray(), bytearray()
@@ -268,7 +268,7 @@ def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) 
     """Starts the probe; with `tell_status`, the shell says on stderr, too, how it ended.
 
     One flipped bit of an exit status would make a crash of a success. Where all went well the shell
-    ends with 0 and says nothing, which costs no packet. What it prints itself about a crash is no
+    ends with 0 and says nothing, which costs no packet. What the shell prints about a crash is no
     word of the library's.
     """
     for name in env:

@@ -24,7 +24,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Something that claimed to be an event and is none, or not the next: why, and its start."""
+    """What claimed to be an event and is none, or not the next one: why, and its start."""
 
     reason: str
     excerpt: bytes
@@ -157,10 +157,10 @@ class Transcript:
 
     `accepted` is the plan that it had read. `finished` is what it said once it had carried out its
     whole plan, whatever came of the steps. `deadline` tells that it ended itself because its
-    deadline passed, and `unread` that before that it may have waited for somebody to read what it
-    printed; `plan_error` why it refused its plan, and `plan_damaged` that this did not arrive as it
-    was sent. `malformed` are events that were lost, repeated or changed on their way; `cut_off`
-    tells that the process ended in the middle of one. `logs` are the lines that belong to no step;
+    deadline passed, `unread` that it may have waited before for somebody to read what it printed.
+    `plan_error` says why it refused its plan, `plan_damaged` that the plan did not arrive as it was
+    sent. `malformed` are events that were lost, repeated or changed on their way; `cut_off` tells
+    that the process ended in the middle of one. `logs` are the lines that belong to no step;
     `threads` tell where it hung at its deadline, `libraries` what it had loaded by then.
     """
 

@@ -1,4 +1,4 @@
-"""What a runtime reserves for contexts, and of how much: in the words of the real library.
+"""What a runtime reserves for contexts, and how much it has for that, as the real library says.
 
 The HTP library, here the simulator, logs what it reserves for each context that it loads, and what
 is left when it refuses one. Nothing of that is in the binary's metadata: the run list and the
@@ -69,7 +69,7 @@ def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[
 
 
 def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
-    """The same for what one process gets to: up to the first that ends it."""
+    """As `reserved`, of the files that one process gets to before one of them ends it."""
     steps: list[Step] = []
     for at, file in enumerate(files):
         # behind a cleanup each step is tried, whatever came of those before it
@@ -95,7 +95,7 @@ def _said(step: StepResult, ended: str) -> Size | Silent:
 def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
     """How much the library has to reserve of; None if it refuses nothing.
 
-    Loads the context of a small file until that is refused, or fills all addresses of a domain.
+    Loads the context of a small file until it is refused, or all addresses of a domain are full.
     Raises InfraError if it fails in another way.
     """
     (size,) = reserved(probe, backend_library, [file])

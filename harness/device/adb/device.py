@@ -61,8 +61,8 @@ class AdbLink:
 class AdbDevice(Transport):
     """A device by its serial on an adb server.
 
-    Holds no connection: each call opens its own and closes it. `features`, if given, is taken for
-    what its daemon can do instead of asking.
+    Holds no connection: each call opens its own and closes it. `features`, if given, says what its
+    daemon can do, so that it is not asked.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Whether a server on another computer can be reached, as all processes of this account know it.
 
-A computer that is gone makes whoever connects to it wait for nothing. One of them looks, and until
-it is time to look again the others are told at once what it found.
+Whoever connects to a computer that is gone waits for nothing. So one process looks, and the others
+are told at once what it found, until it is time to look again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reach:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody has reached the server since somebody did not."""
+        """Whether the last who tried did not reach the server."""
         return self._file.exists()
 
     def lost(self, why: str) -> None:

@@ -218,7 +218,7 @@ class SyncStream:
         self.close()
 
     def close(self) -> None:
-        """Closes the stream, which makes the device drop a file it has half."""
+        """Closes the stream, which makes the device drop a file that came only in part."""
         self._link.channel.close()
 
     def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:

@@ -38,10 +38,10 @@ def _tunnel(address: SshAddress) -> SharedConnection:
 
 @contextlib.contextmanager
 def running_there(address: SshAddress, command: str, deadline: Deadline) -> Iterator[Channel]:
-    """What goes to and comes from a command for the shell of the computer that ssh leads to.
+    """A channel to a command that runs in the shell of the computer that ssh leads to.
 
     It goes by the connection of the tunnel if there is one. Its stdin ends with the block, and with
-    this process however that ends; whether it ends then, too, is its own affair. Raises OSError
+    this process however that ends. Whether the command then ends is its own affair. Raises OSError
     where there is no ssh.
     """
     argv = _tunnel(address).command(command)

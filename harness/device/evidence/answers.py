@@ -27,7 +27,7 @@ from harness.device.transport.questions import Section, integer
 from harness.device.transport.shell_protocol import TOKEN_VARIABLE
 
 MARGIN_S: Final = 2
-"""Seconds before a case's beginning that its window begins, for clocks that count in seconds."""
+"""A case's window begins so many seconds before the case: some clocks count whole seconds."""
 
 _TAILS: Final = ("logcat", "tags", "dmesg")
 

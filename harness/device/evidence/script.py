@@ -71,7 +71,7 @@ def _one_more(file_bytes: int) -> int:
 
 
 def _script(name: str, **variables: str | int) -> str:
-    """One line: a daemon that logs its commands logs it as one, which `TOKEN_VARIABLE` tells."""
+    """One line: a daemon that logs its commands has it as one, marked by `TOKEN_VARIABLE`."""
     given = "".join(f"{key}={shlex.quote(str(value))};" for key, value in variables.items())
     texts = (shell_text("evidence", f"device/{one}") for one in ("prelude", name))
     text = re.sub(r" # .*|\\\n", "", "".join(texts))

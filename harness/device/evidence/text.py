@@ -105,13 +105,13 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
 
 
 def whole_lines(end: bytes) -> bytes:
-    """The end of a text without the line that it begins within, unless most of it is that line."""
+    """The end of a text without the part of a line at its beginning, unless that is most of it."""
     lines = end.partition(b"\n")[2]
     return lines if len(lines) * 2 > len(end) else end
 
 
 def redact(text: str) -> str:
-    """`text` without what identifies people or a device; the same again given its own result.
+    """`text` without what identifies people or a device; applied again, it changes nothing more.
 
     Each occurrence becomes `<what it was>`, a key of `_PATTERNS`. IP addresses stay: versions like
     2.47.0.1 look the same. Lines stay lines; one made to defy redaction is taken out as a whole.

@@ -148,7 +148,7 @@ def kernel_window(text: str, since_s: float | None) -> tuple[str, int]:
 
 
 def _part(text: str, within: Callable[[str], bool | None]) -> tuple[str, int]:
-    """The lines within, and how many are not; None: as the line before, as the first of all is."""
+    """The lines that are `within`, and how many are not. None: as the line before, else within."""
     kept: list[str] = []
     inside = True
     lines = text.split("\n")

@@ -133,8 +133,8 @@ class SshBoard(PacketTransport):
     def reboot(self, *, timeout_s: float) -> None:
         """As `Transport.reboot`, by the command of that name, which takes root or sudo.
 
-        It is none of the call's processes: how long it takes, or that the connection ends with it,
-        keeps nobody from waiting for the board.
+        It outlives the call, so that neither its length nor the end of the connection keeps the
+        caller from waiting for the board.
         """
         with contextlib.suppress(DeviceLost, DeviceTimeout):
             done = self.shell(_REBOOT, timeout_s=timeout_s, doing="reboot")
@@ -198,7 +198,7 @@ class SshBoard(PacketTransport):
 
 
 def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes]:
-    """The files as one tar, piece by piece; of a piece is told when the next one is wanted.
+    """The files as one tar, piece by piece; `progress` hears of each when the next is wanted.
 
     Raises InfraError where a file cannot be read.
     """

@@ -52,10 +52,10 @@ def shared_connection(
 class SharedConnection:
     """This process's hold on a connection.
 
-    `key` is what it is for: who has an equal one shares it. `forward` is where, seen from there, a
-    Unix socket of ours leads to, as `ssh -L` takes it; None: it is only for commands. `name` is
-    what errors call it. At least `least_s` are given to beginning it, since others wait for it,
-    too.
+    `key` says what it is for; whoever has an equal key shares it. `forward` is where, seen from
+    there, a Unix socket of ours leads to, as `ssh -L` takes it; None: it is only for commands.
+    `name` is what errors call it. At least `least_s` are given to beginning it, since others wait
+    for it, too.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SharedConnection:
     def command(self, script: str) -> list[str]:
         """What runs a script of the login shell there, by this connection.
 
-        One that is only for commands has no other way there: ssh would begin one by itself.
+        Where that is only for commands, ssh must not begin another connection by itself.
         """
         only = ("ProxyCommand=false",) if self._forward is None else ()
         return [*self._login.command(self._shared, *_FOR_A_COMMAND, *only), script]

@@ -18,7 +18,7 @@ _OPTIONS: Final = (
 
 
 HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-"""A host name, or an IPv4 address. None begins with what a program takes for an option."""
+"""A host name or an IPv4 address. It never begins like an option of a program."""
 _LOGIN: Final = rf"(?:[A-Za-z_][A-Za-z0-9._-]{{0,63}}@)?(?:{HOST}|\[[0-9A-Fa-f:.%]{{2,45}}\])"
 SSH_COMPUTER: Final = re.compile(rf"({_LOGIN})(?::(\d{{1,5}}))?", re.ASCII)
 """[user@]host[:port]"""

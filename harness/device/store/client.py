@@ -59,7 +59,7 @@ class StoreClient:
         what: str,
         on_output: Callable[[bytes], None] | None = None,
     ) -> dict[str, str]:
-        """Takes in what comes to our folder of .incoming, and in a tar, and makes the sets.
+        """Takes in what comes by a tar and to our folder of .incoming, then makes the sets.
 
         Answers as `parse_install`. `on_output` is called every second or so while it waits for
         files.
@@ -83,7 +83,7 @@ class StoreClient:
         return self._ask(parse_inventory, "inventory", (str(CLAIM_LASTS_S),), b"", deadline)
 
     def evict(self, eviction: Eviction, unclaim: Iterable[str], deadline: Deadline) -> list[str]:
-        """Removes what nobody began to use meanwhile; what was, as `removed KIND NAME`."""
+        """Removes what nobody uses by now; returns what it removed, as `removed KIND NAME`."""
         arguments = (secrets.token_hex(4), str(CLAIM_LASTS_S), CONDEMNED_TOUCH)
         said = self._ask(answer, "evict", arguments, eviction.text(unclaim), deadline)
         return [line for line in said if line.startswith("removed ")]

@@ -315,7 +315,7 @@ class Delivery:
         return "an unknown number of" if free is None else str(free)
 
     def _judge(self, sets: list[FileSet], damaged: dict[str, str], seen: dict[str, str]) -> None:
-        """Once is bad luck; the second time it is an error."""
+        """Raises DeviceRefused for what arrived damaged twice; once is bad luck."""
         for entry, found in damaged.items():
             if entry in seen and found:
                 named = (one.entries[entry].name for one in sets if entry in one.entries)
@@ -366,7 +366,7 @@ class _Taking:
             raise _TakingEnded
 
     def end(self) -> None:
-        """Ends the script; waits for that no longer than seconds."""
+        """Ends the script; waits for that a few seconds at most."""
         self._given_up.set()
         wait([self._answer], _END_S)
 

@@ -31,15 +31,15 @@ class Deployer:
     where the device has no room or does not permit it; nothing half-made stays then. After any
     other error what had arrived stays, and the next deployment goes on from there.
 
-    What it has deployed is claimed: nobody removes it before `release`, or before the claim
-    was not refreshed for a day (by deploying).
+    What it has deployed is claimed: nobody removes it before `release`, unless nothing was deployed
+    for a day, which refreshes the claim.
 
     `cap_bytes` bounds what the store keeps: what was used longest ago goes first, never what is in
     use; a warning tells if that alone is more. By default it is half of what the store and the free
     space have together.
 
-    `claim` is the name under which it says what it uses; whoever passes the one of an earlier
-    object takes that one's place. Two objects that deploy to one device need two.
+    `claim` is the name under which it says what it uses. An object with the claim of an earlier one
+    takes its place; two that deploy to one device at once need a claim each.
 
     `tell` is told of each push.
     """

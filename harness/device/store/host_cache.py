@@ -5,8 +5,8 @@
 
 The host's own adb pushes them. The scripts are in host/, one a file. A content has its name once it
 was hashed there, and is hashed again each time before it is used; what arrives on a device is
-checked there as ever. So nothing here has to be believed, and whatever does not work is done
-without: the files are pushed through the tunnel then, which says what is wrong with the device.
+checked there as ever. So nothing here has to be believed. Where anything does not work, the files
+are pushed through the tunnel, which then says what is wrong with the device.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def push_from_host(
 ) -> list[str]:
     """Has the host that a device hangs on push files, and sends it before what it lacks of them.
 
-    `files` are local ones by their names in `folder` on the device, large ones first. Answers which
-    are there now: the first of them, in their order, or none where a host keeps nothing or anything
-    went wrong; then some may be there nevertheless. `progress` is told what is being done, and with
-    how many bytes it was.
+    `files` are local ones by their names in `folder` on the device, large ones first. Returns those
+    that are there now: so many of the first, in their order. It is none where the host keeps
+    nothing or anything went wrong, though some may have arrived. `progress` is told what is being
+    done, and with how many bytes it was.
     """
     host = device.server.address if isinstance(device, AdbDevice) else None
     if not isinstance(host, SshAddress) or host in _refusing:

@@ -157,7 +157,7 @@ def _store_of(storage: Path) -> Path:
 
 
 def link_store(source: Path, target: Path) -> set[str]:
-    """Makes the store `target` begin as `source` is; the sets and contents that it got.
+    """Makes the store `target` begin as `source` is; returns the sets and contents that it got.
 
     Nothing where `source` holds no hard links. Somebody may use `source` meanwhile: what is listed
     before and after its files were linked was whole. Raises OSError.
@@ -197,7 +197,7 @@ def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
 
 
 def _begun(source: Path, target: Path) -> bool:
-    """Makes the folders of a store that links as `source` does; False if that is not hard."""
+    """Makes the folders of a store that links as `source` does; False if it has no hard links."""
     try:
         with open_below(source, _LINKS) as stream:
             links = stream.read(_MOST_LINKS_BYTES)

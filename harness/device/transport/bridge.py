@@ -33,9 +33,9 @@ class Bridge:
     """Begins a process of ours, and a thread between it and a `socket` that speaks shell_v2.
 
     The exit packet tells the process's own status; with `told`, the status that its streams tell.
-    Without one the socket is closed behind what was said, as a connection that broke. When the
-    socket is closed the process is ended, with its group; `leaves_nothing`: its group is ended in
-    any case. Raises OSError or ValueError if the process cannot be begun.
+    Without a status the socket is closed after the last output, as if the connection broke. When
+    the socket is closed the process is ended, with its group; `leaves_nothing`: its group is ended
+    in any case. Raises OSError or ValueError if the process cannot be begun.
     """
 
     def __init__(

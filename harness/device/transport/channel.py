@@ -40,7 +40,7 @@ class Channel:
             self.queued_bytes += len(buffer)
 
     def go_on(self, deadline: Deadline) -> None:
-        """Waits until another deadline from now on; what was queued is not sent any more."""
+        """From now on another deadline holds; what was queued is not sent any more."""
         self._deadline = deadline
         self._queue.clear()
         self.queued_bytes = 0

@@ -42,7 +42,7 @@ class Transport(ABC):
     @property
     @abstractmethod
     def features(self) -> frozenset[str]:
-        """What its shell can do; `shell_v2`: it tells its outputs apart, and its status."""
+        """What its shell can do. With `shell_v2` it tells its two outputs apart, and its status."""
 
     @abstractmethod
     def _link(self, deadline: Deadline) -> Link:
@@ -54,18 +54,18 @@ class Transport(ABC):
 
     @abstractmethod
     def connect(self, *, timeout_s: float) -> None:
-        """Makes it ready to be used, or raises InfraError that says what keeps it from that."""
+        """Makes it ready to be used. Raises InfraError that says why it cannot be."""
 
     @abstractmethod
     def reconnect(self, *, timeout_s: float) -> None:
         """Begins its connection anew, whatever state that is in.
 
-        Raises InfraError if one that had to be begun does not become ready.
+        Raises InfraError if the new connection does not become ready.
         """
 
     @abstractmethod
     def reboot(self, *, timeout_s: float) -> None:
-        """Tells the device to reboot; it is still there when this returns, or gone already.
+        """Tells the device to reboot, which it may not have begun when this returns.
 
         Raises DeviceError if it refuses.
         """
@@ -131,10 +131,10 @@ class Transport(ABC):
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
 
         `before_end` is called when the deadline has passed, if the device says within 2 s that
-        processes are still there to be looked at, with a deadline of its own (8 s more); an
-        InfraError of it is ignored.
+        processes are still there. It has a deadline of its own (8 s more), and an InfraError of it
+        is ignored.
 
-        Past the deadline the error is a ScriptTimeout, which tells what the device said of the
+        Past the deadline the error is a ScriptTimeout. It tells what the device said of the
         processes, and the result if they had ended by themselves and only the link was late.
 
         What could not be ended then, because the link was gone, is ended before the next script.
@@ -167,7 +167,7 @@ class Transport(ABC):
     def end_abandoned(self, *, timeout_s: float) -> bool:
         """Ends what earlier calls of this object left running when their link was lost.
 
-        Whether nothing is left of them, for certain. Only processes that carry a call's mark are
+        Returns whether nothing is left of them, for certain. Only processes with a call's mark are
         touched.
         """
         deadline = Deadline(timeout_s)
@@ -180,8 +180,8 @@ class Transport(ABC):
     def end_leftovers(self, *, timeout_s: float) -> bool:
         """Ends whatever calls from this computer to this device have left running there.
 
-        Also those of processes of ours that are gone; so only who alone uses the device may call
-        it. Whether nothing is left, for certain. Never raises because of the device.
+        Only who uses the device alone may call it: calls of other processes are ended, too. Returns
+        whether nothing is left, for certain. Never raises because of the device.
         """
         return self._end(call_mark(self.serial), Deadline(timeout_s))
 

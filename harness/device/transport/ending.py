@@ -74,7 +74,7 @@ def end_script(token: str, group: int | None) -> str:
 
 
 def parse_found(said: bytes) -> Found:
-    """What one of the scripts said, as far as it came (pure); nothing is believed by halves."""
+    """What one of the scripts said, as far as it came (pure). A line cut off is not believed."""
     looked = _LOOKED.search(said)
     if looked is None:
         return Found()

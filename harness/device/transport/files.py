@@ -22,7 +22,7 @@ PSEUDO_FOLDERS: Final = ("/proc/", "/sys/", "/dev/")
 """Sizes there say nothing about content."""
 
 _LATEST_S: Final = 1 << 33
-"""No file is of a later time: what a device says of that may be anything."""
+"""The latest time of a file: a device may say anything."""
 
 Progress = Callable[[int], None]
 
@@ -32,8 +32,8 @@ class PushItem:
     """One file to send: content or a local path, where to, permission bits.
 
     The modification time is the local file's, or now for content from memory. `checked`: whether
-    its size is asked back; not for one that may be gone again by then. `size` is what a local file
-    had when it was looked at; one of another size is not sent.
+    its size is asked back, which is no use if it may be gone by then. `size` is what a local file
+    had when it was looked at; if that has changed, it is not sent.
     """
 
     source: Path | bytes
@@ -87,7 +87,7 @@ def local_faults(path: Path) -> Iterator[None]:
 def is_sized(
     found: RemoteStat | None, remote: str, max_bytes: int, *, serial: str, links: bool = False
 ) -> bool:
-    """Whether a file to be fetched has the size that the device tells, and not any (pure).
+    """Whether a file to be fetched has the size that the device tells; others have any (pure).
 
     Raises DeviceRefused where there is no such file, DeviceError for one of more than `max_bytes`.
     `links`: the device cannot follow them, and tells of a link what it is.

@@ -13,7 +13,7 @@ from harness.ground import Deadline
 class ShellCall:
     """A script to be begun; `command` names it in errors.
 
-    With `token`, all that it starts carries that, and its process group is told first
+    With `token`, all that it starts carries that, and it tells its process group first
     (`shell_protocol.Banner`). Without shell_v2 its stdin is `stdin_file`, a file there, or nothing.
     """
 

@@ -3,9 +3,9 @@
 `questions.sh` is the table of questions; `script_of` makes a script of those that somebody needs,
 so that all of them take one round trip.
 
-A part of an answer begins behind a line of `PREFIX` and its name, and ends at the next one. Where
-it holds what anybody may have written, such as a log, a token that nobody can guess stands before
-the name; such a part ends with a line break that is not its own and the name `=`.
+A part of an answer begins behind a line of `PREFIX` and its name, and ends at the next one. If it
+holds what anybody may have written, such as a log, a token that nobody can guess stands before the
+name. Such a part ends with a line break that is not its own and the name `=`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def script_of(names: str, **words: str) -> str:
 
 @cache
 def _table() -> dict[str, str]:
-    """{name: its shell text} of `questions.sh`; what stands before all of them has no name."""
+    """{name: its shell text} of `questions.sh`; what stands before the first has no name."""
     before, *parts = re.split(r"^#: (.*)\n", shell_text("transport", "questions"), flags=re.M)
     return {"": before} | dict(zip(parts[::2], parts[1::2], strict=True))
 

@@ -70,8 +70,8 @@ class ScriptTimeout(DeviceTimeout):
 
     `found` is what was found of its processes before they were ended. `completed` is its result if
     it had ended by itself all the same: then only the link was late. `late_bytes` is how much of
-    its output came after the deadline, `heard_out` whether that was read to its end once all of it
-    was ended.
+    its output came after the deadline, `heard_out` whether the output was read to its end once all
+    processes were ended.
     """
 
     def __init__(
@@ -240,11 +240,10 @@ def run_script(
     """Runs `script` in the device's shell; see `Transport.shell`.
 
     `stdin` is for devices with shell_v2, whole or in pieces as they are wanted; without it,
-    `stdin_file` names a file on the device.
-    `abandoned` gets the token of a call whose processes may have been left running, for
-    `end_script` to find them by when the device can be reached again. `before_end` is called
-    when the deadline has passed and the device says that processes are still there, with a
-    deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
+    `stdin_file` names a file on the device. `abandoned` gets the token of a call whose processes
+    may have been left running, for `end_script` to find them by when the device can be reached
+    again. `before_end` is as for `Transport.shell`. Behind it the rest of the stream is read, and
+    ScriptTimeout is raised.
     """
     serial = link.serial
     token = call_mark(serial) + secrets.token_hex(6)
@@ -317,7 +316,7 @@ def run_script(
 def _drain(
     call: _V2Call | _LegacyCall, channel: Channel, serial: str, script: str, output: _Output
 ) -> int:
-    """Reads what is still in the stream of a call that was ended; how many bytes that were."""
+    """Reads the rest of the stream of a call that was ended; returns its length in bytes."""
     count = 0
     channel.go_on(Deadline(DRAIN_GRACE_S))
     with contextlib.suppress(InfraError):
@@ -350,6 +349,6 @@ def _end_in_words(found: Found, ended_itself: bool) -> str:
 def _mapped(
     parts: Iterator[tuple[int, bytes]], serial: str, script: str, output: _Output
 ) -> Iterator[tuple[int, bytes]]:
-    """`parts`, its errors mapped; those of whoever consumes them are not."""
+    """`parts`, with errors mapped that come from it, and not from whoever consumes it."""
     with device_faults(serial, script, output.so_far):
         yield from parts

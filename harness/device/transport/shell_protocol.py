@@ -125,7 +125,7 @@ def _find(mark: re.Pattern[bytes], data: bytes, token: bytes) -> re.Match[bytes]
 
 
 class Banner:
-    """Takes the first mark out of a stream and learns the process group from it.
+    """Takes the first mark out of a stream, which tells the process group.
 
     Something else may stand before it (a linker's warning), which is passed on, unless it `drops`
     that.
@@ -205,8 +205,8 @@ class LastMark:
 class ToldStreams:
     """The two outputs of a `told_script`: what it printed, and its `status` once that is known.
 
-    What a stream says before the first mark is not the script's, and given only by `rest`, where
-    the stream has ended without one.
+    What a stream says before the first mark is not the script's. Only `rest` gives it, for a stream
+    that ended without a mark.
     """
 
     def __init__(self, mark: str) -> None:

@@ -40,10 +40,10 @@ class ThisComputer(PacketTransport):
 
     @classmethod
     def for_plans(cls, env: Mapping[str, str]) -> ThisComputer:
-        """One for plans that need no device: `env` and PATH are all of their environment.
+        """This computer for plans that need no device: `env` and PATH are all of their environment.
 
-        What they have begun is ended with them, and not by who ends what was left on the device
-        that this computer may be, too.
+        What they have begun ends with them. `end_leftovers` of a device that is this computer, too,
+        does not touch it.
         """
         made = cls()
         made.serial = "this-host"

@@ -32,7 +32,7 @@ class HarnessError(Exception):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, text: str = "", *more: str) -> None:
-        """`more` are texts of their own, which begin at the beginning of a line."""
+        """`more` are further texts, each of which begins a line."""
         super().__init__("\n".join(continued(outgoing(one)) for one in (text, *more)))
 
 
@@ -93,8 +93,8 @@ class InfraError(HarnessError):
 class DeviceError(InfraError):
     """Something went wrong between the host and one device.
 
-    Carries what an engineer needs to go on: the device's serial, the command or path concerned, or
-    in words what was being done, and the output received before the failure (possibly cut).
+    It has what an engineer needs to go on: the device's serial, what was being done (a command, a
+    path, or words), and the output before the failure, possibly cut.
     """
 
     def __init__(

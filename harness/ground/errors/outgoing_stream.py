@@ -31,8 +31,8 @@ _BLANK_LINE: Final = re.compile(
 class OutgoingStream:
     """Stands in for a text stream; does no harm in front of another one of its kind.
 
-    `trusted`: whether who writes to it may steer the terminal. If not, only colours and a line that
-    is written again are left, and secrets are taken out of what is written at once.
+    `trusted`: whether its writer may steer the terminal. Of any other writer only colours and lines
+    written over themselves are let through, and secrets are taken out of each write.
     """
 
     def __init__(self, stream: TextIO, *, trusted: bool = True) -> None:
@@ -41,7 +41,7 @@ class OutgoingStream:
         self._line = ""
 
     def write(self, text: str) -> int:
-        """Writes it without commands, also without those that began in what was written before."""
+        """Writes a text without commands, also without one that began in an earlier text."""
         if isinstance(text, Command):
             self._line = ""
             return self._stream.write(text)

@@ -104,7 +104,7 @@ _SIGNS: Final = re.compile(
 # The same in bytes, and what may be hidden by JSON's escapes: of ASCII, and of a slash.
 _SIGNS_IN_BYTES: Final = re.compile(_SIGNS.pattern.encode() + rb"|\\u00|\\/")
 MOST_LINE_BYTES: Final = 4 << 20
-"""So much is kept of a line that may have secrets: it takes ten times as much memory to look."""
+"""So many bytes are kept of a line that may have secrets: a look takes ten times the memory."""
 LINE_WAS_CUT: Final = b" ... (the rest of this line was left out)"
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u00([2-7][0-9a-fA-F])|/)")
 
@@ -135,7 +135,7 @@ def without_secrets(text: str) -> str:
     That is what stands before the @ of a URL or in a token of its query, what a header or a name
     says is a password, a key or a token, and what looks like a token of GitHub, GitLab, Slack, AWS,
     Hugging Face, npm, PyPI, OpenAI or Google, a JWT or a private key. What is only called a token
-    is one where it looks so, too: 16 characters, with a digit.
+    must also look like one: 16 characters, one of them a digit.
     """
     if _SIGNS.search(text) is None:
         return text
@@ -160,7 +160,7 @@ class OpenKey:
         return self._lines > 0
 
     def without(self, text: str) -> str:
-        """The next lines, without what is of a key that began before them, or in them."""
+        """The next lines without any part of a key, whether it began before them or in them."""
         if not self._lines and "PRIVATE KEY" not in text:
             return text
         return "\n".join(map(self._line, text.split("\n")))
@@ -186,7 +186,7 @@ def _cut_password(found: re.Match[str]) -> str:
 
 
 def without_secrets_in(value: Any) -> Any:
-    """The same for every text, also keys, in what JSON can hold; a key is the name of its value."""
+    """A JSON value without secrets in its texts and keys; a key may say that its value is one."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):
@@ -209,8 +209,8 @@ def may_have_secrets(content: bytes) -> bool:
 def log_without_secrets(content: bytes, key: OpenKey | None = None) -> bytes:
     """What a program wrote, as it is kept: without secrets, also those that JSON has escaped.
 
-    Lines stay lines; one without secrets stays as it is, byte for byte. Of one that may have some
-    what is beyond MOST_LINE_BYTES is left out. `key` is what goes on from what was written before.
+    Lines stay lines. A line without secrets stays as it is, byte for byte; one that may have
+    secrets is cut at MOST_LINE_BYTES. `key` is a key that began in earlier lines.
     """
     key = key or OpenKey()
     if not key.is_open and not may_have_secrets(content):
@@ -240,7 +240,7 @@ def _unescaped(found: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """`text` as one that cannot steer a terminal: such characters become escapes, as in \\x1b.
 
-    What JSON may hold as it is becomes an escape of JSON, so that JSON stays the same.
+    Characters that JSON may hold become JSON's own escapes, so that JSON keeps its meaning.
     """
     return _STEERING.sub(_escape, text.replace("\r\n", "\n"))
 
@@ -252,13 +252,13 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class Command(str):
-    """A line of our own that a CI system is to obey, of texts that are quoted in its way."""
+    """A line of ours that a CI system is to obey. Its texts are quoted as that system wants it."""
 
 
 def without_commands(text: str) -> str:
-    """`text` in which no CI system finds a command, wherever it looks for one, unless it is one.
+    """`text` in which no CI system finds a command, unless it is a `Command`.
 
-    What is in JSON stays the same there. The same again if repeated, also in a longer text.
+    JSON keeps its meaning. Applied again, also to a longer text around it, it changes nothing more.
     """
     if isinstance(text, Command):
         return text
@@ -286,5 +286,5 @@ CONTINUED: Final = "  | "
 
 
 def continued(text: str) -> str:
-    """`text` with each line but the first one indented and marked. The same again if repeated."""
+    """`text` with each line but the first indented and marked, unless it is so already."""
     return re.sub(rf"\n(?!{re.escape(CONTINUED)})", f"\n{CONTINUED}", text)

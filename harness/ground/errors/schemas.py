@@ -10,9 +10,9 @@ OTHER_SCHEMA: Final = "is of schema "
 
 
 def other_schema(said: object, read: Sequence[int]) -> str:
-    """That what a file has for `schema` is none of those that are `read`, and what to do.
+    """Says that the `schema` of a file is none of those that are `read`, and what to do.
 
-    What is no number is damage: no version of the harness wrote it.
+    A `schema` that is no number is damage: no version of the harness wrote it.
     """
     reads = f"this version reads schema {' and '.join(map(str, read))}"
     if type(said) is not int:  # true is one for isinstance

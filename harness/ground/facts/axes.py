@@ -15,13 +15,13 @@ from harness.ground.facts.engines import ENGINES
 class Axis:
     """One axis. `name` is what records, conditions of known issues and `--axis` call it.
 
-    `option` chooses its values, None: they follow from another axis. How a value is read says
-    `type`: a "version" is looked for among those that there are, and its commas may be of a range;
-    a "name" stands for itself, and lists of names are split at commas. `values` are all names that
+    `option` chooses its values, None: they follow from another axis. `type` says how a value is
+    read: a "version" is looked for among those that there are, and its commas may be of a range; a
+    "name" stands for itself, and lists of names are split at commas. `values` are all names that
     there are, empty where only the lab or the catalog knows.
 
-    `ordered`: one value is older or newer than another. Along such an axis a bisection searches;
-    along another one that is `bisected` it asks the same of each value.
+    `ordered`: one value is older or newer than another. A bisection searches along such an axis. Of
+    any other axis that is `bisected` it asks the same of each value.
 
     `in_axes`: a record has it among its `axes`, null where the case takes none of it. The others
     stand in fields of their own. `mark` stands before its value in the name of a case, which tells
@@ -64,7 +64,7 @@ SEARCHED: Final = tuple(axis.name for axis in AXES.values() if axis.bisected and
 """The axes along which a bisection searches."""
 
 EACH: Final = tuple(axis.name for axis in AXES.values() if axis.bisected and not axis.ordered)
-"""The axes without an order, of which a bisection asks each value the same."""
+"""The axes without an order: a bisection asks the same of each of their values."""
 
 if TYPE_CHECKING:
     AxisName = str

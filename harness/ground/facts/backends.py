@@ -13,7 +13,7 @@ BACKEND_LIBRARIES: Final[Mapping[str, str]] = MappingProxyType(
     {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
 )
 RPC_LIBRARY: Final = "libcdsprpc.so"
-"""What the HTP's stubs reach the DSP with: of the device's own image, never pushed."""
+"""The library by which the HTP's stubs reach the DSP: the device's own, which is never pushed."""
 
 
 def backend_of(name: str) -> Backend | None:

@@ -1,4 +1,4 @@
-"""Error codes of QNN: component, symbol and, where a number says nothing, a note that it does."""
+"""Error codes of QNN: component and symbol, or a note that a number has no meaning."""
 
 from __future__ import annotations
 

@@ -14,13 +14,12 @@ from harness.ground.facts.backends import BACKENDS, Backend
 class Engine:
     """One engine. `name` is what markers, options and records call it, `title` what people do.
 
-    `test` is the test of `pytest_plugin/own_cases.py` that a file of a user's gets with it, `suite`
+    `test` is the test of `pytest_plugin/own_cases.py` that runs a user's file with it. `suite` is
     what records call the suite of such cases. `option` chooses its version, None: it has none.
 
     `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.
-    Another one loads a file as it is. `takes_models`: it makes graphs on the device itself.
-    `compiles` is the kind of files (`containers/formats.py`) that it compiles here before anything
-    of one is loaded there.
+    Any other engine loads a file as it is. `takes_models`: it makes graphs on the device itself.
+    `compiles` is the kind of artefact that it compiles here, before anything of it is loaded there.
 
     `libraries` is the entry of `needed_files.ENGINES` whose libraries it takes; None: that of its
     name, or one of several that depends on what there is. `backends` are those that it runs on.
@@ -39,7 +38,7 @@ class Engine:
 
     @property
     def has_compilers(self) -> bool:
-        """Whether a compiler may make what its cases load, and is an axis of theirs."""
+        """Whether a compiler may make what its cases load, so that it is an axis of theirs."""
         return self.takes_contexts or self.takes_models or self.compiles is not None
 
 

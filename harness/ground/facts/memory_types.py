@@ -28,4 +28,4 @@ DOCUMENTED: Final[Mapping[tuple[TensorMemory, TensorMemory], Documented]] = Mapp
         ("memhandle", "memhandle"): Documented(False, False, copied=False),
     }
 )
-"""By how a context was prepared, and how it is executed."""
+"""Keyed by how a context was prepared and how it is executed."""

@@ -92,7 +92,7 @@ def take_apart(code: int, message: str, logged: Iterable[str] = ()) -> OrtError:
 
 
 def chain_of(texts: Sequence[str]) -> tuple[str, ...]:
-    """Each text once, without levels and places in source files; parts of a later one go."""
+    """Each text once, without levels and places in source files; none is part of a later one."""
     lines = list(
         dict.fromkeys(line for text in texts for part in text.splitlines() if (line := plain(part)))
     )

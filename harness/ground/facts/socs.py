@@ -83,5 +83,5 @@ HTP_ARCHS: Final[tuple[int, ...]] = tuple(
 
 
 def near_socs(name: str) -> list[str]:
-    """The names of the table that are closest to one that it does not have; none is far off."""
+    """The names in the table that are close to an unknown name."""
     return difflib.get_close_matches(name.upper()[:40], SOCS, n=3, cutoff=0.6)

@@ -47,7 +47,7 @@ class QnnVersion:
 
     @classmethod
     def found_in(cls, text: str | None) -> Self | None:
-        """The version that a file or a library names, None for what is none: 2.28.2.241116_103."""
+        """The version that a file or a library names (2.28.2.241116_103); None if that is none."""
         try:
             return cls.parse(text.split("_")[0]) if text else None
         except ConfigError:

@@ -1,7 +1,7 @@
 """Takes zip archives (wheels, AARs, DLCs) apart without trusting a byte of them.
 
-Nothing else here unpacks anything: what is packed otherwise than by deflate is refused, since only
-that is unpacked piece by piece (bzip2 makes 850 MB of 428 bytes at once).
+Nothing else in the harness unpacks archives. Only deflate is accepted: it is unpacked piece by
+piece, where bzip2 makes 850 MB of 428 bytes at once.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def unpacked_once(
 ) -> VerifiedFolder:
     """The wanted files of an archive as a verified folder: unpacked once, anew where it changed.
 
-    `facts` tell what it is made from; `data_of` gets the new folder and what is in it, answers what
-    to keep beside that, and may refuse by an InfraError. Raises InfraError as `unpack` does.
+    `facts` tell what it is made from. `data_of` gets the new folder and the names in it; it returns
+    what to keep besides, or refuses by InfraError. Raises InfraError as `unpack` does.
     """
 
     def make() -> None:
@@ -212,7 +212,7 @@ def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
 
 
 def _named(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The members, whose names are ones of files inside a folder."""
+    """The members. Each name is that of a file inside a folder."""
     members = opened.infolist()
     for member in members:
         if problem := name_problem(member.orig_filename.removesuffix("/")):

@@ -50,7 +50,7 @@ def cache_root() -> Path:
 
 
 def cache_path() -> Path:
-    """The same folder as it is: neither made nor looked at."""
+    """The folder of `cache_root`, neither made nor looked at."""
     chosen = _chosen(CACHE_VARIABLE, "cache")
     if chosen is not None:
         return chosen[0]
@@ -126,7 +126,7 @@ def _private(chosen: tuple[Path, str]) -> Path:
 
 
 def _chosen(variable: str, name: str) -> tuple[Path, str] | None:
-    """The folder that its own variable names, or the one for all of them; and which one did."""
+    """The folder that its own variable names, else the one for all; and which variable did."""
     if named := os.environ.get(variable):
         return Path(named).expanduser().absolute(), variable
     if home := os.environ.get(HOME_VARIABLE):

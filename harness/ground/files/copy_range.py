@@ -42,7 +42,7 @@ def copy_range(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
 
 
 def hold(file: Path, target: Path) -> None:
-    """Has a file under another name, unless something is called so: a hard link, else a copy.
+    """Gives a file another name, by a hard link or else a copy, unless that name is taken.
 
     Raises OSError.
     """

@@ -1,7 +1,7 @@
 """Files that are fetched once and kept: whole or not there, and hashed before they are used.
 
-Beside each stands a note with its sha256. Its name is given to a file last, when it is whole and
-its note is written; a process that ends earlier leaves at most what the next one goes on from.
+Beside each stands a note with its sha256. A file gets its name last, when it is whole and its note
+is written. A process that ends earlier leaves at most a part, from which the next one goes on.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from harness.ground.files.whole_file import disk_errors, read_note, sha256_of, w
 _log = logging.getLogger(__name__)
 
 Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]
-"""Brings a file into a folder that is there for it alone, with what its note is to say besides.
+"""Brings a file into a folder of its own, and returns what its note is to say besides.
 
-What a process that was killed had left there is there again. Raises InfraError; OSError.
+The folder still has what a killed process left in it. Raises InfraError; OSError.
 """
 
 INCOMING: Final = ".incoming"
@@ -83,7 +83,7 @@ class FetchedFiles:
         """The file, fetched if it is not there or damaged, or `anew` in any case.
 
         It is hashed once per process. `what` names it to people; `expected` is the sha256 that it
-        must have. Raises InfraError if it does not come, or another comes.
+        must have. Raises InfraError if it does not come, or has another hash.
         """
         if anew or name not in self._looked_at:
             lock = self._root / ".locks" / f"{_key(name)}.lock"

@@ -33,8 +33,8 @@ class Hashed:
 class HashCache:
     """The hashes of the files below one folder, kept in a file of the cache.
 
-    A file whose size and time are as they were is taken to be unchanged; any other is read again.
-    One that is lost or damaged costs time and nothing else.
+    A file whose size and time are as they were is taken to be unchanged; any other is read again. A
+    cache that is lost or damaged costs only time.
     """
 
     def __init__(self, cache_root: Path, folder: Path) -> None:

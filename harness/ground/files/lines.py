@@ -16,13 +16,12 @@ from harness.ground.files.whole_file import disk_errors
 class AppendedLines:
     """A file to which lines are appended, by one process or by several at once.
 
-    A line is one `write` on a descriptor opened for appending, so that lines of several processes
-    do not mix and whatever was appended survives the death of this process, however it dies.
-    Against the death of the machine it is synced to disk when `sync_every_s` have passed since the
-    last time, and on `close`.
+    A line is one `write` on a descriptor opened for appending. So lines of several processes do not
+    mix, and what was appended survives the death of this process. Against the death of the machine
+    it is synced to disk when `sync_every_s` have passed since the last time, and on `close`.
 
     If an earlier writer died within a line, that line is ended first, so that it spoils no other.
-    Where one process at a time writes (`alone`), it is taken out.
+    Where one process at a time writes (`alone`), that line is taken out.
     """
 
     def __init__(self, path: Path, *, alone: bool = False, sync_every_s: float = 0.0) -> None:
@@ -82,7 +81,7 @@ class AppendedLines:
 def lines_of(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes]]:
     """The lines of a file, each with where it begins; the last may lack its end.
 
-    Of one that has more than `most_bytes` as much as shows that it has.
+    A line that has more than `most_bytes` is cut behind the first byte too many.
     """
     at = 0
     while line := stream.readline(most_bytes + 1):

@@ -1,8 +1,8 @@
 """Names that somebody else wrote, as files inside a folder: for all that reads and writes there.
 
-Archives, manifests, models, journals and devices name files. `name_problem` says why a name is none
-of a file inside a folder. Whoever opens or creates one here enters the folder part by part, and
-follows no link below it: a folder of somebody else may hold links to anywhere.
+Archives, manifests, models, journals and devices name files. `name_problem` says why a name cannot
+be that of a file inside a folder. Whoever opens or creates one here enters the folder part by part,
+and follows no link below it: a folder of somebody else may hold links to anywhere.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class NotInsideError(OSError):
 
 
 def name_problem(name: str, *, flat: bool = False) -> str | None:
-    """Why a name is none of a file inside a folder, to be said behind it; None if it is (pure).
+    """Why no file inside a folder may have a name, to be said behind it; None if one may (pure).
 
-    Parts are separated by slashes. What other systems, or texts that are normalised, take for a way
-    out is refused, too, and so is what a command would take for an option. With `flat` it is one
-    right in the folder.
+    Parts are separated by slashes. What other systems, or normalised texts, take for a way out is
+    refused, too, and so is what a command takes for an option. With `flat` the file must lie right
+    in the folder.
     """
     if len(name) <= MAX_NAME_BYTES and not flat and _PLAIN.fullmatch(name):
         return None
@@ -73,14 +73,14 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
 
 
 def inner_name(name: str) -> str:
-    """The name, if it is one of a file inside a folder (pure). Raises ValueError."""
+    """The name, if a file inside a folder may have it (pure). Raises ValueError."""
     if (problem := name_problem(name)) is not None:
         raise ValueError(f"must be a path inside the folder, and {problem}")
     return name
 
 
 def flat_name(name: str) -> str:
-    """The same for one right in the folder (pure). Raises ValueError."""
+    """The name, if a file right in a folder may have it (pure). Raises ValueError."""
     if (problem := name_problem(name, flat=True)) is not None:
         raise ValueError(f"must be a name in the folder, and {problem}")
     return name
@@ -106,7 +106,7 @@ def open_inside(folder: Path, name: str) -> BufferedReader:
 
 
 def open_below(folder: Path, name: str) -> BufferedReader:
-    """The same for a name that was found in the folder, and not read somewhere: any may be one."""
+    """As `open_inside`, by a name that was found in the folder itself, which may be any name."""
     *folders, last = name.split("/")
     with _entered(folder, folders) as held:
         # what is no file is not opened: a FIFO would wait, a device may do anything
@@ -138,7 +138,7 @@ def create_inside(folder: Path, name: str, *, replace: bool = False) -> BinaryIO
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
-    """The content of a file of a folder. Raises as `open_inside`, EFBIG for more than that."""
+    """The content of a file of a folder. Raises as `open_inside`, and EFBIG beyond `most_bytes`."""
     with open_inside(folder, name) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -147,7 +147,7 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
 
 
 def stays_inside(folder: Path, path: Path) -> bool:
-    """Whether what was found in a folder lies there: links may lead about in it. Raises OSError.
+    """Whether what was found in a folder lies there, if by links within it. Raises OSError.
 
     For folders that are links and files in themselves, such as SDKs and builds.
     """
@@ -155,9 +155,9 @@ def stays_inside(folder: Path, path: Path) -> bool:
 
 
 def refuse_links(folder: Path, *, below: bool = True) -> None:
-    """Raises NotInsideError where a link lies in a folder that is gone on with, or below; OSError.
+    """Raises NotInsideError if a link lies in a folder, or below it; OSError.
 
-    Who writes there by paths would follow it.
+    Whoever goes on writing there by paths would follow the link.
     """
     for entry in os.scandir(folder):
         if entry.is_symlink():
@@ -175,7 +175,7 @@ def listed_inside(folder: Path, name: str) -> list[str]:
 
 @contextlib.contextmanager
 def _entered(folder: Path, folders: list[str], *, make: bool = False) -> Iterator[int]:
-    """A descriptor of a folder in a folder, whose way there has no links in it."""
+    """A descriptor of a folder inside a folder, reached by no link."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for at, part in enumerate(folders):

@@ -1,7 +1,7 @@
 """What slow work tells its user: rooms log it, and whoever talks to the user shows it.
 
 Progress is logged as INFO, and seen where somebody is looking; what must be seen, even in a pipe,
-is a WARNING. How far it is, many times a second, is told by `at_work` to whoever follows it.
+is a WARNING. `at_work` tells how far the work is, many times a second, to whoever follows it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def far(doing: str | None, done: int = 0, total: int = 0, unit: str = "") -> dic
 
 @contextlib.contextmanager
 def working(device: str) -> Iterator[Callable[..., None]]:
-    """Gives what tells of a device how far something is, as `far`; with the block that is over."""
+    """Gives what tells how far a device's work is, as `far`; the work ends with the block."""
     try:
         yield lambda *how_far: at_work(device, **far(*how_far))
     finally:
@@ -85,7 +85,7 @@ def working(device: str) -> Iterator[Callable[..., None]]:
 
 @contextlib.contextmanager
 def followed_by(follower: Follower) -> Iterator[None]:
-    """Tells this one, too, as long as it lasts."""
+    """Tells this follower, too, until the block ends."""
     _followers.append(follower)
     try:
         yield

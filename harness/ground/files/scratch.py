@@ -20,7 +20,7 @@ _YOUNG_S: Final = 60.0
 def scratch_folder(within: Path | None = None) -> Generator[Path]:
     """A folder of our own in `within`, by default where temporary files go; gone at the end.
 
-    One whose process was killed is removed by the next to want one in the same place. Raises
+    The folder of a killed process is removed by the next that wants one in the same place. Raises
     OSError.
     """
     parent = within or Path(tempfile.gettempdir())
@@ -35,7 +35,7 @@ def scratch_folder(within: Path | None = None) -> Generator[Path]:
 
 
 def _remove_left(parent: Path) -> None:
-    """Removes what nobody holds any more and no other user made."""
+    """Removes the folders of this user that no process holds any more."""
     # one that was made just now may not be locked yet
     youngest = time.time() - _YOUNG_S
     for folder in parent.glob(f"{_PREFIX}*"):

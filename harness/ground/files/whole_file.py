@@ -35,7 +35,7 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
 
 @contextlib.contextmanager
 def written_whole(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
-    """The same for content that comes piece by piece: it is there once the block has ended well."""
+    """As `write_whole`, for content in pieces: the file is there once the block has ended well."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as stream:
@@ -54,7 +54,7 @@ def written_whole(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def disk_errors(problem: str) -> Iterator[None]:
-    """What the system says of a disk as an error of the lab: `problem`, and why."""
+    """Raises an OSError of the block as an error of the lab: `problem`, and why."""
     try:
         yield
     except OSError as error:
@@ -62,7 +62,7 @@ def disk_errors(problem: str) -> Iterator[None]:
 
 
 def keep_whole(path: Path, content: bytes) -> None:
-    """Has a file of this content there, in a folder that is made: written if it is not so.
+    """Writes a file unless it has this content already. Makes its folder.
 
     Raises InfraError.
     """
@@ -73,15 +73,14 @@ def keep_whole(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
-    """The same for JSON. Raises OSError."""
+    """As `write_whole`, for JSON. Raises OSError."""
     write_whole(path, f"{json.dumps(content, indent=1, sort_keys=True)}\n".encode())
 
 
 def open_regular(path: Path, size: int | None = None) -> io.FileIO:
     """Opens a file without waiting: a FIFO in its place would, and a device may be endless.
 
-    Raises OSError, also for what is no regular file, and for one that has not `size` bytes, as it
-    had when it was looked at.
+    Raises OSError, also for what is no regular file, and for one whose size is not `size` any more.
     """
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -107,7 +106,7 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
 
 
 def read_json(path: Path, most_bytes: int) -> Any:
-    """The same for JSON. Raises OSError, and ValueError for what is none."""
+    """As `read_bounded`, for JSON. Raises OSError, and ValueError for what is no JSON."""
     try:
         return json.loads(read_bounded(path, most_bytes))
     except RecursionError as error:

@@ -91,9 +91,9 @@ def spawn_guarded(
 ) -> GuardedProcess:
     """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
 
-    `env` is the whole environment of the command (None: ours); `stdout` and `stderr` as for
-    subprocess; the command is ended when `stdin`, by default a pipe of ours, ends; `pass_fds` reach
-    the command under the same numbers; `remove` is a folder of files that goes with it. Raises
+    `env` is the whole environment of the command (None: ours); `stdout` and `stderr` are as for
+    subprocess. The command is ended when `stdin` ends, by default a pipe of ours. `pass_fds` reach
+    it under their numbers. `remove` is a folder of files that is removed at its end. Raises
     InfraError if nothing can be started at all; a command that does not exist ends with exit code
     127.
     """

@@ -1,9 +1,9 @@
 """Runs a command and ends all of it when its own stdin closes: the program behind guard.py.
 
-Standard library only, so that it starts with `python -I -S` in a few milliseconds. The one who
-starts it keeps the other end of its stdin open; when that one dies, however it dies, the kernel
-closes the pipe and the command is ended: SIGTERM to its process group, SIGKILL two seconds later,
-then every descendant that had left the group.
+Standard library only, so that it starts with `python -I -S` in a few milliseconds. Whoever starts
+it keeps the other end of its stdin open. When that process dies, however it dies, the kernel closes
+the pipe, and the command is ended. Its process group gets SIGTERM, and SIGKILL two seconds later;
+then every descendant that had left the group is ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from types import FrameType
 
 REMOVE = "--remove"
-"""Before the command: the folder of files named next goes when the command has ended."""
+"""Stands before the command: the folder named next is removed when the command has ended."""
 
 GRACE_S = 2.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -66,7 +66,7 @@ class _Ward:
                 self._child.returncode = code
 
     def signal_group(self, number: int) -> bool:
-        """Whether the group still had members."""
+        """Sends the signal; whether the group still had members."""
         try:
             os.killpg(self._child.pid, number)
         except (ProcessLookupError, PermissionError):

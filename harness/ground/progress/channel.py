@@ -70,12 +70,12 @@ class Listener:
                     yield str(said[0]), dict.fromkeys(FACTS) | said[1]
 
     def close(self) -> None:
-        """Whoever still sends is none the wiser."""
+        """Closes it, which whoever still sends does not notice."""
         self._socket.close()
 
 
 class Sender:
-    """A worker's end: follows it (`harness.ground.files.notices`)."""
+    """A worker's end, a `Follower` (`files/notices.py`)."""
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError if nobody listens."""

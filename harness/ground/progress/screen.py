@@ -2,9 +2,8 @@
 
 rich.live takes a line for written when it ends, hides the cursor and counts lines upwards to find
 its own again. pytest writes dots and goes on behind them, and others write past us: a debugger, a
-library. So the cursor stays where the program left it, and what is below is ours: erasing that
-needs nothing but to know where we are, whatever was written or resized meanwhile. Nothing of the
-terminal is changed that would have to be set back.
+library. So the cursor stays where the program left it, and what is below is ours. It can be erased
+from there, whatever was written or resized meanwhile. No setting of the terminal is changed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DrawLines = Callable[[int, int], Sequence[str]]
 
 
 def below(lines: Sequence[str]) -> str:
-    """What draws lines below the cursor and brings it back, also from the last row (pure)."""
+    """The text that draws lines below the cursor and brings it back from there (pure)."""
     if not lines:
         return ""
     room = f"{_DOWN * len(lines)}\x1b[{len(lines)}A"

@@ -40,7 +40,7 @@ class Show:
         self._shown = contextlib.ExitStack()
 
     def start(self, file: TextIO, width: Callable[[], int]) -> Screen:
-        """Draws below what is written to the screen that this gives, a stand-in for `file`.
+        """Returns a stand-in for `file`. The lines are drawn below what is written to that.
 
         `width` is that of the line being written. Raises OSError if that is no file of a terminal.
         """
@@ -64,7 +64,7 @@ class Show:
         return screen
 
     def stop(self) -> None:
-        """Takes the lines away; waits for the thread no longer than seconds."""
+        """Takes the lines away; waits for the thread a few seconds at most."""
         self._shown.close()
 
     def ended(self, case: str, seconds: float, *, failed: bool, lab: bool) -> None:

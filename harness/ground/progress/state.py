@@ -23,7 +23,7 @@ _NUMBERS: Final = frozenset({"step", "steps", "loaded", "contexts", "done", "tot
 FACTS: Final = _TEXTS | _NUMBERS
 PLAIN_EVERY_S: Final = 30.0
 _TRUSTED_S: Final = 1.0
-"""A rate that is younger says nothing."""
+"""In seconds: the rate over a shorter time says nothing."""
 
 
 def one_line(text: object) -> str:
@@ -32,7 +32,7 @@ def one_line(text: object) -> str:
 
 
 def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
-    """What facts hold that is known, bounded; a device may be behind each of them."""
+    """The facts that are known, bounded, since each may come from a device."""
     found: dict[str, Fact | None] = {}
     for name, value in facts.items():
         if name in FACTS and value is None:
@@ -52,9 +52,9 @@ class Lines:
         self._lines: dict[str, Facts] = {}
 
     def merge(self, device: str, facts: Mapping[str, object]) -> tuple[str, Facts] | None:
-        """Takes what was told of a device, however it is called; its name and all of its facts.
+        """Takes what was told of a device by any of its names; its name and all of its facts.
 
-        None beyond a bound that no lab reaches.
+        None if there are more devices than any lab has.
         """
         device = one_line(device) or THIS_COMPUTER
         new = cleaned(facts)
@@ -102,7 +102,7 @@ class RunState:
         side_by_side: int = 1,
         sharing: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`cases` has the device of each; so many of them run at the same time.
+        """`cases` has the device of each case, of which `side_by_side` run at the same time.
 
         A name in `sharing` stands for as many devices that share its cases.
         """
@@ -147,9 +147,9 @@ class RunState:
             state.begun = now, state.number("done")
 
     def ended(self, case: str, seconds: float, *, failed: bool = False, lab: bool = False) -> bool:
-        """A case is over, for good: it failed and was not expected to, or else the lab did.
+        """Takes note that a case is over: whether it failed unexpectedly, or the lab failed it.
 
-        Whether it counts: each does once.
+        Whether it counts, which each case does once.
         """
         device = self._left.pop(case, None)
         if device is None:
@@ -209,7 +209,7 @@ def _test(case: str) -> str:
 
 
 def plain_is_due(done: int, total: int, since_s: float, done_since: int) -> bool:
-    """Whether where nobody looks a line is due: after 30 s and a tenth of all cases."""
+    """Whether a plain line is due for a log: after 30 s and a tenth of all cases."""
     return since_s >= PLAIN_EVERY_S and done_since * 10 >= total and done < total
 
 

@@ -188,7 +188,7 @@ class _Fast(_Bounded, CSafeLoader):
 
 
 def _root(text: str, file: str) -> yaml.Node | None:
-    """The nodes of a text; what libyaml does not take is judged by the other one."""
+    """The nodes of a text; what libyaml does not take is judged by PyYAML's own parser."""
     loader: _Bounded = _Fast(text)
     loader.file = file
     try:

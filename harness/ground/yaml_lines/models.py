@@ -88,7 +88,7 @@ def names_taken_twice(
 ) -> Iterator[ConfigError]:
     """Entries of a section whose field `first` has the value of an earlier one's, as `named` says.
 
-    Entries that differ in one of `others` may have it both.
+    Entries that differ in one of `others` may share it.
     """
     seen: dict[tuple[object, ...], int] = {}
     for index, entry in entries.items():
@@ -126,7 +126,7 @@ def matching(
 def did_you_mean(word: str, choices: Collection[object]) -> str:
     """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing.
 
-    Among hundreds of choices nobody looks: that would take long, and they have names of one kind.
+    Nothing is looked for among hundreds of choices, whose names are alike: it would take long.
     """
     if len(choices) > _MOST_CHOICES or len(word) > _LONGEST_WORD:
         return ""
@@ -138,7 +138,7 @@ def did_you_mean(word: str, choices: Collection[object]) -> str:
 def _explained(
     document: Document, model: type[BaseModel], error: ValidationError
 ) -> Iterator[ConfigError]:
-    """The mistakes that will be said in full; of the others, which are only counted, the place."""
+    """The mistakes that are said in full; the others, which are counted, as places only."""
     details = error.errors(include_url=False)
     places = [_in_document(document, one["loc"], one["type"] == "missing") for one in details]
     ordered = sorted(zip(places, details, strict=True), key=lambda one: document.line(one[0]))

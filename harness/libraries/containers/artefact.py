@@ -16,7 +16,7 @@ PieceKind = Literal["context", "dlc", "empty"]
 
 
 class PieceFormat(NamedTuple):
-    """What such bytes begin with, how a file of them ends, and why nothing is told of them."""
+    """The first bytes of a piece, the end of its file's name, and why nothing is told of it."""
 
     magic: bytes
     suffix: str
@@ -40,7 +40,7 @@ class ArtefactError(ConfigError):
 
 
 def open_file(path: Path, within: Path | None) -> BinaryIO:
-    """A file as it is; one below `within` without following links from there on. Raises OSError."""
+    """A file as it is. From `within` on no link is followed. Raises OSError."""
     if within is None:
         return path.open("rb")
     return open_below(within, path.relative_to(within).as_posix())
@@ -52,8 +52,8 @@ class Blob:
 
     `path` is the file that holds them, from `offset` on `size` of them, which lie within the file.
     `origin` says where they belong inside the artefact ("forward/3", "node EPContext_1"; "" for a
-    file that is one). `within` is the folder that nothing may lead out of, of a file that nobody
-    named but another file, or that was found in a folder.
+    file that is one). `within` is a folder that nothing may lead out of. It is given for a file
+    that only another file named, or that was found in a folder.
     """
 
     path: Path

@@ -27,7 +27,7 @@ _GRAPH_MAGIC: Final = b"\xcd\xab\x34\x12"
 
 
 def whole_file(data: FileBytes) -> Piece:
-    """The piece of a file that is one as it lies. Raises ArtefactError.
+    """A whole file as a piece. Raises ArtefactError.
 
     Whether it is whole, QNN's own library tells.
     """
@@ -64,7 +64,7 @@ def _known(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[
 def named_version(path: Path) -> str | None:
     """The QNN version (2.49.40) that a context binary names near its beginning, if it does.
 
-    A look into the bytes, for what is chosen before anything is run: its metadata tell it surely.
+    A look into the bytes, for what is chosen before anything runs. Only its metadata are sure.
     Raises ArtefactError for a file that cannot be read.
     """
     with FileBytes(path) as data:

@@ -111,7 +111,7 @@ def write_bundle(path: Path, manifest: Manifest, readme: str, files: Mapping[str
 
 
 def undated_entry(name: str) -> zipfile.ZipInfo:
-    """A file of no date, no owner and no system: they would tell of who made it."""
+    """A file without date, owner and system, which would tell who made it."""
     entry = zipfile.ZipInfo(name)
     entry.create_system = 3
     entry.external_attr = 0o644 << 16

@@ -39,8 +39,8 @@ _TENSORS: Final = (".raw", ".npy")
 def piece_file(piece: Blob, cache_root: Path) -> Path:
     """A file that holds the bytes of a piece and nothing else, for what opens files by their path.
 
-    The file that it lies in, if it is all of that and nobody else can put another one there, else a
-    copy in the cache, made once and named by its sha256.
+    It is the file that the piece lies in, if it is all of that and nobody else can exchange it.
+    Else it is a copy in the cache, made once and named by its sha256.
 
     Raises ArtefactError for one that is empty or gone, InfraError.
     """
@@ -87,7 +87,7 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
 def _may_be_swapped(blob: Blob) -> bool:
     """Whether somebody else can put a link in the place of a file, after it was looked at.
 
-    That is who may write in its folders, from the one on that nothing may lead out of.
+    That is whoever may write in its folders, from `within` on.
     """
     if blob.within is None:
         return False
@@ -106,11 +106,11 @@ def _others_may_write(folder: Path) -> bool:
 def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:
     """Copies every piece into a new folder, and a manifest.json that tells of them.
 
-    Files are called like the artefact and numbered, if it has several pieces; each ends in .bin,
-    .dlc, .raw or .npy, so that none of them is a program. With `hashed` the manifest has their
-    sha256, which takes longer than to copy them. What ends it, Ctrl-C included, leaves nothing
-    behind. Raises ArtefactError, ConfigError if there is nothing to copy or the folder is none, not
-    empty, or being extracted into, InfraError.
+    Files are called like the artefact, and numbered if it has several pieces. Each ends in .bin,
+    .dlc, .raw or .npy, so that none is a program. With `hashed` the manifest has their sha256,
+    which takes longer than to copy them. If it is ended, by Ctrl-C or otherwise, nothing is left.
+    Raises ArtefactError, InfraError, and ConfigError if there is nothing to copy, or the folder is
+    none, not empty or in use.
     """
     found = [(one, number) for one in artefacts for number in range(len(one.pieces))]
     if not found:
@@ -133,7 +133,7 @@ def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False
 
 @contextlib.contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """Has an empty folder there for this process alone; a new one goes again with an error."""
+    """An empty folder for this process alone; after an error a new one is removed again."""
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -168,9 +168,9 @@ def _copy(blob: Blob, write: BinaryIO) -> None:
 
 @dataclass
 class _Extracting:
-    """What was copied so far: what has the same place has the same file.
+    """What was copied so far: a place in a file is copied once.
 
-    `made` are the files that are ours: noted once they were created, and nobody else's.
+    `made` are the files that we created.
     """
 
     folder: Path
@@ -219,7 +219,7 @@ class _Extracting:
         )
 
     def _copied(self, blob: Blob, wished: str, suffixes: Sequence[str] = ()) -> str:
-        """The name of the file with its bytes: as wished, if that is one and no other has it."""
+        """The name of the file with its bytes: as wished, if that may be one and is free."""
         place = _place(blob)
         if place in self.names:
             return self.names[place]

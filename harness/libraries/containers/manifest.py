@@ -38,8 +38,8 @@ Tensors = Annotated[tuple[TensorEntry, ...], Field(max_length=_MAX_TENSORS)]
 class PieceEntry(BaseModel, extra="forbid", frozen=True):
     """One piece: its file beside the manifest (none if it was empty), and where it came from.
 
-    Several may have the same file. Without `inputs` some are made up when it runs, without
-    `expected` nothing is known of what it should give.
+    Several may have one file. Without `inputs` some are made up when it runs; without `expected` it
+    is not known what it should give.
     """
 
     file: str | None
@@ -54,7 +54,7 @@ class PieceEntry(BaseModel, extra="forbid", frozen=True):
 
 
 class RunPlan(BaseModel, extra="forbid", frozen=True):
-    """How the pieces were run: what is not told by whoever runs them again is taken of this.
+    """How the pieces were run. Whoever runs them again may say otherwise.
 
     Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said.
     """
@@ -70,7 +70,7 @@ class RunPlan(BaseModel, extra="forbid", frozen=True):
 
 
 class Expects(BaseModel, extra="forbid", frozen=True):
-    """How the run ended that was packed: running the same again should come to the same."""
+    """How the run ended that was packed. A run of what was packed should end so, too."""
 
     outcome: Literal["passed", "failed", "crashed", "hung"]
     signature: str | None

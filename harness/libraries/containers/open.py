@@ -33,7 +33,7 @@ class UnknownFileError(ArtefactError):
 
 
 class _Format(NamedTuple):
-    """A kind of file: which bytes stand at which byte of it. `read` gives None for another kind."""
+    """A kind of file: which bytes stand where in it. `read` gives None for any other kind."""
 
     title: str
     suffix: str
@@ -56,7 +56,7 @@ _FORMATS: Final = (
     _Format("an ONNX model", ".onnx", 0, ONNX_HEAD, read_onnx),
     _Format("the manifest.json of `contexts extract`", "", 0, MANIFEST_HEAD, read_manifest),
 )
-"""All kinds; the first that reads a file has it."""
+"""All kinds. The first whose `read` gives an artefact counts."""
 _KNOWN: Final = f"one of: {', '.join(one.title for one in _FORMATS)}"
 
 SUFFIXES: Final = tuple(one.suffix for one in _FORMATS if one.suffix)
@@ -84,11 +84,11 @@ def open_artefacts(
 ) -> list[Artefact]:
     """The artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
 
-    Of a folder: its files in the order of their names, but those that a model or a manifest.json
-    among them names. What is in a folder and called like one of these must be one (`SUFFIXES`);
-    anything else of no known kind is passed by, and logged. Raises
-    ArtefactError for what is no artefact, or damaged, and where nothing is found; each such error
-    is `told` instead, if that is given, and the others are still opened.
+    Of a folder: its files in the order of their names, without those that a model or a
+    manifest.json among them names. A file there with one of `SUFFIXES` must be an artefact; any
+    other that is none is passed by, and logged. Raises ArtefactError for what is no artefact, or
+    damaged, and where nothing is found. With `told` each such error goes there, and the other files
+    are still opened.
     """
     found: list[Artefact] = []
     for path in map(Path, paths):
@@ -188,8 +188,8 @@ def _recognised(
 
 
 def _is_passed_by(file: Path, error: ArtefactError) -> bool:
-    """Whether something that is not called like an artefact is none: no file, of no known kind, or
-    JSON about something else.
+    """Whether something is no artefact, and not called like one: no file, of no known kind, or JSON
+    about something else.
 
     What cannot be read may be one.
     """

@@ -1,7 +1,7 @@
 """Protocol buffers without reading them whole: where the fields of a message lie in a file.
 
-The library reads a message into memory with all that it holds, gigabytes of a context among it,
-and does not tell where they lay.
+The library reads a whole message into memory, gigabytes of a context included, and does not tell
+where they lay.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ _MOST_DIMENSIONS: Final = 16
 def read_pte(data: FileBytes) -> Artefact:
     """The contexts in the order in which the runtime loads them: by method, then by delegate.
 
-    One that several delegates share is one piece, as ExecuTorch loads it once; `also` in its facts
-    names the others. Raises ArtefactError.
+    A context that several delegates share is one piece, as ExecuTorch loads it once; `also` in its
+    facts names the others. Raises ArtefactError.
     """
     base, end = _segments_of(data)
     program = FlatTable.root(data, "the program")
@@ -95,9 +95,9 @@ def method_tensors(
 ) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
     """Inputs and outputs of a method; None for a tensor of a type without a name.
 
-    Inputs are tensors: any other keeps the value that it was exported with. Of outputs numbers
-    count, too, and not what has no size (nothing, texts, lists).
-    Raises ArtefactError, also for a program without such a method.
+    Only tensors are inputs: anything else keeps the value that it was exported with. Numbers are
+    outputs, too; what has no size (nothing, texts, lists) is none. Raises ArtefactError, also for a
+    program without such a method.
     """
     for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
         if plan.text(_NAME) == method:
@@ -134,7 +134,7 @@ def _tensor(data: FileBytes, tensor: FlatTable) -> MethodTensor | None:
 
 
 def _segments_of(data: FileBytes) -> tuple[int, int]:
-    """Where segments begin and end: behind the program; a program without header has none."""
+    """Where segments begin and end, behind the program. Without a header there are none."""
     if data.size < _HEADER_AT + _HEADER_BYTES:
         raise data.error("the file ends before its program does", data.size)
     if data.at(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:

@@ -1,7 +1,7 @@
 """The nodes of a LiteRT model (.tflite), and which of them a compiler for an NPU took.
 
-A compiled model names its tensors as the model that it was made of does, so that each node of that
-one is found in a partition of this one, or beside them. The layout is that of tflite/schema.fbs.
+A compiled model names its tensors like the model that it was made of. So each node of that is found
+in a partition of the compiled one, or beside them. The layout is that of tflite/schema.fbs.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def _numbers(data: FileBytes, table: FlatTable, field: int) -> tuple[int, ...]:
 def taken_by(model: TfliteGraph, compiled: TfliteGraph) -> list[str | None]:
     """For each node of a model the partition of the compiled one that has it; None: the CPU (pure).
 
-    That is the one for whose outputs the node is needed, up to what the partition is given. A node
-    that nothing needs is in none.
+    It is the partition whose outputs need the node, up to what the partition is given. A node that
+    nothing needs is in none.
     """
     producer = {
         model.tensors[output].name: at

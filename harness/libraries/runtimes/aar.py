@@ -171,7 +171,7 @@ class MavenSource(LibrarySource):
     """One artifact of a repository in all its versions, or in one.
 
     The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) brings
-    the qnn-runtime that its POM names; of two with the same QNN the newer one counts, unless the
+    the qnn-runtime that its POM names. Of two artifacts with one QNN the newer counts, unless the
     coordinates name a version.
     """
 

@@ -112,8 +112,8 @@ class Catalog:
         A comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40), ranges
         (>=2.48,<2.51), `latest` and `all`, each of any source or, with its name and a colon in
         front (sdk:latest), of that one; or the path of a source, which means all that it has.
-        Those of qai-appbuilder are meant where nothing of the others is.
-        Raises ConfigError naming `field` and the choices.
+        Runtimes of qai-appbuilder are meant only where no other source has one. Raises ConfigError
+        naming `field` and the choices.
         """
         found: dict[str, None] = {}
         for part in split_specs(spec):
@@ -143,7 +143,7 @@ class Catalog:
         ]
 
     def is_same(self, name: str, other: str, targets: Iterable[str]) -> bool:
-        """Whether another name means the same runtime wherever this one means any."""
+        """Whether `other` means the runtime that `name` means, wherever `name` means one."""
         for target in targets:
             with contextlib.suppress(ConfigError):
                 if (found := self._find(name, target)) and self._find(other, target) != found:
@@ -205,7 +205,7 @@ class Catalog:
         return self._hosts[version]
 
     def unpacked_in(self, folder: str) -> UnpackedWheels:
-        """Wheels of which other files are wanted than anybody else's, in a folder of the cache."""
+        """Wheels unpacked into a folder of the cache, for files that nobody else wants."""
         return UnpackedWheels(self._cache_root / folder, self._unpacked.wheels)
 
     def executorch(self, target: str) -> VerifiedFolder:
@@ -215,8 +215,8 @@ class Catalog:
     def compiler_for(self, name: str, target: str) -> str:
         """The QNN version whose contexts a runtime gets unless others are asked for.
 
-        Its own where PyPI has it, else the newest that is not newer: a newer one's contexts would
-        be refused. Raises ConfigError if there is none, or the runtime is unknown.
+        Its own where PyPI has that, else the newest older one: contexts of a newer version would be
+        refused. Raises ConfigError if there is none, or the runtime is unknown.
         """
         _, version = self._find(name, target)
         if version in QNN_WHEELS:
@@ -311,8 +311,8 @@ class Choice:
 def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[str]) -> Choice:
     """What `specs` mean for each target, each name once (pure but for `resolve`).
 
-    What means something for one target only is left out for the others, with the reason. Raises
-    the ConfigError of a spec that means nothing for any of them.
+    A spec that means something for one target only is left out for the others, with the reason.
+    Raises the ConfigError of a spec that means nothing for any of them.
     """
     wanted = list(dict.fromkeys(targets))
     runtimes: dict[str, dict[str, None]] = {target: {} for target in wanted}

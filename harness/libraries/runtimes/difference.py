@@ -21,7 +21,7 @@ _LISTED: Final = 200
 
 @dataclass(frozen=True)
 class _Content:
-    """What of a file is compared besides its bytes; `problem` says why it is not known."""
+    """What is compared of a file besides its bytes; `problem` says why that is not known."""
 
     symbols: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()

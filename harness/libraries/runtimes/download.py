@@ -45,12 +45,12 @@ class Bounds:
 
 
 def download(url: str, folder: Path, bounds: Bounds) -> Path:
-    """The content of an http(s) URL as the file `part` in `folder`, which is for this one only.
+    """The content of an http(s) URL as the file `part` in `folder`, where nothing else is.
 
     User and password of the URL go to its own host only, not to one that it leads to. What an
     earlier call left there is continued if the server still has the same file. Raises NotThere;
-    BrokeOff, after which what came stays for the next call; InfraError if it does not come whole
-    within the bounds.
+    BrokeOff, and what came stays for the next call; InfraError if not all of it comes within the
+    bounds.
     """
     url, authorization = _apart(url)
     part, note = folder / "part", folder / "part.json"

@@ -21,7 +21,7 @@ _KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
 class KnownFacts:
     """Facts about runtimes by their content: reading 200 MB takes longer than most cases.
 
-    What is kept is lost without harm, and read anew once the code that reads has changed.
+    What is kept may be lost without harm. It is made anew once the code that reads has changed.
     """
 
     def __init__(self, cache_root: Path) -> None:
@@ -61,7 +61,7 @@ def _keep(path: Path, facts: tuple[LibraryFacts, ...]) -> None:
 
 @cache
 def _reader() -> str:
-    """What changes when the code changes that reads libraries."""
+    """A key that changes with the code that reads libraries."""
     here = Path(__file__)
     code = b"".join(
         file.read_bytes() for file in map(here.with_name, ("elf.py", "library_facts.py"))

@@ -187,7 +187,7 @@ def _build_of(kind: LibraryKind, data: bytes) -> SdkBuild | None:
 
 
 def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
-    """The different ones, at most two: more make no difference, and a file could hold millions."""
+    """The different builds, at most two: more tell nothing, and a file could hold millions."""
     different: set[tuple[bytes, bytes]] = set()
     for one in found:
         different.add(one)

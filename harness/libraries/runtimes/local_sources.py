@@ -84,7 +84,7 @@ def local_runtime(
 
 
 def telling_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
-    """What the libraries say that name their SDK's build: backends first, then the others."""
+    """The facts of libraries that name their SDK's build: backends first, then the others."""
     kinds = ("backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "prepare", "ort-plugin")
     ranked = sorted(
         (name for name in files if kind_of(name)[0] in kinds),

@@ -185,7 +185,7 @@ class FolderRepository:
 
 
 class HttpRepository:
-    """The same behind a URL; what was fetched is kept below `cache_root` and checked there."""
+    """A repository behind a URL; what was fetched is kept below `cache_root` and checked there."""
 
     def __init__(
         self,

@@ -111,9 +111,9 @@ def narrowed(
     """The runtime with the files that a process needs on its device, in their order (pure).
 
     `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel. On
-    linux-x64 the simulator does without these. `needed` tells for file names which other file names
-    they want loaded (DT_NEEDED): those come along where they are there, whatever they are. Raises
-    ConfigError for a backend or engine that does not exist.
+    linux-x64 the simulator does without these. `needed` has for file names the other files that
+    they want loaded (DT_NEEDED), which come along if the runtime has them. Raises ConfigError for a
+    backend or engine that does not exist.
     """
     for text, choices, field in ((backend, BACKENDS, "backend"), (engine, ENGINES, "engine")):
         if text not in choices:

@@ -57,7 +57,7 @@ _DEPTH = 4
 class OrtLibraries:
     """Every ORT that there is for a target: PyPI's versions, and those that were named by a path.
 
-    An ORT is called by its version, one of a path by the last part of that and its version.
+    An ORT is called by its version; one named by a path, by the last part of that and its version.
     """
 
     def __init__(self, unpacked: UnpackedWheels, cache_root: Path) -> None:
@@ -118,8 +118,8 @@ class OrtLibraries:
 
         `beside` are further files of the same QNN (see `BESIDE_ORT`). An ORT of a path needs no
         plug-in: ORT for Android has the QNN provider built in. A runtime that brings its own ORT
-        stays as it is. Raises as `fetch`, and NotOffered if that one is another, or if there is no
-        plug-in for PyPI's ORT, which has no QNN provider built in.
+        stays as it is. Raises as `fetch`. Raises NotOffered if another ORT than its own is asked
+        for, or if there is no plug-in for PyPI's ORT, which has no QNN provider built in.
         """
         if name is not None and name in self._own:
             _, library = self._own[name]

@@ -274,7 +274,7 @@ def _contexts(subject: PreflightInput) -> Iterator[Finding]:
 
 
 def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
-    """What a context needs more of than there is. The simulator takes any VTCM size."""
+    """Of what a context needs more than there is. The simulator takes any VTCM size."""
     has = soc.vtcm_mb if soc else None
     if soc and has and context.vtcm_bytes and context.vtcm_bytes > has << 20:
         yield finding(

@@ -1,10 +1,10 @@
 """Runtimes out of the wheels of onnxruntime-qnn: a source that needs no account and no path.
 
 Wheels are unpacked once on the host, checked at every use, and made anew when damaged. Which of
-their files go where is a table. "Not opened" there: what the dynamic loader opened while contexts
-were compiled, loaded and executed, as LD_DEBUG=files shows it, with the wheels of QNN 2.47.0 and
-2.51.0. The names on a device are those of the wheel, because the libraries look for their C++
-runtime in $ORIGIN/../*.libs.
+their files go where is a table. "Not opened" there: not among what the dynamic loader opened while
+contexts were compiled, loaded and executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0). The names on a
+device are those of the wheel, because the libraries look for their C++ runtime in
+$ORIGIN/../*.libs.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def all_versions() -> list[str]:
 
 
 class WheelSource(LibrarySource):
-    """The QNN versions in the wheels of one project; its kinds say which, and which files."""
+    """The QNN versions in the wheels of one project; subclasses say which, and which files."""
 
     def __init__(self, unpacked: UnpackedWheels) -> None:
         self._unpacked = unpacked

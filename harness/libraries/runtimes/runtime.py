@@ -17,7 +17,7 @@ class NotOffered(VersionError):
 
 
 class LibraryMissing(NotOffered):
-    """A runtime does not have a library: it cannot do what that one is for."""
+    """A runtime does not have a library, so that it cannot do what that is for."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def choose(
     """The names of the runtimes that one spec means.
 
     `known` is {name: version}; where two have the same version, the first is meant. Raises
-    ConfigError naming `field` and the choices for anything else; `what` it calls the versions of.
+    ConfigError naming `field` and the choices for anything else; `what` has the versions.
     """
     ordered = _without_repeats(known)
     if spec == "all":

@@ -126,10 +126,10 @@ class WheelRequest:
 def known_sha256() -> Mapping[str, str]:
     """{name in the cache: sha256} of the wheels that the harness names itself.
 
-    So no other file can pass for them; any other wheel is trusted when it is first fetched, and
-    held to that. known_wheels.tsv was made with `pip download --no-deps --only-binary :all:
-    --platform P --python-version V --implementation cp --abi A PROJECT==VERSION` and `sha256sum`
-    on what came; a package index shows the same numbers beside its files.
+    So no other file can pass for them. Any other wheel is trusted when it is first fetched, and
+    must stay the same. known_wheels.tsv was made with `pip download --no-deps --only-binary :all:
+    --platform P --python-version V --implementation cp --abi A PROJECT==VERSION` and `sha256sum` on
+    what came; a package index shows the same numbers beside its files.
     """
     text = files("harness.libraries.runtimes").joinpath("known_wheels.tsv").read_text("ascii")
     rows = (line.split("\t") for line in text.splitlines())

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.dsp.hexagon import why_no_loader
+from harness.device.dsp.qemu import find_qemu
+from harness.ground import ConfigError, cache_root
+from harness.ground.files.cache import BOARDS
+
 INSIST = "QNN_HARNESS_INSIST"
 """Set by .ci/run, which installs everything: there nothing may be left out."""
 
@@ -26,7 +31,10 @@ FORMATS = "binfmt_misc for user namespaces (Linux 6.7)"
 PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
 """A file with measurements of real devices over time, which no repository of ours holds."""
 
-NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY})
+DSP = "a DSP in this computer: a qemu-hexagon for v68 (see dsp-setup) and ziglang"
+"""What runs a skel: neither is in Debian 12."""
+
+NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY, DSP})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")
@@ -39,7 +47,7 @@ CI = Path(__file__).parents[1] / ".ci/run"
 def need(*any_of: str) -> None:
     """Leaves a test out, or fails it, where none of these is here.
 
-    Each is a program, a variable in capitals that holds a path, `root` or `FORMATS`.
+    Each is a program, a variable in capitals that holds a path, `root`, `FORMATS` or `DSP`.
     """
     if any(map(_here, any_of)):
         return
@@ -53,11 +61,23 @@ def need(*any_of: str) -> None:
 def _here(tool: str) -> bool:
     if tool == ROOT:
         return os.getuid() == 0
+    if tool == DSP:
+        return has_dsp()
     if tool == FORMATS:
         mount = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc"
         unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
         return subprocess.run(unshare, capture_output=True, check=False).returncode == 0
     return bool(os.environ.get(tool) if tool.isupper() else shutil.which(tool))
+
+
+def has_dsp() -> bool:
+    """Whether this computer can be a DSP."""
+    cache = cache_root() / BOARDS
+    try:
+        find_qemu(cache)
+    except ConfigError:
+        return False
+    return why_no_loader(cache) is None
 
 
 def installed_by_ci() -> frozenset[str]:

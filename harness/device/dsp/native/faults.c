@@ -21,31 +21,48 @@ static int PC = 42; /* which word of a signal's registers it is: 41 before QEMU 
 
 /* --- user DMA ------------------------------------------------------------------------------------ */
 
-enum { DONE = 1u << 31, LINEAR = 0 };
-
-/* Type 0 copies `length` bytes, type 1 a rectangle. */
+/* A descriptor of size 0 copies `length` bytes. One of size 1 copies a rectangle: in form 0 its
+   numbers have 16 bits; in form 9, of v75 and later, 24, and `length` is the target's stride. */
 struct descriptor {
     struct descriptor *next;
-    uint32_t length : 24, type : 2, flags : 5, done : 1;
+    uint32_t length : 24, size : 2, flags : 5, done : 1;
     const uint8_t *source;
     uint8_t *target;
-    uint32_t allocation;
-    uint16_t width, height;
-    uint16_t source_stride, target_stride;
-    uint16_t source_offset, target_offset;
+    uint32_t form : 8, reserved : 24;
+    uint32_t shape[3];
 };
+enum { LINE = 0, RECTANGLE = 1, NARROW = 0, WIDE = 9 };
+
+static bool copy_rectangle(const struct descriptor *one) {
+    const uint32_t *shape = one->shape;
+    uint32_t width = shape[0] & 0xFFFF, height = shape[0] >> 16;
+    uint32_t source_stride = shape[1] & 0xFFFF, target_stride = shape[1] >> 16;
+    if (one->form == WIDE) {
+        width = shape[0] & 0xFFFFFF;
+        height = shape[0] >> 24 | (shape[1] & 0xFF) << 8;
+        source_stride = shape[1] >> 8;
+        target_stride = one->length;
+    } else if (one->form != NARROW)
+        return false;
+    for (uint32_t row = 0; row < height; row++)
+        memmove(one->target + row * target_stride, one->source + row * source_stride, width);
+    return true;
+}
 
 static void run_dma(struct descriptor *first) {
     int count = 0;
     for (struct descriptor *one = first; one != NULL && count < MOST_DESCRIPTORS; one = one->next) {
         count++;
         if (one->done) continue;
-        if (one->type == LINEAR)
+        if (one->size == LINE)
             memmove(one->target, one->source, one->length);
-        else
-            for (uint32_t row = 0; row < one->height; row++)
-                memmove(one->target + row * one->target_stride,
-                        one->source + row * one->source_stride, one->width);
+        else if (one->size != RECTANGLE || !copy_rectangle(one)) {
+            char words[80];
+            snprintf(words, sizeof words, "user DMA with a descriptor of size %u, form %u",
+                     (unsigned)one->size, (unsigned)one->form);
+            tell_harness(doing[0] != '\0' ? doing : "a thread of the DSP", "user DMA", words);
+            _exit(EXIT_NO_INSTRUCTION);
+        }
         one->done = 1;
     }
 }

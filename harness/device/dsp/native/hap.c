@@ -6,8 +6,9 @@
  * up. Protection domains do not arbitrate among each other; each has a VTCM of its own.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -87,8 +88,8 @@ int dsp_compute_resource_attr_init(struct wanted *wanted) {
 }
 int dsp_compute_resource_attr_set_vtcm_param_v2(struct wanted *wanted, uint32_t size,
                                                 uint32_t page, uint32_t least) {
-    (void)page, (void)least;
-    wanted->size = size;
+    (void)page;
+    wanted->size = size > vtcm_size() && least > 0 && least <= vtcm_size() ? vtcm_size() : size;
     return 0;
 }
 int dsp_compute_resource_attr_set_cache_mode(struct wanted *wanted, uint32_t cached) {
@@ -108,7 +109,7 @@ int dsp_compute_resource_attr_set_release_callback(struct wanted *wanted,
 }
 int dsp_compute_resource_attr_get_vtcm_ptr_v2(struct wanted *wanted, void **at, uint32_t *size) {
     *at = wanted->size == 0 ? NULL : vtcm();
-    *size = wanted->size == 0 ? 0 : vtcm_size();
+    *size = wanted->size;
     return 0;
 }
 
@@ -291,6 +292,13 @@ int dsp_fputs(const char *text, void *file) { return fputs(text, stream(file)); 
 int dsp_fflush(void *file) { return fflush(stream(file)); }
 size_t dsp_fwrite(const void *data, size_t size, size_t count, void *file) {
     return fwrite(data, size, count, stream(file));
+}
+
+/* What each character is as a capital. */
+const short *dsp__Getptoupper(void) {
+    static short capitals[256];
+    for (int i = 0; i < 256; i++) capitals[i] = (short)toupper(i);
+    return capitals;
 }
 
 double dsp__Stod(const char *text, char **end, long power) { return (void)power, strtod(text, end); }

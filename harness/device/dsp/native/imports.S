@@ -37,6 +37,7 @@ import_table:
     ours HAP_timer_sleep
     ours _FFpcomp
     ours _Flt
+    ours _Getptoupper
     ours _Log
     ours _Sin
     ours _Stderr
@@ -55,6 +56,22 @@ import_table:
     ours _ZNSt3__15mutex6unlockEv
     ours _ZNSt3__15mutexD1Ev
     ours __register_frame_info_bases
+    ours __restore_r16_through_r19_and_deallocframe
+    ours __restore_r16_through_r19_and_deallocframe_before_tailcall
+    ours __restore_r16_through_r21_and_deallocframe
+    ours __restore_r16_through_r21_and_deallocframe_before_tailcall
+    ours __restore_r16_through_r23_and_deallocframe
+    ours __restore_r16_through_r23_and_deallocframe_before_tailcall
+    ours __restore_r16_through_r25_and_deallocframe
+    ours __restore_r16_through_r25_and_deallocframe_before_tailcall
+    ours __restore_r16_through_r27_and_deallocframe
+    ours __restore_r16_through_r27_and_deallocframe_before_tailcall
+    ours __save_r16_through_r19
+    ours __save_r16_through_r21
+    ours __save_r16_through_r23
+    ours __save_r16_through_r25
+    ours __save_r16_through_r27
+    ours __tls_get_addr
     ours __wrap_free
     ours __wrap_malloc
     ours __wrap_memalign
@@ -209,6 +226,7 @@ import_table:
     given _ZNSt3__113basic_ostreamIcNS_11char_traitsIcEEElsEi
     given _ZNSt3__113basic_ostreamIcNS_11char_traitsIcEEElsEj
     given _ZNSt3__113basic_ostreamIcNS_11char_traitsIcEEElsEm
+    given _ZNSt3__113basic_ostreamIcNS_11char_traitsIcEEElsEx
     given _ZNSt3__114basic_iostreamIcNS_11char_traitsIcEEED0Ev
     given _ZNSt3__114basic_iostreamIcNS_11char_traitsIcEEED1Ev
     given _ZNSt3__114basic_iostreamIcNS_11char_traitsIcEEED2Ev
@@ -330,6 +348,7 @@ import_table:
     given __cxa_guard_release
     given __cxa_pure_virtual
     given __cxa_rethrow
+    given __cxa_thread_atexit
     given __cxa_throw
     given __dynamic_cast
     given __gxx_personality_v0
@@ -349,6 +368,7 @@ import_table:
     given close
     given cosf
     given erf
+    given erfc
     given exp2
     given exp2f
     given expf
@@ -382,6 +402,7 @@ import_table:
     given memmove
     given memset
     given nearbyintf
+    given pow
     given powf
     given pthread_self
     given pthread_setspecific
@@ -428,6 +449,37 @@ dsp_\name:
 dsp_open:
     { r2 = r29 }
     { jump stack_open }
+
+/* Registers that a function keeps below its frame, as functions of older skels share it. */
+    .macro saves last, first, offset
+dsp___save_r16_through_r\last:
+    { memd(r30+#-\offset) = r\last:\first }
+    .endm
+    .macro restores ending, last, first, offset
+dsp___restore_r16_through_r\last\()_and_deallocframe\ending:
+    { r\last:\first = memd(r30+#-\offset) }
+    .endm
+    .p2align 4
+    saves 27, 26, 48
+    saves 25, 24, 40
+    saves 23, 22, 32
+    saves 21, 20, 24
+    saves 19, 18, 16
+    { memd(r30+#-8) = r17:16; jumpr r31 }
+    restores , 27, 26, 48
+    restores , 25, 24, 40
+    restores , 23, 22, 32
+    restores , 21, 20, 24
+    restores , 19, 18, 16
+    { r17:16 = memd(r30+#-8) }
+    { dealloc_return }
+    restores _before_tailcall, 27, 26, 48
+    restores _before_tailcall, 25, 24, 40
+    restores _before_tailcall, 23, 22, 32
+    restores _before_tailcall, 21, 20, 24
+    restores _before_tailcall, 19, 18, 16
+    { r17:16 = memd(r30+#-8) }
+    { deallocframe; jumpr r31 }
 
 /* One for each import that is not here: it tells its number and who called. */
     .p2align 4

@@ -18,7 +18,7 @@
 
 #include "loader.h"
 
-enum { MOST_SKEL = 64 << 20, LONGEST_LOG = 1 << 20, CONTROL = 3, PAGE = 4096 };
+enum { MOST_SKEL = 64 << 20, LONGEST_LOG = 1 << 20, CONTROL = 3, PAGE = 4096, MOST_TLS = 1024 };
 
 static struct {
     uint8_t *base;
@@ -26,6 +26,7 @@ static struct {
     const Elf32_Sym *symbols;
     const char *names;
     uint32_t symbol_count, names_size;
+    uint32_t tls, tls_filled; /* where thread-local storage begins as it is filled, and how far */
 } skel;
 
 static const char *unlisted[UNLISTED];
@@ -133,6 +134,18 @@ static bool inside(uint32_t offset, uint32_t size) {
     return offset <= skel.size && size <= skel.size - offset;
 }
 
+/* What a thread has of the skel's thread-local storage: filled when it first asks for it. */
+struct tls_place {
+    uint32_t module, offset;
+};
+void *dsp___tls_get_addr(const struct tls_place *place) {
+    static _Thread_local _Alignas(64) uint8_t own[MOST_TLS];
+    static _Thread_local bool filled;
+    if (!filled) memcpy(own, skel.base + skel.tls, skel.tls_filled);
+    filled = true;
+    return own + place->offset % MOST_TLS;
+}
+
 /* Tables of the dynamic section, by tag; those that a skel does not have are 0. */
 struct tables {
     uint32_t value[DT_INIT_ARRAYSZ + 1], gnu_hash;
@@ -154,6 +167,8 @@ static bool relocate(const struct tables *of, int table, int size) {
             *word = (uint32_t)skel.base + (uint32_t)first[i].r_addend;
         else if (type == R_HEX_32 || type == R_HEX_GLOB_DAT || type == R_HEX_JMP_SLOT)
             *word = found == NULL ? 0 : (uint32_t)found + (uint32_t)first[i].r_addend;
+        else if (type == R_HEX_DTPMOD_32)
+            *word = 1;
         else
             return false;
     }
@@ -181,13 +196,17 @@ static bool copy_segments(const uint8_t *file, uint32_t size, struct tables *tab
     skel.base = base;
     for (int i = 0; i < head->e_phnum; i++) {
         const Elf32_Phdr *one = &segment[i];
-        if (one->p_type != PT_LOAD && one->p_type != PT_DYNAMIC) continue;
+        if (one->p_type != PT_LOAD && one->p_type != PT_DYNAMIC && one->p_type != PT_TLS) continue;
         if (one->p_offset > size || one->p_filesz > size - one->p_offset ||
             !inside(one->p_vaddr, one->p_filesz))
             return false;
         if (one->p_type == PT_LOAD)
             memcpy(skel.base + one->p_vaddr, file + one->p_offset, one->p_filesz);
-        else {
+        else if (one->p_type == PT_TLS) {
+            if (one->p_memsz > MOST_TLS || one->p_filesz > one->p_memsz) return false;
+            skel.tls = one->p_vaddr;
+            skel.tls_filled = one->p_filesz;
+        } else {
             dynamic = (const Elf32_Dyn *)(skel.base + one->p_vaddr);
             dynamic_size = one->p_filesz;
         }

@@ -17,7 +17,7 @@
 #include "loader.h"
 
 enum { FREE, HELD, CONTENDED, NEVER_MADE = -1 };
-enum { LEAST_STACK = 1 << 20, MOST_THREADS = 512, ENOTHREAD = 12, USUAL_PRIORITY = 100 };
+enum { LEAST_STACK = 1 << 20, MOST_THREADS = 512, ENOTHREAD = 12, USUAL_PRIORITY = 100, NOT_OURS = 1 << 30 };
 typedef volatile int word;
 
 static long futex(word *at, int operation, int value, const struct timespec *timeout) {
@@ -151,15 +151,16 @@ int dsp_qurt_signal_wait_timed(word *signal, int mask, int all, int *found, uint
 /* What QuRT is told of a new thread, up to what is used here. */
 struct attributes {
     char name[16];
-    uint32_t partition;
-    void *stack;
+    uint8_t partition, affinity;
+    uint16_t priority;
+    uint32_t timing;
     uint32_t stack_size;
 };
 
 static struct thread {
     void (*run)(void *);
     void *argument;
-    int number, status, waiting;
+    int number, status, waiting, priority;
     enum { UNUSED, RUNS, ENDED } state;
     char name[17];
 } threads[MOST_THREADS];
@@ -203,7 +204,8 @@ int dsp_qurt_thread_create(int *number, const struct attributes *asked, void (*r
     bool begun = thread < threads + MOST_THREADS;
     if (begun) {
         int before = thread->number == 0 ? (int)(thread - threads) + 1 : thread->number;
-        *thread = (struct thread){run, argument, before + MOST_THREADS, 0, 0, RUNS, ""};
+        *thread = (struct thread){run, argument, before + MOST_THREADS, 0, 0, asked->priority,
+                                  RUNS, ""};
         memcpy(thread->name, asked->name, sizeof asked->name);
         *number = thread->number;
         begun = begin_thread(run_thread, thread, asked->stack_size);
@@ -219,23 +221,47 @@ void dsp_qurt_thread_exit(int status) {
     pthread_exit(NULL);
 }
 
-int dsp_qurt_thread_join(int number, int *status) {
+/* Threads that are not QuRT's, such as those that serve calls, have numbers beyond its own. */
+int dsp_qurt_thread_get_id(void) {
+    return own == NULL ? NOT_OURS | (int)syscall(SYS_gettid) : own->number;
+}
+
+/* With `threads_lock` held: NULL if there is no such thread. */
+static struct thread *thread_of(int number) {
     struct thread *thread = &threads[(unsigned)(number - 1) % MOST_THREADS];
+    return thread->number == number && thread->state != UNUSED ? thread : NULL;
+}
+
+/* One that has ended is no thread any more, as in QuRT. */
+int dsp_qurt_thread_join(int number, int *status) {
     pthread_mutex_lock(&threads_lock);
-    bool there = thread->number == number && thread->state != UNUSED;
-    if (there) {
+    struct thread *thread = thread_of(number);
+    if (thread != NULL) {
         thread->waiting++;
         while (thread->state == RUNS) pthread_cond_wait(&thread_ended, &threads_lock);
         if (status != NULL) *status = thread->status;
         if (--thread->waiting == 0) thread->state = UNUSED;
     }
     pthread_mutex_unlock(&threads_lock);
-    return there ? 0 : ENOTHREAD;
+    return thread != NULL ? 0 : ENOTHREAD;
 }
 
-int dsp_qurt_thread_get_id(void) { return own == NULL ? (int)getpid() : own->number; }
-int dsp_qurt_thread_get_priority(int number) { return (void)number, USUAL_PRIORITY; }
-int dsp_qurt_thread_set_priority(int number, int priority) { return (void)number, (void)priority, 0; }
+int dsp_qurt_thread_get_priority(int number) {
+    pthread_mutex_lock(&threads_lock);
+    struct thread *thread = thread_of(number);
+    int priority = thread != NULL ? thread->priority : USUAL_PRIORITY;
+    pthread_mutex_unlock(&threads_lock);
+    return priority;
+}
+
+/* Kept to be told again: the host's scheduler hears nothing of it. */
+int dsp_qurt_thread_set_priority(int number, int priority) {
+    pthread_mutex_lock(&threads_lock);
+    struct thread *thread = thread_of(number);
+    if (thread != NULL) thread->priority = priority;
+    pthread_mutex_unlock(&threads_lock);
+    return 0;
+}
 
 /* std::thread's: QuRT's attributes mean nothing to this C library. */
 int dsp_pthread_create(pthread_t *thread, const void *asked, void *(*run)(void *), void *argument) {

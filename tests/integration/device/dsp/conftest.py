@@ -1,0 +1,40 @@
+"""What tests of a DSP's processes are made of: the emulator, the loader, a process with a skel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from harness.device.dsp.dsp import DspLimits, DspPrograms
+from harness.device.dsp.hexagon import build_loader
+from harness.device.dsp.qemu import find_qemu
+from harness.ground import cache_root
+from harness.ground.files.cache import BOARDS
+from tests.integration.device.dsp.dsp_process import DspProcess
+from tests.needed import DSP, need
+
+BeginDsp = Callable[..., DspProcess]
+
+
+@pytest.fixture(scope="session")
+def programs() -> DspPrograms:
+    """The emulator of this computer, and the loader, built if it is new."""
+    need(DSP)
+    cache = cache_root() / BOARDS
+    return DspPrograms(find_qemu(cache).path, build_loader(cache))
+
+
+@pytest.fixture
+def begin(tmp_path: Path, programs: DspPrograms) -> Iterator[BeginDsp]:
+    """begin(skel, arch=73, ...): a process with this skel, which ends with the test."""
+    with ExitStack() as processes:
+
+        def make(skel: Path, **limits: int) -> DspProcess:
+            folder = tmp_path / f"process-{len(list(tmp_path.glob('process-*')))}"
+            folder.mkdir()
+            return processes.enter_context(DspProcess(folder, programs, skel, DspLimits(**limits)))
+
+        yield make

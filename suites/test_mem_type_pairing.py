@@ -27,6 +27,7 @@ def test_mem_type_pairing(
     bench: Bench, models: tuple[Model, ...], prepare: str, execute: str
 ) -> None:
     """I/O is allocated and copied as documented; prepared otherwise it is as fast, and equal."""
+    bench.grid("prepare", "device")
     by_memory = experiments.by_memory(bench, models)
     if prepare not in by_memory:
         pytest.skip(f"no context of {models} is prepared for {prepare}")

@@ -31,6 +31,12 @@ class Grid:
     columns: tuple[str, ...]
     cells: Mapping[tuple[str, str], CaseRecord]
 
+    @property
+    def compares(self) -> bool:
+        """Whether it sets anything side by side: cases, and devices where these are an axis."""
+        ends = {self.row_axis: self.rows, self.column_axis: self.columns}
+        return len(self.cells) > 1 and len(ends.get("device", ("", ""))) > 1
+
     def label(self, row: str, column: str) -> str:
         """What stands in a cell: ok, the code of a failure, or its outcome."""
         record = self.cells.get((row, column))

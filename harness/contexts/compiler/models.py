@@ -14,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from harness.contexts.compiler import mobilenet, model_graphs
+from harness.contexts.compiler import mobilenet, model_graphs, operators
+from harness.contexts.compiler.operators import DataType
 from harness.ground import ConfigError
 from harness.ground.files.whole_file import keep_whole
 
@@ -34,7 +35,6 @@ _NAME = re.compile(
     re.ASCII,
 )
 
-DataType = Literal["float32", "uint8"]
 Prepare = Literal["raw", "memhandle", "spill-fill"]
 PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
     {
@@ -64,6 +64,22 @@ class _Kind:
     tolerance: float = 0.0
     data_type: DataType = "uint8"
     output_type: str = "u1"
+    opset: int = _OPSET
+    ir_version: int = _IR_VERSION
+
+    @classmethod
+    def of(cls, operator: operators.Operator) -> _Kind:
+        """A single operator as a kind of model."""
+        return cls(
+            operator.graph,
+            operator.inputs,
+            (0, 0),
+            tolerance=operator.tolerance,
+            data_type=operator.data_type,
+            output_type=operator.numpy_type,
+            opset=operators.OPSET,
+            ir_version=operators.IR_VERSION,
+        )
 
 
 KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
@@ -79,6 +95,7 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
             model_graphs.io_heavy, model_graphs.io_heavy_inputs, (2, _MAX_MEGABYTES), 2
         ),
         "spill-heavy": _Kind(model_graphs.spill_heavy, model_graphs.spill_heavy_inputs, (1, 64)),
+        "spill-pooled": _Kind(model_graphs.spill_pooled, model_graphs.spill_pooled_inputs, (1, 64)),
         # 53 layers in half precision, or in 8 bits with float32 in and out: how close these come
         # is in experiments/accuracy.py
         "mobilenet-v2": _Kind(
@@ -87,6 +104,7 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "mobilenet-v2-8bit": _Kind(
             mobilenet.build_quantised, mobilenet.make_inputs, (0, 0), 1, 1.0, "uint8", "<f4"
         ),
+        **{name: _Kind.of(operator) for name, operator in operators.OPERATORS.items()},
     }
 )
 
@@ -102,9 +120,11 @@ class Model:
       Exact, and 50 times faster on the simulator than the same bytes in float32.
     - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over convolutions, so
       that they outgrow the VTCM and part of them is spilled to memory and filled back.
+    - `spill-pooled`: the same over pooling, which takes a fraction of the time without silicon.
 
     - `mobilenet-v2`: MobileNet-v2 for 224 x 224 pixels (mobilenet.py), in float32.
     - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
+    - the names of `OPERATORS` (operators.py), as `conv-3x3-8bit`: one operator each.
 
     `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context.
 
@@ -188,12 +208,13 @@ class Model:
         """The model."""
         from onnx import helper
 
+        kind = KINDS[self.kind]
         return helper.make_model(
-            KINDS[self.kind].graph(self),
+            kind.graph(self),
             producer_name="qnn-harness",
             producer_version="",
-            ir_version=_IR_VERSION,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
+            ir_version=kind.ir_version,
+            opset_imports=[helper.make_opsetid("", kind.opset)],
         )
 
     def serialized(self) -> bytes:

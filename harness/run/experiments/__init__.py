@@ -1,5 +1,6 @@
 """What suites measure, and how it is judged, side by side."""
 
+from harness.contexts.compiler.operators import OPERATORS
 from harness.ground.facts.memory_types import TENSOR_MEMORIES, TensorMemory
 from harness.run.experiments.backends import measure_backend, measure_context
 from harness.run.experiments.capacity import Limit, SizePoint, find_limit
@@ -16,6 +17,7 @@ from harness.run.experiments.sharing import (
 )
 
 __all__ = [
+    "OPERATORS",
     "STRATEGIES",
     "TENSOR_MEMORIES",
     "GrowthTolerance",

@@ -323,6 +323,10 @@ def _saved(
     if not (reference.samples.visible or figures.samples.visible):
         return undecided(name, "the backend shares no buffers with a DSP here")
     slack = memory_part * sum(sharing.needs)
+    group = sharing.group_bytes
+    if group is not None and shared - own > slack and abs(shared - own - group) <= slack:
+        why = f"the group's {group} bytes were seen, and no buffer that a context has for itself"
+        return undecided(name, why, seen_bytes=shared - own)
     if own + slack < sum(sharing.needs) or not sum(sharing.needs):
         why = f"without sharing {own} bytes were seen of the {sum(sharing.needs)} that they need"
         return undecided(name, why, seen_bytes=own)

@@ -119,7 +119,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     for line in summary_lines(records, folder.coverage(), folder.path):
         write_line(terminalreporter, line)
     for grid in grids(records):
-        if len(grid.cells) > 1:
+        if grid.compares:
             for line in grid_lines(grid):
                 write_line(terminalreporter, line)
     for line in drift_lines(folder.drift()):

@@ -201,9 +201,9 @@ def test_what_malloc_keeps_of_freed_memory_is_no_leak(lab: DeviceRuns, tmp_path:
 
 
 def test_the_plan_of_each_strategy_is_shown(lab: DeviceRuns) -> None:
-    done = lab.run("--plan", "-k", "spill_fill and spill-heavy and not ort")
+    done = lab.run("--plan", "-k", "spill_fill and spill-pooled and not ort")
     assert done.code == 0, done.output
-    assert "max: load 1 (6881280 B), 0 (4325376 B), 2 (4325376 B), in one group" in done.output
-    assert "expected spill-fill 6881280 B of 15532032 B, saving 8650752 B" in done.output
+    assert "max: load 1 (8650752 B), 0 (7143424 B), 2 (7143424 B), in one group" in done.output
+    assert "expected spill-fill 8650752 B of 22937600 B, saving 14286848 B" in done.output
     assert "too small for 1: to be refused" in done.output
     assert "none: load 0" in done.output

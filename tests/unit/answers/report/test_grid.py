@@ -57,6 +57,21 @@ def test_one_cause_is_told_once_wherever_its_line_stands() -> None:
     assert second == "  2 x failed: invalid ort_version_supported=0"
 
 
+def test_devices_as_an_axis_are_compared_where_there_are_several() -> None:
+    def on(device: str, compiler: str) -> CaseRecord:
+        return case(compiler, "2.9.0", device=device, measurements={"grid": ["compiler", "device"]})
+
+    (alone,) = grids([on("sim", "2.9.0"), on("sim", "2.10.0")])
+    assert not alone.compares
+    (both,) = grids([on("sim", "2.9.0"), on("board", "2.9.0")])
+    assert both.compares
+    assert both.columns == ("board", "sim")
+    (versions,) = grids([case("2.9.0", "2.9.0"), case("2.10.0", "2.9.0")])
+    assert versions.compares
+    (one,) = grids([case("2.9.0", "2.9.0")])
+    assert not one.compares
+
+
 def test_devices_have_grids_of_their_own() -> None:
     found = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
     assert [grid.title for grid in found] == ["t on sim, htp", "t on b, htp"]

@@ -14,6 +14,7 @@ from hypothesis import given
 
 from harness.contexts.compiler.model_graphs import random_bytes
 from harness.contexts.compiler.models import KINDS, PREPARATIONS, Model, OnnxFiles
+from harness.contexts.compiler.operators import OPERATORS
 from harness.ground.errors import ConfigError, InfraError
 from tests.properties import damaged, reached, reaches
 
@@ -24,6 +25,7 @@ SPECS = [
     Model("io-heavy", 56),
     Model("io-heavy", 2, 1),
     Model("spill-heavy", 2, 1),
+    Model("spill-pooled", 2, 1),
     Model("io-heavy", 2, 1, "memhandle"),
 ]
 NAMES = [
@@ -33,6 +35,7 @@ NAMES = [
     "io-heavy-56mb",
     "io-heavy-2mb-variant1",
     "spill-heavy-2mb-variant1",
+    "spill-pooled-2mb-variant1",
     "io-heavy-2mb-variant1-by-memhandle",
 ]
 
@@ -73,6 +76,12 @@ def test_a_model_is_the_same_in_another_process() -> None:
     assert done.stdout.split() == [hashlib.sha256(spec.serialized()).hexdigest() for spec in here]
 
 
+def test_sums_of_pooled_maps_do_not_saturate() -> None:
+    brightest = int(Model("spill-pooled", 2).inputs()["x"].max())
+    assert brightest > 20
+    assert 9 * brightest <= 255
+
+
 def test_random_bytes_are_those_of_every_numpy() -> None:
     """Held fixed: other bytes here would silently be other models under the same names."""
     digest = hashlib.sha256(random_bytes("seed", 1000).tobytes()).hexdigest()
@@ -104,7 +113,8 @@ def test_sizes(spec: Model, inputs: int, outputs: int, model: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_variants_differ(kind: str) -> None:
     size = KINDS[kind].megabytes[0]
-    count = 3 if kind.startswith("mobilenet") else 70  # each takes a while to make
+    few = kind.startswith("mobilenet") or kind in OPERATORS  # each takes a while to make
+    count = 3 if few else 70
     specs = [Model(kind, size, variant) for variant in range(count)]
     assert len({hashlib.sha256(spec.serialized()).digest() for spec in specs}) == count
     assert len({str(spec) for spec in specs}) == count
@@ -123,7 +133,7 @@ def test_names(spec: Model, name: str) -> None:
             "huge",
             0,
             0,
-            r"unknown model 'huge' \(valid: tiny, weights-heavy, .*, mobilenet-v2-8bit\)",
+            r"unknown model 'huge' \(valid: tiny, weights-heavy, .*, mobilenet-v2-8bit, relu-float",
         ),
         ("tiny", 4, 0, "tiny cannot have 4 MB"),
         ("weights-heavy", 0, 0, r"weights-heavy cannot have 0 MB \(valid: 1 to 1024\)"),

@@ -271,6 +271,15 @@ def test_what_was_not_seen_without_sharing_cannot_be_saved() -> None:
     assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
 
 
+@pytest.mark.parametrize("io", [0, 14_000_000])
+def test_buffers_that_only_the_dsp_has_are_not_counted_as_saved_or_lost(io: int) -> None:
+    """A group's buffer is the client's; those of contexts without one may be the DSP's alone."""
+    checks = judged(figures(io + max(NEEDS)), figures(io))
+    assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
+    assert "6000000 bytes were seen" in checks[0].reason
+    assert judged(figures(io + sum(NEEDS) + max(NEEDS)), figures(io))[0].verdict != "held"
+
+
 def test_figures_out_of_a_transcript() -> None:
     def run(context: int, *digests: int) -> StepResult:
         return StepResult(

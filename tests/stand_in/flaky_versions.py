@@ -21,7 +21,7 @@ from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan_locally
-from harness.search.bisect.answers import Answer, Question
+from harness.search.bisect.answers import Question, RunAnswer
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.search import AxisSpec
@@ -49,7 +49,7 @@ class Backend:
         probe = ProbeBuilder(cache_root() / "probe").build()
         return cls(probe, build_backend(folder), folder)
 
-    def run(self, *, fails: bool) -> Answer:
+    def run(self, *, fails: bool) -> RunAnswer:
         binary = str(self.folder / ("fail" if fails else "plain"))
         values = str(self.folder / "four")
         library = str(self.library)

@@ -15,7 +15,7 @@ from harness.answers.history.speed import Speed
 from harness.verdict import Coverage, Outcome, Part
 from harness.verdict.results.json_value import as_json
 
-Bound = Annotated[float | None, BeforeValidator(as_json)]
+LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]
 """Null where there is none."""
 
 
@@ -86,8 +86,8 @@ class SpeedRow(Part):
     figure: str
     verdict: SpeedVerdict
     ratio: float
-    low: Bound
-    high: Bound
+    low: LimitOrNull
+    high: LimitOrNull
     p: float
     base_runs: int
     new_runs: int
@@ -110,8 +110,8 @@ class SpeedGroup(Part):
     figure: str
     cases: int
     mean: float
-    low: Bound
-    high: Bound
+    low: LimitOrNull
+    high: LimitOrNull
 
 
 class SpeedReport(Part):

@@ -133,7 +133,7 @@ def _bring_up(database: Database) -> None:
         connection.execute("UPDATE meta SET value = :new WHERE name = 'schema'", new=VERSION)
 
 
-def _place(connection: Connection) -> None:
+def _place(connection: AnyConnection) -> None:
     """Fills in what records of schema 1 said by their names only."""
     for (run,) in list(connection.execute("SELECT run FROM runs")):
         rows = connection.execute(
@@ -293,6 +293,6 @@ class _Postgres:
             raise InfraError(f"{self._shown}: {said}") from error
 
 
-Connection: TypeAlias = _SqliteConnection | _PostgresConnection
+AnyConnection: TypeAlias = _SqliteConnection | _PostgresConnection
 Database: TypeAlias = _Sqlite | _Postgres
 """A place where history is kept; a `transaction` is all of it or nothing, else InfraError."""

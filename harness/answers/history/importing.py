@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from harness.answers.history.brief import Brief, DeviceName, Fate, moment_text
-from harness.answers.history.database import MERGED, Connection, Database, kin_of
+from harness.answers.history.database import MERGED, AnyConnection, Database, kin_of
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
 from harness.answers.history.timeline import Filter
 from harness.ground import ENGINES, ConfigError
@@ -154,7 +154,7 @@ class _Held:
     told: str
 
 
-def _held(connection: Connection, run: str) -> _Held:
+def _held(connection: AnyConnection, run: str) -> _Held:
     """What is held of a run, of which there is a row then; others wait until we are done."""
     connection.execute(_RUN, run=run, digest="")
     (row,) = connection.execute(
@@ -165,7 +165,7 @@ def _held(connection: Connection, run: str) -> _Held:
     return _Held(*row)
 
 
-def _is_other(connection: Connection, run: str, held: _Held, folder: Path, started: str) -> bool:
+def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, started: str) -> bool:
     """Whether a journal is of another run than what is held by its id, and did not just grow.
 
     A run is one by when it was begun, and by its records, but for a journal that was replaced
@@ -204,7 +204,7 @@ def _place(folder: Path) -> dict[str, object]:
     return {"series": place.series, "number": place.number, "after_run": place.after}
 
 
-def _without_shards(connection: Connection, shards: object) -> None:
+def _without_shards(connection: AnyConnection, shards: object) -> None:
     """Has the shards of a merged run, before or after it, add nothing: its cases are theirs.
 
     A journal is known by what is in it, so that no run.json can drop another run's cases.
@@ -225,7 +225,7 @@ def _without_shards(connection: Connection, shards: object) -> None:
             )
 
 
-def _of_others(connection: Connection, run: str, journal: Path) -> set[tuple[object, ...]]:
+def _of_others(connection: AnyConnection, run: str, journal: Path) -> set[tuple[object, ...]]:
     """The attempts that other runs hold: two merged runs may have a shard in common."""
     begun = (moment_text(record.started) for _, record in cases_in(journal, LeftOut()))
     rows = connection.execute(

@@ -33,7 +33,7 @@ from harness.answers.history.noise import (
 )
 from harness.ground import counted
 
-Runs: TypeAlias = Array | Sequence[Sequence[float | None]]
+RunFigures: TypeAlias = Array | Sequence[Sequence[float | None]]
 SpeedVerdict = Literal["slower", "faster", "unsure", "same"]
 """Of a size of memory, slower is more and faster is less."""
 EFFECT: Final = 0.1
@@ -115,8 +115,8 @@ class JudgedSpeed:
 def judge(
     names: Sequence[Any],
     groups: Sequence[Hashable],
-    base: Runs,
-    new: Runs,
+    base: RunFigures,
+    new: RunFigures,
     effect: float = EFFECT,
     known_to: Sequence[float] | None = None,
 ) -> JudgedSpeed:
@@ -169,7 +169,7 @@ def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float 
     return changes[0].tells if changes else None
 
 
-def _logs(values: Runs) -> Array:
+def _logs(values: RunFigures) -> Array:
     """Logarithms; nan of what is no size at all."""
     sizes = np.asarray(values, dtype=np.float64)
     sizes = sizes if sizes.size else np.full((len(values), 1), np.nan)

@@ -20,7 +20,7 @@ _OPEN: Final = 2
 _MARKS: Final = {"held": "passed", "broken": "failed"}
 
 
-Named = tuple[str, Span]
+NamedSpan = tuple[str, Span]
 """A cell, and what its column is called."""
 
 
@@ -33,7 +33,7 @@ def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
     def name(one: CaseRecord) -> str:
         return f"{one.axes.get('prepare')} -> {one.axes.get('execute')}"
 
-    def row(one: CaseRecord) -> Iterator[Named]:
+    def row(one: CaseRecord) -> Iterator[NamedSpan]:
         told, seen = documented[name(one)], one.measurements
         yield "Prepared -> executed", Span(name(one))
         yield "Outcome", _outcome(one)
@@ -57,7 +57,7 @@ def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
 def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
     """What sharing spill-fill buffers was to save, and what it saved."""
 
-    def row(one: CaseRecord) -> Iterator[Named]:
+    def row(one: CaseRecord) -> Iterator[NamedSpan]:
         seen = one.measurements
         yield "Strategy", Span(str(one.axes.get("strategy", "")))
         yield "Outcome", _outcome(one)
@@ -100,7 +100,9 @@ def drift_tables(outputs: Sequence[Output]) -> list[Table]:
 
 
 def _tables(
-    ours: Sequence[CaseRecord], axes: Sequence[str], row: Callable[[CaseRecord], Iterator[Named]]
+    ours: Sequence[CaseRecord],
+    axes: Sequence[str],
+    row: Callable[[CaseRecord], Iterator[NamedSpan]],
 ) -> list[Table]:
     """A table for all that differ in these axes only, if one of them could be judged."""
     names = dict.fromkeys(name for one in ours for name in one.axes if name not in axes)
@@ -124,7 +126,7 @@ def _tables(
     ]
 
 
-def _row_of(one: CaseRecord, row: Callable[[CaseRecord], Iterator[Named]]) -> list[Span]:
+def _row_of(one: CaseRecord, row: Callable[[CaseRecord], Iterator[NamedSpan]]) -> list[Span]:
     """The cells of a case, of which the first leads to it."""
     first, *others = (cell for _, cell in row(one))
     return [replace(first, link=f"#case={quote(one.case)}"), *others]

@@ -29,7 +29,7 @@ _MAX_OUTPUT_BYTES = 32 << 20
 _CLEANUP_S = 10.0
 _RELEASE_S = 3.0
 
-Answer = TypeVar("Answer")
+Received = TypeVar("Received")
 
 
 class StoreClient:
@@ -106,14 +106,14 @@ class StoreClient:
 
     def _ask(
         self,
-        parse: Callable[[str], Answer],
+        parse: Callable[[str], Received],
         name: ScriptName,
         arguments: Sequence[str],
         stdin: bytes,
         deadline: Deadline,
         what: str = "",
         on_output: Callable[[bytes], None] | None = None,
-    ) -> Answer:
+    ) -> Received:
         done = self._device.shell(
             f"set -- {shlex.join((self._workdir, *arguments))}\n{script(name)}",
             stdin=stdin,

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from harness.ground.errors import ConfigError
 from harness.ground.yaml_lines.document import MAX_SAID, Document, Location, all_of, shown
 
-Model = TypeVar("Model", bound=BaseModel)
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 def _no_bool(value: object) -> object:
@@ -55,10 +55,10 @@ _LONGEST_WORD = 100
 
 def check_document(
     document: Document,
-    model: type[Model],
+    model: type[AnyModel],
     *,
     more: Callable[[Document], Iterable[ConfigError]] = lambda _: (),
-) -> Model:
+) -> AnyModel:
     """The document as a model.
 
     `more` adds mistakes that concern several fields at once; it sees the document unchecked, so

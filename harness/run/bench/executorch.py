@@ -16,7 +16,7 @@ from harness.libraries.containers.pte import MethodTensor, method_tensors
 from harness.probe import Plan, Step
 from harness.verdict import Verdict
 
-Fault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
+ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
 """What a failure is of, once its contexts ran without ExecuTorch on the same libraries.
 
 context: one fails there all alone, too; room: one fails there beside the others only; library: no
@@ -25,7 +25,7 @@ of their own, does not yet say what is at fault: executorch, if a call of its ow
 the program and no call of QNN failed; versions, if it is not for this QNN; else undecided.
 """
 
-_WORDS: Final[dict[Fault, str]] = {
+_WORDS: Final[dict[ProgramFault, str]] = {
     "executorch": "ExecuTorch: it did not load the program, no call of QNN failed, and on the same "
     "libraries its contexts load and run without it",
     "versions": "ExecuTorch and QNN together: this ExecuTorch is not for this QNN, on which its "
@@ -187,7 +187,7 @@ class Replay:
     `context` is the one that failed, `error` the signature of that, or why it cannot be read.
     """
 
-    fault: Fault
+    fault: ProgramFault
     context: int | None
     error: str | None
 
@@ -217,7 +217,7 @@ def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Repl
     return Replay("context" if fails_alone else "room", context, signature)
 
 
-def _only_with_executorch(program: Verdict) -> Fault:
+def _only_with_executorch(program: Verdict) -> ProgramFault:
     error = program.error
     if error is not None and error.diagnosis and error.diagnosis.id == "executorch-version":
         return "versions"

@@ -12,8 +12,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import StringConstraints
 
-Answer = Literal["good", "bad", "unsure", "untestable", "unknown"]
-Verdict = Literal["good", "bad"]
+RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
+GoodOrBad = Literal["good", "bad"]
 Rate = Annotated[str, StringConstraints(strict=True, pattern=r"^rate:([1-9]\d?|100)%$")]
 """The smallest change of the rate of failures that is looked for, such as rate:10%."""
 Repeat = int | Literal["auto", "judged"] | Rate
@@ -48,11 +48,11 @@ class Tally:
         """How many of its runs told something: good or bad, or a figure at least."""
         return self.good + self.bad + self.unsure
 
-    def plus(self, answer: Answer) -> Tally:
+    def plus(self, answer: RunAnswer) -> Tally:
         """With one more answer; `unknown` is none."""
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
-    def settled(self, repeat: Repeat) -> Verdict | None:
+    def settled(self, repeat: Repeat) -> GoodOrBad | None:
         """The verdict when every point is asked `repeat` times: one bad answer makes it bad.
 
         Where noise is judged, one answer is enough either way.
@@ -78,7 +78,7 @@ class Evidence:
     unknown: int = 0
     troubles: int = 0
 
-    def plus(self, at: Point, answer: Answer) -> Evidence:
+    def plus(self, at: Point, answer: RunAnswer) -> Evidence:
         """With one more run."""
         if answer == "unknown":
             return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)

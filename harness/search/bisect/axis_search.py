@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from harness.search.bisect.answers import Evidence, Question, Verdict
+from harness.search.bisect.answers import Evidence, GoodOrBad, Question
 from harness.search.bisect.axis_state import AxisState
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.flaky import entropy
@@ -54,7 +54,7 @@ def _exact_step(state: AxisState) -> Question | AxisFinding:
     return _halve(state, *wide[0]) if wide and not spent else _change(state, verdicts, order[0])
 
 
-def _open_end(state: AxisState, verdicts: list[Verdict | None]) -> Question | None:
+def _open_end(state: AxisState, verdicts: list[GoodOrBad | None]) -> Question | None:
     """The next of the ends that is not confirmed yet, unless a change is in sight without it."""
     settled: list[int] = []
     for index in state.ends():
@@ -73,14 +73,14 @@ def _why_end(state: AxisState, index: int) -> str:
     return "the oldest" if index == 0 else "the newest"
 
 
-def _changes(verdicts: list[Verdict | None]) -> list[tuple[int, int]]:
+def _changes(verdicts: list[GoodOrBad | None]) -> list[tuple[int, int]]:
     """Neighbours among the settled candidates that differ, in order."""
     settled = [i for i, verdict in enumerate(verdicts) if verdict is not None]
     pairs = itertools.pairwise(settled)
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
 
 
-def _look(state: AxisState, verdicts: list[Verdict | None]) -> Question | None:
+def _look(state: AxisState, verdicts: list[GoodOrBad | None]) -> Question | None:
     """Where the ends are alike: the middle of the widest stretch (the newest of these)."""
     if state.spec.good is not None and state.spec.bad is not None:
         return None
@@ -117,14 +117,14 @@ def _halve(state: AxisState, left: int, right: int) -> Question:
 
 
 def _as_asked(
-    state: AxisState, verdicts: list[Verdict | None], pairs: list[tuple[int, int]]
+    state: AxisState, verdicts: list[GoodOrBad | None], pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """The changes in the order in which they are looked for: what was asked for, the newest first.
 
     Asked is what broke it, unless what was called good is newer than what was called bad.
     """
     spec = state.spec
-    asked: Verdict = "good"
+    asked: GoodOrBad = "good"
     if spec.good is not None and spec.bad is not None:
         older_is_good = spec.candidates.index(spec.good) < spec.candidates.index(spec.bad)
         asked = "good" if older_is_good else "bad"
@@ -132,7 +132,7 @@ def _as_asked(
 
 
 def _change(
-    state: AxisState, verdicts: list[Verdict | None], chosen: tuple[int, int]
+    state: AxisState, verdicts: list[GoodOrBad | None], chosen: tuple[int, int]
 ) -> AxisFinding:
     """The change that was chosen, with the others before it and after it."""
     found = {
@@ -152,7 +152,7 @@ def _change(
     )
 
 
-def _no_change(state: AxisState, verdicts: list[Verdict | None]) -> AxisFinding:
+def _no_change(state: AxisState, verdicts: list[GoodOrBad | None]) -> AxisFinding:
     settled = [verdict for verdict in verdicts if verdict is not None]
     notes: tuple[str, ...] = ()
     if len(settled) < len(state.names):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.ground import counted
-from harness.search.bisect.answers import Evidence, Question, Tally, Verdict
+from harness.search.bisect.answers import Evidence, GoodOrBad, Question, Tally
 from harness.search.bisect.findings import AxisChange, AxisFinding, Direction, FindingKind
 from harness.search.bisect.search import AxisSpec, Cost, seconds, testable
 
@@ -26,7 +26,7 @@ class AxisState:
     names: tuple[str, ...]
     tallies: tuple[Tally, ...]
     gaps: tuple[float, ...]
-    said: tuple[Verdict | None, ...]
+    said: tuple[GoodOrBad | None, ...]
     weights: tuple[float, ...]
 
     @classmethod
@@ -77,7 +77,7 @@ class AxisState:
         yield last - first
 
     def finding(
-        self, kind: FindingKind, states: Sequence[Verdict | None] = (), **told: Any
+        self, kind: FindingKind, states: Sequence[GoodOrBad | None] = (), **told: Any
     ) -> AxisFinding:
         """A finding with what every one says: the runs, the tallies, and remarks on the search.
 
@@ -112,13 +112,13 @@ class AxisState:
         return AxisChange(direction, before, after, between)
 
     def change(
-        self, found: AxisChange, states: Sequence[Verdict | None], **told: Any
+        self, found: AxisChange, states: Sequence[GoodOrBad | None], **told: Any
     ) -> AxisFinding:
         """The finding of a change."""
         kind: FindingKind = "range" if found.between else "change"
         return self.finding(kind, states, **vars(found), **told)
 
-    def _wrongly_said(self, states: Sequence[Verdict | None]) -> Iterator[str]:
+    def _wrongly_said(self, states: Sequence[GoodOrBad | None]) -> Iterator[str]:
         """What was said of candidates and is not so."""
         if self.spec.least is not None:
             yield from self._otherwise_seen()
@@ -143,7 +143,7 @@ class AxisState:
                 yield f"{name} was said to be bad, and did not fail in {ran}"
 
 
-def _turns(found: AxisFinding, states: Sequence[Verdict | None]) -> Iterator[str]:
+def _turns(found: AxisFinding, states: Sequence[GoodOrBad | None]) -> Iterator[str]:
     """What became of it from end to end, where that is not simply that it broke."""
     changes = found.changes
     fixed = [one.direction for one in changes] == ["fix"]
@@ -158,5 +158,5 @@ def _turns(found: AxisFinding, states: Sequence[Verdict | None]) -> Iterator[str
         yield f"both ends are {alike}, and not all between them: {text}" if alike else text
 
 
-def _said(spec: AxisSpec, name: str) -> Verdict | None:
+def _said(spec: AxisSpec, name: str) -> GoodOrBad | None:
     return "good" if name == spec.good else "bad" if name == spec.bad else None

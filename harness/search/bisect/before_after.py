@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from harness.search.bisect.answers import Answer
+from harness.search.bisect.answers import RunAnswer
 from harness.search.bisect.findings import AxisChange, AxisFinding, GridFinding
 from harness.search.bisect.log import Answered
 
@@ -59,7 +59,7 @@ def _around(change: AxisChange, answers: Sequence[Answered]) -> tuple[int | None
     return before, _last(answers, change.after, "bad" if regression else "good")
 
 
-def _last(answers: Sequence[Answered], version: str, answer: Answer) -> int | None:
+def _last(answers: Sequence[Answered], version: str, answer: RunAnswer) -> int | None:
     alike = ((version,), answer)
     return max((i for i, one in enumerate(answers) if (one.at, one.answer) == alike), default=None)
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from harness.answers.report.document import aligned
 from harness.ground import counted
-from harness.search.bisect.answers import Point, Verdict
+from harness.search.bisect.answers import GoodOrBad, Point
 from harness.search.bisect.rates import Side
 from harness.search.bisect.search import GridSpec
 
@@ -71,7 +71,7 @@ class AxisFinding:
     before: str | None = None
     after: str | None = None
     between: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: GoodOrBad | None = None
     confidence: float | None = None
     one_change: bool = True
     runs: int = 0
@@ -136,7 +136,7 @@ class CellFinding:
     An untestable point may have a verdict, concluded from others; an open one has none.
     """
 
-    verdict: Verdict | None
+    verdict: GoodOrBad | None
     how: How
 
 
@@ -167,7 +167,7 @@ class GridFinding:
     edge_bad: tuple[Point, ...] = ()
     unsure: frozenset[Point] = frozenset()
     mattered: tuple[bool | None, bool | None] = (None, None)
-    verdict: Verdict | None = None
+    verdict: GoodOrBad | None = None
     witnesses: tuple[Point, ...] = ()
     confidence: float | None = None
     runs: int = 0

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from harness.search.bisect.answers import Evidence, Point, Question, Tally, Verdict
+from harness.search.bisect.answers import Evidence, GoodOrBad, Point, Question, Tally
 from harness.search.bisect.findings import CellFinding, GridFinding, GridKind, How
 from harness.search.bisect.flaky import WORST, Floats, entropy
 from harness.search.bisect.grid_state import (
@@ -374,7 +374,7 @@ def _mattered(
     return _differs(along_rows), _differs(along_columns)
 
 
-def _differs(lines: Iterable[list[Verdict | None]]) -> bool | None:
+def _differs(lines: Iterable[list[GoodOrBad | None]]) -> bool | None:
     """Whether a line holds both verdicts; None if a line with gaps still might."""
     lines = list(lines)
     if any({"good", "bad"} <= set(line) for line in lines):

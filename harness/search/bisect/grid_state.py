@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.search.bisect.answers import Evidence, Point, Question, Tally, Verdict
+from harness.search.bisect.answers import Evidence, GoodOrBad, Point, Question, Tally
 from harness.search.bisect.flaky import Floats, chances_bad, errors_at_worst
 from harness.search.bisect.search import GridSpec
 
@@ -84,7 +84,7 @@ class GridWay:
             column if self.newer[1] else columns - 1 - column,
         )
 
-    def after(self, unknown: Bools, cell: Cell, verdict: Verdict) -> Bools:
+    def after(self, unknown: Bools, cell: Cell, verdict: GoodOrBad) -> Bools:
         """What of these is still unknown after one more verdict."""
         left = unknown.copy()
         view, (row, column) = turned(left, self.newer), self.cell(cell)
@@ -200,7 +200,7 @@ class GridState:
         return left
 
     @cached_property
-    def verdicts(self) -> Mapping[Cell, Verdict]:
+    def verdicts(self) -> Mapping[Cell, GoodOrBad]:
         """What was asked often enough."""
         repeat, told = self.spec.repeat, self._told
         if repeat != "auto":

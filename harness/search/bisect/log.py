@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from harness.ground import ConfigError, without_secrets_in
 from harness.ground.errors.schemas import other_schema
-from harness.search.bisect.answers import Answer, Evidence, Point
+from harness.search.bisect.answers import Evidence, Point, RunAnswer
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.grid_search import GridSearch
 from harness.search.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
@@ -68,7 +68,7 @@ class Answered(Part):
 
     kind: Literal["answered"] = "answered"
     at: _At
-    answer: Answer
+    answer: RunAnswer
     run: str | None = None
     case: str | None = None
     detail: dict[str, JsonValue] = Field(default={})

@@ -19,7 +19,7 @@ from harness.search.bisect.match import Judged
 from harness.search.bisect.search import Search
 from harness.verdict import JOURNAL, CaseRecord, RunFolder
 
-Found = TypeVar("Found")
+Discovery = TypeVar("Discovery")
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
 """How long to wait before the same is asked again, after each failure of the lab in a row."""
@@ -38,14 +38,14 @@ class Watcher:
         """Something that a person should know meanwhile."""
 
 
-class Loop(ABC, Generic[Found]):
+class Loop(ABC, Generic[Discovery]):
     """Goes on with what the log of a folder says, which is held."""
 
     def __init__(
         self,
         folder: SearchFolder[Any],
         watcher: Watcher,
-        search: Search[Any, Found],
+        search: Search[Any, Discovery],
         *,
         run: Runner = run_case,
         stop_at: float | None = None,
@@ -55,7 +55,7 @@ class Loop(ABC, Generic[Found]):
         self.folder, self.watcher, self._search = folder, watcher, search
         self._run_case, self._stop_at, self._sleep = run, stop_at, sleep
 
-    def go_on(self) -> Found | Stopped | None:
+    def go_on(self) -> Discovery | Stopped | None:
         """Runs until something is found, the lab stops it, or the time is over (None).
 
         Raises ConfigError for input that is wrong whatever is asked (nothing is written down as
@@ -78,7 +78,7 @@ class Loop(ABC, Generic[Found]):
                 self.folder.append(Concluded(text=str(step), detail=self._concluded()))
             return step
 
-    def _next(self) -> Question | Stopped | Found:
+    def _next(self) -> Question | Stopped | Discovery:
         """What the search asks for next."""
         return self._search.next()
 

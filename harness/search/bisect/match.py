@@ -17,7 +17,7 @@ from harness.answers import MOST_RUNS, Change, judge as judge_beside_noise, know
 from harness.answers.history.units import unit_of
 from harness.ground import ConfigError
 from harness.ground.facts.codes import same_code
-from harness.search.bisect.answers import Answer, Repeat
+from harness.search.bisect.answers import Repeat, RunAnswer
 from harness.verdict import CaseRecord, ErrorRecord, Output, steps_of
 from harness.verdict.results.drift import NOT_KEPT
 
@@ -177,7 +177,7 @@ def figure(figures: Mapping[str, object], path: str) -> float:
 class Judged:
     """An answer, and why it is that one."""
 
-    answer: Answer
+    answer: RunAnswer
     why: str
 
 
@@ -192,7 +192,7 @@ class Match:
     text: str = "any failure"
     failure: Callable[[ErrorRecord], bool] | None = None
     comparison: Formula | None = None
-    others: Answer = "untestable"
+    others: RunAnswer = "untestable"
     drift_steps: int | None = None
 
     @property
@@ -285,7 +285,7 @@ class Match:
         drifting = [one for one in changes if one.drifts]
         beyond = [one for one in drifting if one.beyond(steps)]
         unknown = [one for one in drifting if one.differences[1] is None]
-        answer: Answer = "bad" if beyond else "untestable" if unknown else "good"
+        answer: RunAnswer = "bad" if beyond else "untestable" if unknown else "good"
         for one in beyond or unknown or drifting:
             what = one.differences[1] or NOT_KEPT
             return Judged(answer, f"{one.context}, output {one.name}: {what}")
@@ -312,7 +312,7 @@ def parse_match(text: str) -> Match:
         comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
         quoted = len(comparison) > 1 and comparison[0] == comparison[-1] and comparison[0] in "\"'"
         return Match(text, comparison=parse_comparison(comparison[1:-1] if quoted else comparison))
-    others: Answer = "untestable"
+    others: RunAnswer = "untestable"
     if text.rstrip().endswith(ELSE_GOOD):
         others = "good"
         value = text.rstrip().removesuffix(ELSE_GOOD).partition("=")[2].strip()

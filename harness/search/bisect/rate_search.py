@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from harness.ground import counted
-from harness.search.bisect.answers import Question, Verdict
+from harness.search.bisect.answers import GoodOrBad, Question
 from harness.search.bisect.axis_state import AxisState
 from harness.search.bisect.findings import AxisFinding, Direction, points
-from harness.search.bisect.rates import REGRESSION, History, Rates, Side
+from harness.search.bisect.rates import REGRESSION, ChangePlace, Rates, Side
 
 # While nothing seems to change, one run of so many goes to what was run least, not to an end.
 _ELSEWHERE: Final = 4
@@ -88,7 +88,7 @@ def _too_few(state: AxisState, least: float) -> AxisFinding:
 
 
 def _change(
-    state: AxisState, rates: Rates, history: History, sure: float, least: float
+    state: AxisState, rates: Rates, history: ChangePlace, sure: float, least: float
 ) -> AxisFinding:
     at = history[1]
     older, newer = rates.sides(at, state.spec.confidence)
@@ -111,14 +111,14 @@ def _change(
     )
 
 
-def _direction(history: History) -> Direction:
+def _direction(history: ChangePlace) -> Direction:
     return "regression" if history[0] == REGRESSION else "fix"
 
 
 def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> AxisFinding:
     """It holds of one change at most: of two, what lies between was hardly run, or never."""
     whole = rates.throughout(state.spec.confidence)
-    verdict: Verdict | None = None
+    verdict: GoodOrBad | None = None
     if whole.failed in (0, whole.runs):
         verdict = "bad" if whole.failed else "good"
     return state.finding(

@@ -34,12 +34,12 @@ from typing import Final
 
 import numpy as np
 
-from harness.search.bisect.answers import Tally, Verdict
+from harness.search.bisect.answers import GoodOrBad, Tally
 from harness.search.bisect.flaky import Floats, entropy, log_sum
 
 REGRESSION: Final = 0
 FIX: Final = 1
-History = tuple[int, int]
+ChangePlace = tuple[int, int]
 """The way, and how many versions there are before the change."""
 
 # Even steps of the angle whose squared sine the rate is: runs tell neighbours apart as well near 0
@@ -111,7 +111,7 @@ class Rates:
 
     @classmethod
     def of(
-        cls, tallies: Sequence[Tally], gaps: Sequence[float], said: Sequence[Verdict | None]
+        cls, tallies: Sequence[Tally], gaps: Sequence[float], said: Sequence[GoodOrBad | None]
     ) -> Rates:
         """Of two versions or more.
 
@@ -213,7 +213,7 @@ class Rates:
         left += self.no_change * float(entropy(np.array(throughout)))
         return np.asarray(entropy(expected) - left)
 
-    def likeliest(self) -> History:
+    def likeliest(self) -> ChangePlace:
         """The likeliest change."""
         way, at = np.unravel_index(int(np.argmax(self.chances)), self.chances.shape)
         return int(way), int(at) + 1
@@ -237,7 +237,7 @@ class Rates:
         best = float(_log_likelihood(self._all, _share(self._all)))
         return math.exp(min(50.0, best - self._evidence))
 
-    def error(self, history: History) -> float:
+    def error(self, history: ChangePlace) -> float:
         """How likely it is wrong to answer this change, at the rates where that is likeliest."""
         others = self._against_change.copy()
         others[history[0], history[1] - 1] = 0
@@ -247,7 +247,7 @@ class Rates:
         """The same of answering that no change of the rate by `least` or more is there."""
         return min(1.0, float(self._against(least).max()))
 
-    def most(self, confidence: float) -> tuple[list[History], float]:
+    def most(self, confidence: float) -> tuple[list[ChangePlace], float]:
         """The changes that cannot be excluded with this confidence, and how sure that is.
 
         Nothing is excluded sooner than that nothing changed: a change may be as small as can be.
@@ -368,7 +368,7 @@ def _side(counts: Floats, floor: float) -> Side:
 
 
 @lru_cache(maxsize=64)
-def _prior(gaps: tuple[float, ...], said: tuple[Verdict | None, ...]) -> tuple[Floats, float]:
+def _prior(gaps: tuple[float, ...], said: tuple[GoodOrBad | None, ...]) -> tuple[Floats, float]:
     share = np.array(gaps) / sum(gaps)
     before = np.outer(_BEFORE, share)
     points = np.arange(1, len(said))

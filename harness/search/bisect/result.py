@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness.ground import AxisName
 from harness.libraries import Difference
-from harness.search.bisect.answers import Answer, Repeat, Verdict
+from harness.search.bisect.answers import GoodOrBad, Repeat, RunAnswer
 from harness.search.bisect.before_after import edges_of, sides_of
 from harness.search.bisect.case_run import Task
 from harness.search.bisect.findings import AxisFinding, GridFinding, draw
@@ -27,7 +27,7 @@ _OF_TASK: Final = {
     *("case", "axes", "held", "paths", "match", "devices", "on", "engine", "target", "backend")
 }
 
-Records = Sequence[CaseRecord | None]
+RunRecords = Sequence[CaseRecord | None]
 """The records of answered runs, as far as there are any."""
 Builds = Mapping[AxisName, Mapping[str, str | None]]
 """{axis: {version: build id}}."""
@@ -52,7 +52,7 @@ class _Answer(_Shape):
     runs: int
     unknown: int
     notes: list[str]
-    verdict: Verdict | None
+    verdict: GoodOrBad | None
 
 
 class ChangeShape(_Shape):
@@ -102,7 +102,7 @@ class GridAnswer(_Answer):
 
     kind: Literal["frontier", "no-change", "partial", "not-monotone", "undecided"]
     first: list[At]
-    first_are: Verdict
+    first_are: GoodOrBad
     edge_good: list[At]
     edge_bad: list[At]
     unsure: list[At]
@@ -125,7 +125,7 @@ class RunShape(_Shape):
 
     number: int
     at: At
-    answer: Answer
+    answer: RunAnswer
     why: str | None
     seconds: float | None
     device: str | None
@@ -140,7 +140,7 @@ class SideShape(_Shape):
     """One side of a change: the run that shows it."""
 
     at: At
-    answer: Answer
+    answer: RunAnswer
     run: str | None
     case: str | None
     outcome: str | None
@@ -171,7 +171,7 @@ class CellShape(_Shape):
     """A place of the grid, and how its verdict is known."""
 
     at: At
-    verdict: Verdict | None
+    verdict: GoodOrBad | None
     how: Literal["run", "concluded", "untestable", "open"]
     edge: bool
     unsure: bool
@@ -230,7 +230,7 @@ def result_of(
     log: BisectLog,
     task: Task,
     finding: AxisFinding | GridFinding | None,
-    records: Records,
+    records: RunRecords,
     *,
     differences: Mapping[AxisName, Difference] | None = None,
     builds: Builds | None = None,

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints,
 from harness.answers import MOST_RUNS
 from harness.ground import counted
 from harness.search.bisect.answers import (
-    Answer,
     Evidence,
     Point,
     Question,
     Rate,
+    RunAnswer,
     Stopped,
     least_change,
 )
@@ -92,7 +92,7 @@ def ideal_flaky_runs(candidates: int, flake: float, confidence: float) -> float:
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 Candidates = Annotated[tuple[Name, ...], Field(min_length=1, max_length=1000)]
 Times = Annotated[StrictInt, Field(ge=1, le=100)]
-Runs = Annotated[StrictInt, Field(ge=1, le=100_000)]
+RunCount = Annotated[StrictInt, Field(ge=1, le=100_000)]
 
 
 class _Spec(BaseModel):
@@ -110,7 +110,7 @@ class _Spec(BaseModel):
     repeat: Times | Literal["auto", "judged"] | Rate = 1
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.99
     patience: Times = 3
-    max_runs: Runs | None = None
+    max_runs: RunCount | None = None
     held: Mapping[Name, str] = {}
     match: str | None = None
 
@@ -305,7 +305,7 @@ class Search(ABC, Generic[_Asked, _Found_co]):
             return Stopped(self.evidence.troubles, step)
         return step
 
-    def answer(self, question: Question, answer: Answer) -> None:
+    def answer(self, question: Question, answer: RunAnswer) -> None:
         """What came of a run. `unknown` means that the lab failed: the same is asked again."""
         self.evidence = self.evidence.plus(question.at, answer)
 
@@ -318,7 +318,7 @@ class Search(ABC, Generic[_Asked, _Found_co]):
         first = self._step(self.evidence)
         if not isinstance(first, Question):
             return ()
-        answers: tuple[Answer, ...] = ("good", "bad", "untestable")
+        answers: tuple[RunAnswer, ...] = ("good", "bad", "untestable")
         steps = [self._step(self.evidence.plus(first.at, answer)) for answer in answers]
         points = [step.at for step in steps if isinstance(step, Question)]
         return tuple(dict.fromkeys(at for at in points if at != first.at))

@@ -12,7 +12,7 @@ from harness.search.bisect.answers import Point
 _SIMPLER: Final[tuple[Residency, ...]] = ("sequential", "window")
 """What is tried instead of `resident`: the fewer are loaded at once, the simpler."""
 
-Item = TypeVar("Item")
+Element = TypeVar("Element")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ def shrunk(start: Way, ask: Ask) -> Iterator[Way]:
             yield best
 
 
-def without(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> Iterator[list[Item]]:
+def without(
+    items: Sequence[Element], fails: Callable[[Sequence[Element]], bool]
+) -> Iterator[list[Element]]:
     """Ever fewer of the items, in their order, that still fail together; at least one is left.
 
     Of the last ones none can be left away alone. What is left away at once is doubled after each

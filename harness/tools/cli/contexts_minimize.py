@@ -33,10 +33,10 @@ _INTERRUPTED: Final = 130
 _AS_FOR_RUN: Final = "As for `run`."
 _RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
-def _case_options(command: Command) -> Command:
+def _case_options(command: AnyCommand) -> AnyCommand:
     """CASE, and what else says how it ran; options that `run` has, too, are called as there."""
     for option in (
         click.option("--backend", type=click.Choice(BACKENDS), help="Default: as CASE says."),

@@ -86,7 +86,7 @@ class Damage:
         return self.problem.startswith(OTHER_SCHEMA)
 
 
-Said: TypeAlias = CaseRecord | DeviceEvent | Damage
+LineContent: TypeAlias = CaseRecord | DeviceEvent | Damage
 """What a line of a journal is."""
 
 
@@ -153,7 +153,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, int, Said]]:
+def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, int, LineContent]]:
     """The number of each line of a results.jsonl, from 1, its place, and what it is, one at a time.
 
     `kept` is given the file, to read at such places again.

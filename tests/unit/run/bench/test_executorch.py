@@ -11,7 +11,7 @@ from harness.ground.errors import ConfigError
 from harness.libraries.containers.artefact import ArtefactError, Piece
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.pte import method_tensors
-from harness.run.bench.executorch import Fault, Program, open_program, replayed
+from harness.run.bench.executorch import Program, ProgramFault, open_program, replayed
 from harness.verdict.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.verdict.failure.verdict import Verdict
 
@@ -39,7 +39,7 @@ def ended(outcome: Outcome, context: int | None = None) -> Verdict:
     ],
 )
 def test_what_a_failure_is_of(
-    together: Verdict, alone: Verdict | None, fault: Fault, context: int | None, says: str
+    together: Verdict, alone: Verdict | None, fault: ProgramFault, context: int | None, says: str
 ) -> None:
     found = replayed(ended("failed"), together, alone)
     assert (found.fault, found.context) == (fault, context)
@@ -69,7 +69,9 @@ def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "
         (with_executorch("failed", "Module::load_method", 32), "executorch"),
     ],
 )
-def test_that_contexts_run_alone_does_not_blame_executorch(program: Verdict, fault: Fault) -> None:
+def test_that_contexts_run_alone_does_not_blame_executorch(
+    program: Verdict, fault: ProgramFault
+) -> None:
     assert replayed(program, ended("passed"), None).fault == fault
     # where they do not, it is not asked
     assert replayed(program, ended("failed", 5), ended("passed")).fault == "room"

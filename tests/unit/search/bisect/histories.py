@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from harness.search.bisect.answers import Answer, Evidence, Point, Question
+from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding, GridFinding
 from harness.search.bisect.grid_search import GridSearch
 from harness.search.bisect.grid_state import GridState
 from harness.search.bisect.search import AxisSpec, GridSpec
 
-World = Callable[[Point], Answer]
+World = Callable[[Point], RunAnswer]
 
 
 def fewest_runs(before: float, after: float, confidence: float) -> float:
@@ -59,7 +59,7 @@ def grid(rows: int, columns: int, **given: Any) -> GridSpec:
 def told_grid(*rows: str, **given: Any) -> GridState:
     """A grid that answered so far: g, b, n, ? for good, bad, untestable, nothing; G: good twice."""
     spec = grid(len(rows), len(rows[0]), **given)
-    answers: dict[str, Answer] = {"g": "good", "b": "bad", "n": "untestable"}
+    answers: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}
     evidence = Evidence()
     for at, letter in zip(spec.points(), "".join(rows), strict=True):
         for one in letter.replace("G", "gg").strip("?"):
@@ -68,13 +68,13 @@ def told_grid(*rows: str, **given: Any) -> GridState:
 
 
 def changing(
-    number: int, k: int, first: Answer = "good", holes: frozenset[int] = frozenset()
+    number: int, k: int, first: RunAnswer = "good", holes: frozenset[int] = frozenset()
 ) -> World:
     """The first k candidates answer `first`, the others the opposite, holes nothing."""
-    other: Answer = "bad" if first == "good" else "good"
+    other: RunAnswer = "bad" if first == "good" else "good"
     order = names(number)
 
-    def world(at: Point) -> Answer:
+    def world(at: Point) -> RunAnswer:
         i = order.index(at[0])
         return "untestable" if i in holes else first if i < k else other
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from harness.search.bisect.answers import Answer, Evidence, Question
+from harness.search.bisect.answers import Evidence, Question, RunAnswer
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.search import AxisSpec
 from tests.unit.search.bisect.histories import axis, drive, names
 
-TOLD: dict[str, Answer] = {"g": "good", "b": "bad", "n": "untestable", "u": "unsure"}
+TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "unsure"}
 
 
 def asked(spec: AxisSpec, answers: str, dear: str = "") -> Question:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.search.bisect.answers import Answer, Evidence
+from harness.search.bisect.answers import Evidence, RunAnswer
 from harness.search.bisect.axis_state import AxisState
 from harness.search.bisect.findings import AxisFinding
 from tests.unit.search.bisect.histories import axis, names
 
-TOLD: dict[str, Answer] = {"g": "good", "b": "bad", "n": "untestable"}
+TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}
 
 
 def state(*answers: str, **given: Any) -> AxisState:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.search.bisect.answers import Answer, Verdict
+from harness.search.bisect.answers import GoodOrBad, RunAnswer
 from harness.search.bisect.before_after import edges_of, sides_of
 from harness.search.bisect.findings import AxisChange, AxisFinding, CellFinding, GridFinding
 from harness.search.bisect.log import Answered
 
-ANSWERS: dict[str, Answer] = {"+": "good", "-": "bad", "/": "untestable", "?": "unknown"}
+ANSWERS: dict[str, RunAnswer] = {"+": "good", "-": "bad", "/": "untestable", "?": "unknown"}
 Sides = tuple[int | None, int | None]
 
 
@@ -84,7 +84,7 @@ def test_each_change_has_an_edge(
 def grid(
     answers: list[Answered],
     *,
-    flaky: dict[str, Verdict | None] | None = None,
+    flaky: dict[str, GoodOrBad | None] | None = None,
     mattered: tuple[bool | None, bool | None] = (True, True),
 ) -> GridFinding:
     """Rows a to d, columns w to z; `flaky` says what points are that answered both."""
@@ -138,7 +138,7 @@ def test_the_closest_unlike_answers_of_a_grid(text: str, sides: Sides) -> None:
     ],
 )
 def test_a_flaky_point_is_what_it_was_found_to_be(
-    flaky: dict[str, Verdict | None], text: str, sides: Sides
+    flaky: dict[str, GoodOrBad | None], text: str, sides: Sides
 ) -> None:
     """And is never set beside itself."""
     answers = runs(text)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.search.bisect.answers import Answer, Point, Repeat, Tally, least_change
+from harness.search.bisect.answers import Point, Repeat, RunAnswer, Tally, least_change
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.flaky import (
     ALARMS,
@@ -39,7 +39,7 @@ Show = Callable[..., None]
 def flaky(world: World, seed: str, hides: float, alarms: float) -> World:
     chance = random.Random(seed)
 
-    def shown(at: Point) -> Answer:
+    def shown(at: Point) -> RunAnswer:
         answer = world(at)
         if answer == "bad":
             return "good" if chance.random() < hides else "bad"
@@ -140,7 +140,7 @@ def test_claims_do_not_lower_the_error_that_is_promised() -> None:
 def test_any_history_and_rate_ends_within_the_bound_and_is_honest(
     number: int,
     k: int,
-    first: Answer,
+    first: RunAnswer,
     holes: frozenset[int],
     hides: float,
     alarms: float,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.search.bisect import grid_search
-from harness.search.bisect.answers import Answer, Evidence, Point, Question, Stopped, Tally
+from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer, Stopped, Tally
 from harness.search.bisect.findings import CellFinding, GridFinding
 from harness.search.bisect.flaky import Floats
 from harness.search.bisect.grid_search import GridSearch
@@ -21,7 +21,7 @@ from harness.search.bisect.search import GridSpec
 from tests.properties import reached, reaches
 from tests.unit.search.bisect.histories import drive_grid, grid, told_grid
 
-Truth = dict[Point, Answer]
+Truth = dict[Point, RunAnswer]
 ODD: Point = ("1.2", "2.11")
 
 
@@ -44,7 +44,7 @@ def truth_of(spec: GridSpec, first_good: tuple[int, ...], older: tuple[bool, boo
     }
 
 
-def minimal(spec: GridSpec, truth: Truth, verdict: Answer) -> set[Point]:
+def minimal(spec: GridSpec, truth: Truth, verdict: RunAnswer) -> set[Point]:
     """By brute force: the places with this verdict of which no older neighbour has it."""
     found = set()
     for (i, row), (j, column) in itertools.product(enumerate(spec.rows), enumerate(spec.columns)):
@@ -72,7 +72,7 @@ def require_right_within_the_bound(spec: GridSpec, truth: Truth) -> int:
     assert f"{len(asked)} of {len(truth)} pairs were run" in str(found)
     assert found.newer is not None
     if found.newer[0] == found.newer[1]:
-        grows: Answer = "good" if found.newer[0] else "bad"
+        grows: RunAnswer = "good" if found.newer[0] else "bad"
         assert set(found.first) == minimal(spec, truth, grows)
     assert found.mattered[0] == any(len({truth[r, c] for r in rows}) > 1 for c in columns)
     assert found.mattered[1] == any(len({truth[r, c] for c in columns}) > 1 for r in rows)
@@ -229,7 +229,7 @@ def test_flaky_answers_on_a_grid() -> None:
     for seed in range(8):
         chance = random.Random(seed)
 
-        def shown(at: Point, chance: random.Random = chance) -> Answer:
+        def shown(at: Point, chance: random.Random = chance) -> RunAnswer:
             hidden = truth[at] == "bad" and chance.random() < 0.25
             return "good" if hidden else truth[at]
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.search.bisect.answers import Answer, Evidence, Tally, Verdict
+from harness.search.bisect.answers import Evidence, GoodOrBad, RunAnswer, Tally
 from harness.search.bisect.flaky import errors_at_worst
 from harness.search.bisect.grid_state import (
     Bools,
@@ -89,7 +89,9 @@ def test_how_many_runs_decide_what_is_left(rows: list[str], runs: int) -> None:
         (LEFT_UP, "good", ["x..", "x..", "xxx"]),
     ],
 )
-def test_what_one_more_verdict_leaves_open(newer: Newer, verdict: Verdict, left: list[str]) -> None:
+def test_what_one_more_verdict_leaves_open(
+    newer: Newer, verdict: GoodOrBad, left: list[str]
+) -> None:
     nothing = mask("...", "...", "...")
     way, unknown = GridWay(newer, nothing, nothing), mask("xxx", "xxx", "xxx")
     assert cells_in(way.after(unknown, (1, 1), verdict)) == cells_in(mask(*left))
@@ -240,7 +242,7 @@ def answered(good: int, bad: int) -> GridState:
     """One of two pairs answered so often."""
     spec = grid(1, 2, repeat="auto")
     evidence = Evidence()
-    answers: list[Answer] = [*["good"] * good, *["bad"] * bad]
+    answers: list[RunAnswer] = [*["good"] * good, *["bad"] * bad]
     for answer in answers:
         evidence = evidence.plus(("1.0", "2.10"), answer)
     return GridState(spec, evidence)

@@ -18,19 +18,19 @@ from pydantic import ValidationError
 
 from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.answers import (
-    Answer,
     Evidence,
+    GoodOrBad,
     Point,
     Question,
+    RunAnswer,
     Tally,
-    Verdict,
     least_change,
 )
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.flaky import Floats
 from harness.search.bisect.grid_search import GridSearch
-from harness.search.bisect.rates import FIX, REGRESSION, History, Rates, runs_if_none_fails
+from harness.search.bisect.rates import FIX, REGRESSION, ChangePlace, Rates, runs_if_none_fails
 from tests.properties import reached, reaches
 from tests.unit.search.bisect.histories import World, axis, drive, drive_grid, grid, names
 
@@ -44,7 +44,7 @@ def failing(k: int, before: float, after: float, seed: str) -> World:
     """The first k versions fail in one share of their runs, the others in another."""
     dice, order = random.Random(seed), names(NUMBER)
 
-    def world(at: Point) -> Answer:
+    def world(at: Point) -> RunAnswer:
         rate = before if order.index(at[0]) < k else after
         return "bad" if dice.random() < rate else "good"
 
@@ -273,7 +273,7 @@ def test_a_single_version_is_called_nothing() -> None:
 
 
 def test_what_failed_before_it_could_not_be_tested_any_more_is_told() -> None:
-    answers: list[Answer] = ["bad", "bad", "untestable"]
+    answers: list[RunAnswer] = ["bad", "bad", "untestable"]
     found, _ = drive(
         AxisSearch(axis(NUMBER, repeat="auto")),
         lambda at: answers.pop(0) if at[0] == "2.17" else "good",
@@ -329,10 +329,10 @@ def test_the_rates_beside_a_change_are_told() -> None:
 
 @pytest.mark.parametrize("alone", [3, 10, 16])
 @pytest.mark.parametrize("others", ["good", "bad"])
-def test_a_version_that_is_alone_is_not_denied(alone: int, others: Answer) -> None:
+def test_a_version_that_is_alone_is_not_denied(alone: int, others: RunAnswer) -> None:
     """Where it was run: a version between the ends that never answers as the others do."""
     order = names(20)
-    odd: Answer = "bad" if others == "good" else "good"
+    odd: RunAnswer = "bad" if others == "good" else "good"
     search = AxisSearch(axis(20, repeat="auto"))
     found, asked = drive(search, lambda at: odd if at[0] == order[alone] else others)
     assert any("what came and went" in note for note in found.notes) == (found.kind == "no-change")
@@ -410,9 +410,13 @@ def fits(tallies: Sequence[Tally], rates: Floats) -> Floats:
     return np.asarray(rates**bad * (1 - rates) ** good)
 
 
-def expected(gaps: Sequence[float], said: Sequence[Verdict | None]) -> dict[History | None, float]:
+def expected(
+    gaps: Sequence[float], said: Sequence[GoodOrBad | None]
+) -> dict[ChangePlace | None, float]:
     """How likely each history is before any run; None is that nothing changes."""
-    chances: dict[History | None, float] = {None: 0.3 * (0.1 if {"good", "bad"} <= {*said} else 1)}
+    chances: dict[ChangePlace | None, float] = {
+        None: 0.3 * (0.1 if {"good", "bad"} <= {*said} else 1)
+    }
     for (way, share), at in itertools.product([(REGRESSION, 0.45), (FIX, 0.25)], range(len(gaps))):
         chance = share * gaps[at] / sum(gaps)
         for i, verdict in enumerate(said):
@@ -428,17 +432,17 @@ def expected(gaps: Sequence[float], said: Sequence[Verdict | None]) -> dict[Hist
 class Model:
     tallies: list[Tally]
     gaps: list[float]
-    said: list[Verdict | None]
+    said: list[GoodOrBad | None]
 
     @property
     def rates(self) -> Rates:
         return Rates.of(self.tallies, self.gaps, self.said)
 
     @property
-    def expected(self) -> dict[History | None, float]:
+    def expected(self) -> dict[ChangePlace | None, float]:
         return expected(self.gaps, self.said)
 
-    def joint(self, history: History | None) -> Floats:
+    def joint(self, history: ChangePlace | None) -> Floats:
         """How likely the answers are with each pair of rates, before and behind the change."""
         if history is None:
             return np.diag(STAYING * fits(self.tallies, TABLE))
@@ -451,13 +455,13 @@ class Model:
         return float(sum(w * self.joint(one).sum() for one, w in self.expected.items()))
 
     @property
-    def chances(self) -> dict[History | None, float]:
+    def chances(self) -> dict[ChangePlace | None, float]:
         return {
             one: w * float(self.joint(one).sum()) / self.evidence
             for one, w in self.expected.items()
         }
 
-    def best(self, history: History | None, least: float = 0.0) -> float:
+    def best(self, history: ChangePlace | None, least: float = 0.0) -> float:
         """W / E: the answers at the rates that fit best, the greater one by so much at least."""
         if history is None:
             return float(fits(self.tallies, FINE).max()) / self.evidence
@@ -476,7 +480,7 @@ class Model:
 
 def model(*runs: tuple[int, int], said: str = "", gaps: Sequence[float] | None = None) -> Model:
     """Of (failed, passed) of each version; `said` is such as "+ -", good and bad."""
-    words: dict[str, Verdict | None] = {"+": "good", "-": "bad", " ": None}
+    words: dict[str, GoodOrBad | None] = {"+": "good", "-": "bad", " ": None}
     claims = [words[one] for one in said.ljust(len(runs))]
     tallies = [Tally(bad=bad, good=good) for bad, good in runs]
     return Model(tallies, [*(gaps or [1.0] * (len(runs) - 1))], claims)
@@ -716,7 +720,7 @@ def test_good_and_bad_are_mirrors_but_for_what_is_expected_of_them(tallies: list
 @given(TALLIES, st.randoms())
 def test_the_order_of_runs_does_not_count(tallies: list[Tally], dice: random.Random) -> None:
     """What is asked next follows from what was answered, not from when: so it is resumed."""
-    answers: list[tuple[str, Answer]] = []
+    answers: list[tuple[str, RunAnswer]] = []
     for name, tally in zip(names(len(tallies)), tallies, strict=True):
         answers += [(name, "good")] * tally.good + [(name, "bad")] * tally.bad
     steps = []

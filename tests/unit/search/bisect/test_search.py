@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.answers.history.performance import MOST_RUNS
-from harness.search.bisect.answers import Answer, Evidence, Point, Question, Stopped, Verdict
+from harness.search.bisect.answers import Evidence, GoodOrBad, Point, Question, RunAnswer, Stopped
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.rates import runs_if_none_fails
@@ -28,7 +28,7 @@ from harness.search.bisect.search import (
 from tests.properties import reached, reaches
 from tests.unit.search.bisect.histories import axis, changing, drive, grid, names
 
-FIRST: tuple[Answer, ...] = ("good", "bad")
+FIRST: tuple[RunAnswer, ...] = ("good", "bad")
 
 
 @pytest.mark.parametrize("number", range(1, 10))
@@ -149,8 +149,8 @@ def test_claims_that_do_not_hold_are_told() -> None:
 
 
 @pytest.mark.parametrize("outer", FIRST)
-def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: Verdict) -> None:
-    inner: Verdict = "bad" if outer == "good" else "good"
+def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: GoodOrBad) -> None:
+    inner: GoodOrBad = "bad" if outer == "good" else "good"
     found_some = 0
     for n, start, end in itertools.combinations_with_replacement(range(1, 17), 3):
         n, start, end = end + 1, n, start
@@ -281,7 +281,7 @@ def test_a_repeated_good_is_asked_again_and_one_bad_is_enough() -> None:
 def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> None:
     truth, met = changing(9, 4), Counter[Point]()
 
-    def noisy(at: Point) -> Answer:
+    def noisy(at: Point) -> RunAnswer:
         met[at] += 1
         return truth(at) if met[at] == MOST_RUNS else "unsure"
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from harness.search.bisect.answers import Answer, Point, Question, Stopped
+from harness.search.bisect.answers import Point, Question, RunAnswer, Stopped
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import draw
 from harness.search.bisect.grid_search import GridSearch
@@ -23,7 +23,7 @@ from harness.search.bisect.search import AxisSpec, GridSpec
 from tests.unit.search.bisect.histories import World, axis, grid, names
 
 FILE: Final = Path(__file__).with_name("transcripts.txt")
-OPPOSITE: Final[dict[Answer, Answer]] = {"good": "bad", "bad": "good"}
+OPPOSITE: Final[dict[RunAnswer, RunAnswer]] = {"good": "bad", "bad": "good"}
 
 
 def plain(value: Any) -> Any:
@@ -60,13 +60,13 @@ def transcript(spec: AxisSpec | GridSpec, world: World, cost: Callable[[Point], 
     return f"{digest} {' '.join(shown)} => {question}"
 
 
-def axes(dice: random.Random) -> Iterator[tuple[AxisSpec, dict[Point, Answer]]]:
+def axes(dice: random.Random) -> Iterator[tuple[AxisSpec, dict[Point, RunAnswer]]]:
     """Searches on one axis that believe answers: claims, priors, holes, two changes."""
     for number in (*range(1, 8), *[dice.randrange(8, 40) for _ in range(70)]):
         order = names(number)
-        first: Answer = dice.choice(["good", "bad"])
+        first: RunAnswer = dice.choice(["good", "bad"])
         changes = sorted(dice.sample(range(number + 1), min(number, dice.choice([1, 1, 1, 2, 3]))))
-        truth: dict[Point, Answer] = {
+        truth: dict[Point, RunAnswer] = {
             (name,): OPPOSITE[first] if sum(i >= at for at in changes) % 2 else first
             for i, name in enumerate(order)
         }
@@ -83,7 +83,7 @@ def axes(dice: random.Random) -> Iterator[tuple[AxisSpec, dict[Point, Answer]]]:
         yield axis(number, repeat=dice.choice([1, 1, 2, 3]), **given), truth
 
 
-def grids(dice: random.Random) -> Iterator[tuple[GridSpec, dict[Point, Answer]]]:
+def grids(dice: random.Random) -> Iterator[tuple[GridSpec, dict[Point, RunAnswer]]]:
     """Grids that are monotone, or nearly; holes, checks, what was told of them."""
     for number in range(140):
         spec = grid(
@@ -97,7 +97,7 @@ def grids(dice: random.Random) -> Iterator[tuple[GridSpec, dict[Point, Answer]]]
         )
         rows, columns = spec.rows[:: dice.choice([1, -1])], spec.columns[:: dice.choice([1, -1])]
         starts = sorted((dice.randint(0, len(columns)) for _ in rows), reverse=True)
-        truth: dict[Point, Answer] = {
+        truth: dict[Point, RunAnswer] = {
             (row, column): "good" if j >= start else "bad"
             for row, start in zip(rows, starts, strict=True)
             for j, column in enumerate(columns)
@@ -115,7 +115,7 @@ def grids(dice: random.Random) -> Iterator[tuple[GridSpec, dict[Point, Answer]]]
         yield spec, truth
 
 
-def believed(searches: Iterator[tuple[Any, dict[Point, Answer]]]) -> Iterator[str]:
+def believed(searches: Iterator[tuple[Any, dict[Point, RunAnswer]]]) -> Iterator[str]:
     for number, (spec, truth) in enumerate(searches):
         seconds = {at: float(1 + i * 7 % 5) for i, at in enumerate(truth)}
         cost = seconds.__getitem__ if number % 2 else lambda _: 1.0

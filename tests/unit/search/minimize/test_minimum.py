@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.search.bisect.answers import Answer, Evidence, Question, Stopped
+from harness.search.bisect.answers import Evidence, Question, RunAnswer, Stopped
 from harness.search.minimize.minimum import MinimizeSearch, Minimum
 from harness.search.minimize.search import Way
 from harness.search.minimize.subject import Minimizing
 from tests.unit.search.minimize.test_driver import subject
 
-Rule = Callable[[Way, int], Answer]
+Rule = Callable[[Way, int], RunAnswer]
 
 
 def searched(folder: Path, order: tuple[int, ...], rule: Rule, **more: int) -> tuple[Minimum, int]:
@@ -29,7 +29,7 @@ def searched(folder: Path, order: tuple[int, ...], rule: Rule, **more: int) -> t
     return step, number
 
 
-def two(way: Way, number: int) -> Answer:
+def two(way: Way, number: int) -> RunAnswer:
     """Two of the second kind are needed, in either order."""
     return "bad" if way.order.count(1) > 1 else "untestable"
 
@@ -69,7 +69,7 @@ def test_what_fails_less_often_is_asked_more_often(
     """
     asked: list[Way] = []
 
-    def now_and_then(way: Way, number: int) -> Answer:
+    def now_and_then(way: Way, number: int) -> RunAnswer:
         asked.append(way)
         return "bad" if len(way.order) == 2 and asked.count(way) % often == 0 else "good"
 
@@ -84,7 +84,7 @@ def test_when_its_runs_are_over_it_says_what_is_known(tmp_path: Path) -> None:
 
 
 def test_what_is_minimal_is_so_though_the_other_order_was_not_tried(tmp_path: Path) -> None:
-    def ordered(way: Way, number: int) -> Answer:
+    def ordered(way: Way, number: int) -> RunAnswer:
         return "bad" if way.order[-2:] == (0, 1) else "good"
 
     found, runs = searched(tmp_path, (0, 1), ordered, max_runs=8)

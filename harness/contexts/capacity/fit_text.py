@@ -50,8 +50,8 @@ class FitDomain:
 class Fit:
     """The answer for one list of contexts, loaded in this order.
 
-    `budget_bytes` of each of `sessions` protection domains; None if there is no limit. `loads`
-    succeed. `changes` tells what would come of another way; it is empty where all fit.
+    Each of `sessions` protection domains has `budget_bytes`, None without a limit. So many `loads`
+    succeed. `changes` tells what would come of other ways; it is empty where all fit.
     """
 
     schema: Literal[1]
@@ -102,7 +102,7 @@ def fit(
 
 
 def fit_lines(told: Fit) -> Iterator[str]:
-    """The same for people, each domain as a bar."""
+    """A `Fit` for people, each domain as a bar."""
     for context in told.contexts:
         if context.problem:
             yield f"{context.name}: {context.bytes:,} bytes at least; alone: {context.problem}"

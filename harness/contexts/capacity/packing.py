@@ -41,11 +41,10 @@ class RefusedLoad:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What comes of a schedule: `loads` succeed, and then one is `refused`, or none.
+    """What comes of a schedule: so many `loads` succeed, then one is `refused`, or none is.
 
-    `domains` tells which contexts each domain holds, and `used` how many bytes of it they take,
-    at the refusal; else when most was taken. `after_each` is what all of them take together after
-    each load.
+    `domains` tells which contexts each domain holds at the refusal, else when most is taken, and
+    `used` how many bytes they take. `after_each` is what all of them take together after each load.
     """
 
     loads: int
@@ -141,7 +140,7 @@ class Alternative:
 
 
 def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
-    """What would help, or not, if all contexts stayed loaded: the ways out that people know."""
+    """What would come of the ways out that people know, if all contexts stayed loaded."""
     count, resident = len(sizes), schedule(len(sizes), "resident").moves
 
     by_size = sorted(sizes, key=lambda size: size.total)

@@ -78,7 +78,7 @@ class ContextStore:
         return found
 
     def each(self, wanted: Sequence[ContextKey]) -> list[Context | CompileError]:
-        """Contexts in the order asked for; what one compiler has to make, it makes in one process.
+        """Contexts in the order asked for; a compiler makes all that it has to in one process.
 
         What a compiler refused is told again to every case that wants it, without starting the
         compiler again. Raises ConfigError for an unknown version or an architecture the compiler
@@ -131,7 +131,7 @@ class ContextStore:
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
     def _missing(self, wanted: Iterable[ContextKey]) -> list[ContextKey]:
-        """Those that are not in the cache; the others go into `_found`."""
+        """The wanted contexts that are not in the cache; the others go into `_found`."""
         missing = []
         for one in wanted:
             if one not in self._found:

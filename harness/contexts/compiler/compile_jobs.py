@@ -72,7 +72,7 @@ def epcontext_max_size(model: Path, what: str) -> int | None:
     """The largest spill-fill size that an EPContext model states (bytes); None if it states none.
 
     Only nodes that carry a context count (`main_context`). Raises CompileError, whose text begins
-    with `what`, if the file is none that the compiler can have meant.
+    with `what`, if the compiler cannot have meant this file.
     """
     try:
         pieces = open_artefact(model).pieces

@@ -38,7 +38,7 @@ JOB_CPU_S: Final = 180.0
 """What a job may compute; 128 MB of weights take 1.5 s. A busy computer does not use it up."""
 
 WAITS: Final = 5
-"""So many times as long a job may take by the clock; beyond it nothing is known of the compiler."""
+"""By the clock a job may take so many times as long; then nothing is known of the compiler."""
 
 _NOT_ITS_OWN: Final = {
     -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
@@ -263,7 +263,7 @@ def output_text(file: IO[bytes], most_bytes: int = _KEPT_OUTPUT_BYTES) -> str:
 
 
 def own_environment(**more: str) -> dict[str, str]:
-    """Ours with `more`, and without what would have a process load anything else."""
+    """Our environment with `more`, and without what would have a process load anything else."""
     taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
     kept = {name: value for name, value in os.environ.items() if name not in taken_out}
     return kept | more

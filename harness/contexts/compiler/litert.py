@@ -80,7 +80,7 @@ class LitertHost:
 
     @property
     def compiler(self) -> Path:
-        """The program that has a plug-in compile what that takes of a model."""
+        """The program that has a plug-in compile the part of a model that the plug-in takes."""
         return self.root / _COMPILER
 
     @property
@@ -146,7 +146,7 @@ def refusal_in(log: str) -> str:
 
 
 def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) -> Path:
-    """The model with what the plug-in for Qualcomm took of it compiled; made once, and kept.
+    """The model, the plug-in's part of it compiled for Qualcomm; made once, and kept.
 
     Raises CompileError if it was not made, InfraError if the compiler was ended from outside, or
     the cache cannot be written.

@@ -69,11 +69,11 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "y": (-11.28, 9.25),
     }
 )
-"""What the 8-bit twin is quantised with: the calibrated ranges of the activations.
+"""The calibrated ranges of the activations, with which the 8-bit twin is quantised.
 
-Held fixed, so that the twin is the same to the byte on every computer: least and greatest value
-over the pictures of variants 1000 to 1003, by ORT 1.26.0 on the CPU, two digits. What is behind
-ReLU6 has the range 0 to 6. A test calibrates again and compares.
+They are fixed, so that the twin is equal to the byte on every computer: the least and greatest
+value over the pictures of variants 1000 to 1003, by ORT 1.26.0 on the CPU, two digits. What is
+behind ReLU6 has the range 0 to 6. A test calibrates again and compares.
 """
 
 _FIRST: Final = 32
@@ -88,7 +88,7 @@ _OUTPUT: Final = ("FLOAT", [1, CLASSES])
 class Layer:
     """One node that has weights, or adds or averages what others gave.
 
-    `gain` is what a layer's outputs are to be scaled by: 2 in front of which ReLU6 takes half.
+    `gain` scales a layer's outputs: 2 in front of a ReLU6, which takes half.
     """
 
     name: str
@@ -230,7 +230,7 @@ def float_weights(spec: GraphOf, layer: Layer) -> tuple[Any, Any]:
 
 
 def integer_weights(spec: GraphOf, layer: Layer, input_scale: float) -> tuple[Any, Any]:
-    """The same weights as numbers of 8 bits (128 is zero), biases as such of 32 bits."""
+    """These weights as numbers of 8 bits (128 is zero), biases as numbers of 32 bits."""
     import numpy as np
 
     seed = f"{_seed(spec)} {layer.name}"
@@ -248,7 +248,7 @@ def quantization(least: float, most: float) -> tuple[float, int]:
 
 
 def _seed(spec: GraphOf) -> str:
-    """The same for a model and its twin."""
+    """The seed of a layer, equal for a model and its twin."""
     return f"mobilenet-v2 {spec.variant}"
 
 

@@ -35,7 +35,7 @@ class GraphOf(Protocol):
 
     @property
     def variant(self) -> int:
-        """Which of those that differ in their content."""
+        """Which of its variants, which differ in their content."""
 
 
 def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:

@@ -53,8 +53,8 @@ PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
 class _Kind:
     """What is known of a kind of model: its graph, bounds of its size, how exact it runs.
 
-    `graph` and `inputs` are made of a model, inputs as arrays by their names. `data_type` is that
-    of its activations, `output_type` the numpy type of its outputs.
+    `graph` and `inputs` are made of a model, inputs as arrays by their names. `data_type` is the
+    type of its activations, `output_type` the numpy type of its outputs.
     """
 
     graph: Callable[[Model], onnx.GraphProto]
@@ -165,7 +165,7 @@ class Model:
         return True
 
     def seen_from(self, folder: Path) -> Self:
-        """The same: it is built in code."""
+        """Itself: it is built in code, and has no path."""
         return self
 
     @property
@@ -231,7 +231,7 @@ class Model:
 
 
 ModelSpec = Model
-"""Its former name, for suites that still use it."""
+"""The former name of `Model`, for suites that still use it."""
 
 
 class OnnxFiles:

@@ -69,7 +69,7 @@ def read_each(
 def _read(
     probe: Path, system_library: Path, pieces: Sequence[Piece]
 ) -> list[dict[str, Any] | Unreadable]:
-    """What one process reads: all, or up to the first that ends it (at least one)."""
+    """What one process reads: all, or those up to the first that ends it (at least one)."""
     # behind a cleanup each step is tried, whatever came of those before it
     steps = [system_load(str(system_library)), Step("cleanup")]
     for piece in pieces[:_MOST_AT_ONCE]:
@@ -105,7 +105,7 @@ def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
 def graphs_named(
     metadata: Mapping[str, Any], binary: Path, name: str | None
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    """The graph of a binary that is called so, or all of them, with their numbers (pure).
+    """The graph of this name, or all graphs of a binary, with their numbers (pure).
 
     Raises ConfigError, naming the graphs, where there is none.
     """
@@ -145,7 +145,7 @@ def named_build(metadata: Mapping[str, Any]) -> str | None:
 def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
     """Raises ConfigError if the binary is for another HTP architecture than asked for (pure).
 
-    The compiler takes any number in silence and makes something else of those it does not know.
+    The compiler says nothing about a number that it does not know, and makes something else.
     """
     made = metadata.get("dsp_arch")
     if made is not None and made != asked:
@@ -160,8 +160,8 @@ def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
 class Needs:
     """Bytes that a context needs by its metadata; None where its format is too old to tell.
 
-    Weights and I/O are sums over the graphs; spill-fill and VTCM they use in turn, so that the
-    largest counts.
+    Weights and I/O are sums over the graphs. Spill-fill and VTCM are used by one graph at a time,
+    so that the largest counts.
     """
 
     weights_bytes: int | None

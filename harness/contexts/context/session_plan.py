@@ -33,7 +33,7 @@ class Libraries:
 class DeployedContext:
     """A context binary on a device, with its inputs and expected outputs beside it (paths).
 
-    `others` are the same for each other graph of it that is executed.
+    `others` are such contexts, one for each other graph of the binary that is executed.
     """
 
     context: Context
@@ -71,7 +71,7 @@ def session_plan(
 ) -> Plan:
     """The plan for a schedule; context number i is made from `contexts[i % len(contexts)]`.
 
-    The outputs of the first of each are saved below the folder `save_below`, see `saved_output`.
+    Each context's outputs are saved once, below the folder `save_below` (`saved_output`).
     """
     moves, frees = _steps(contexts, steps.moves, save_below), _steps(contexts, steps.frees)
     return within_session(libraries, moves, frees, settings)

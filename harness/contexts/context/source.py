@@ -18,9 +18,9 @@ BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "ht
 class ContextSource(Protocol):
     """Something that tests take contexts of. Its `str` names it in cases, axes and reports.
 
-    Sources are values: equal ones give the same contexts. One that is `compiled` gives another
-    binary for each QNN compiler and HTP architecture; any other gives the one it has. Outputs may
-    differ from what is expected by `tolerance`, in units of the raw values.
+    Sources are values: equal ones give the same contexts. A source that is `compiled` gives another
+    binary for each QNN compiler and HTP architecture; any other has one binary. Outputs may differ
+    from what is expected by `tolerance`, in units of the raw values.
     """
 
     @property
@@ -32,7 +32,7 @@ class ContextSource(Protocol):
         """By how much an output may differ from what is expected."""
 
     def seen_from(self, folder: Path) -> Self:
-        """The same with its relative paths below a folder, which is that of the test."""
+        """This source, with relative paths meant from a folder, which is that of the test."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Context:
     nothing is compared where `expected` is empty. `generated_inputs`: nobody gave any.
     `memory_bytes` is what the metadata says a device needs for it: I/O, constants and spill-fill.
     `max_size` is what ORT's EPContext model says of its spill-fill (None: nothing). `others` are
-    the same binary with each of its other graphs that is executed, too, with the files of that.
+    this binary once more for each other graph that is executed, with the files of that graph.
     """
 
     path: Path
@@ -95,7 +95,7 @@ class Context:
 
 
 def with_files(told: Mapping[str, Any], files: Iterable[Context]) -> dict[str, Any]:
-    """What a record says of files by their names, with these (pure); a second one is `name (2)`."""
+    """What a record says of files by name, with these added (pure); a second name is `name (2)`."""
     found = dict(told)
     for file in files:
         name, facts, number = str(file.source), file.facts(), 1

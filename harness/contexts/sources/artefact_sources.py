@@ -81,7 +81,7 @@ _MOST_NAMED: Final = 5
 def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
     """The artefacts of files, folders and patterns, without those that hold no contexts.
 
-    One that was named itself is among them whatever it is. Raises ArtefactError as
+    A file that was named itself is among them, whatever it holds. Raises ArtefactError as
     `open_artefacts`.
     """
     found = []
@@ -98,8 +98,8 @@ def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
 def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) -> SourceList:
     """The contexts of an artefact, in the order in which its runtime loads them.
 
-    One that lies inside another file is copied into the cache, once. A piece is called by its
-    number, as in model.pte#3; the only one like the file. Raises ConfigError for what holds no
+    A context inside another file is copied into the cache, once. A piece is called by its number,
+    as in model.pte#3; a single one is called like the file. Raises ConfigError for what holds no
     context, InfraError if the cache cannot be written.
     """
     name = artefact.path.name
@@ -152,7 +152,7 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
 
 
 def left_out(empty_caches: Sequence[str]) -> str:
-    """What to say of a model some of whose nodes hold no context: what runs is not all of it.
+    """What to say of a model with nodes that hold no context, so that not all of it runs.
 
     Seen in microsoft/onnxruntime#31977.
     """
@@ -181,7 +181,7 @@ def _tell_of_extras(given: Path | None, name: str, pieces: int) -> None:
 
 
 def own_folder(given: Path | None, name: str) -> Path | None:
-    """The folder of an artefact in the one that was given for several: that, if it has no other."""
+    """The folder of an artefact inside the given one; the given one if there is none."""
     if given is None:
         return None
     own = given.absolute() / name

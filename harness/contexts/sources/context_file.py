@@ -37,11 +37,11 @@ class ContextFile:
 
     Relative paths are meant from the folder of the test's file. `inputs` and `expected` name a
     folder or list files, raw or .npy: in a folder those called like the tensors (x.raw), else all
-    in the order of their names. Without `inputs` deterministic ones are made up, without
-    `expected` no output is looked at; both is said in the record. Outputs may differ by
-    `tolerance`, in units of the raw values. `graph` names the one that is executed of several:
-    without it all are, in turn, and `inputs` and `expected` have a folder for each, called like it.
-    `name` is what it is called in cases and reports: by default like the file.
+    in the order of their names. Without `inputs` deterministic ones are made up; without `expected`
+    no output is looked at. The record says both. Outputs may differ by `tolerance`, in units of the
+    raw values. `graph` names the one of several graphs that is executed. Without it all are, in
+    turn, and `inputs` and `expected` have a folder for each graph, called like it. `name` is what
+    it is called in cases and reports: by default like the file.
     """
 
     path: Path
@@ -89,7 +89,7 @@ class ContextFile:
         return False
 
     def seen_from(self, folder: Path) -> Self:
-        """The same with its relative paths below a folder."""
+        """This file, with relative paths meant from a folder."""
 
         return type(self)(
             folder / self.path,
@@ -145,8 +145,7 @@ class ContextFiles:
     def metadata(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Mapping[str, Any]]:
         """What the files say of themselves, without those that cannot be read.
 
-        Which graph is meant, and whether there are files for its tensors, does not matter. Raises
-        as `contexts`.
+        Neither the graph that is meant nor files for its tensors matter here. Raises as `contexts`.
         """
         found = {}
         for source, one in self._looked_at(sources).items():
@@ -220,7 +219,7 @@ class ContextFiles:
         graph: str | None,
         binary: Path,
     ) -> tuple[Path, ...]:
-        """What a user gave, else inputs that are made up, and nothing that is expected.
+        """What a user gave, else inputs that are made up, without expected outputs.
 
         Of several graphs (`graph`) each has a folder called like it.
         """

@@ -86,7 +86,7 @@ class Contexts:
         return {one: found[one] for one in wanted}
 
     def metadata(self, sources: Iterable[Source]) -> dict[ContextFile, Mapping[str, Any]]:
-        """What those of these say of themselves that are files; as `ContextFiles.metadata`."""
+        """What the files among these say of themselves; as `ContextFiles.metadata`."""
         return self._files.metadata(one for one in sources if isinstance(one, ContextFile))
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
@@ -95,7 +95,7 @@ class Contexts:
 
 
 def required(made: Made) -> dict[Source, Context]:
-    """All of these. Raises the first error that stands in the place of one."""
+    """The contexts of all of these. Raises the first error that stands in the place of one."""
     found = {}
     for source, one in made.items():
         if isinstance(one, HarnessError):

@@ -21,7 +21,7 @@ class TensorReport:
     """An input or output; `bytes` is None where nobody knows its size before it runs.
 
     `data_type` is the number of QNN's type, as in 0x0304, where it has no name here. A quantised
-    value v stands for `scale` * (v + `offset`); of each of `channels` along `axis` its own.
+    value v stands for `scale` * (v + `offset`). Each of `channels` along `axis` has its own.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ContextReport:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that one call told; `qnn` is the version that read, `problems` the files it could not."""
+    """All that one call told; `qnn` is the version that read, `problems` what it could not read."""
 
     schema: Literal[1]
     qnn: str

@@ -42,7 +42,7 @@ class OnnxModel(Model):
     def of(cls, path: Path, within: float = 0.0) -> Self:
         """The model in a file. Raises ConfigError for what cannot be compiled here.
 
-        That is one whose inputs are of no fixed shape, or larger than 2 GB.
+        Such a model has inputs without a fixed shape, or more than 2 GB.
         """
         loaded = _load(path)
         _tensors(_inputs(loaded), "input", path)
@@ -74,7 +74,7 @@ class OnnxModel(Model):
         return loaded
 
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Numbers between -1 and 1; of whole ones 0 and 1, which are places of any table."""
+        """Numbers between -1 and 1. Whole numbers are 0 and 1, which are places in any table."""
         import numpy as np
         from onnx import helper
 
@@ -108,9 +108,9 @@ class OnnxSurface:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """That of a model. Raises ConfigError for one that cannot be read.
+        """The surface of a model. Raises ConfigError for one that cannot be read.
 
-        That is also one with inputs of no fixed shape, or weights outside of the model's folder.
+        That includes inputs without a fixed shape, and weights outside of the model's folder.
         """
         loaded = _load(path, weights=False)
         places = {_place(one, path): None for one in _external(loaded)}

@@ -47,8 +47,8 @@ class TensorFiles:
     ) -> tuple[Path, ...]:
         """One raw file per tensor, of those that a folder or a list has.
 
-        No link is followed in that folder, or from `within` on, if that is what a user has named.
-        Raises ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
+        No link is followed in that folder, or from `within` on, which the user has named. Raises
+        ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
         """
         if isinstance(where, Path):
             found = f"{where} has "
@@ -93,7 +93,7 @@ class TensorFiles:
         return file if within is None else _found(file, size, within, self._cache)
 
     def keep(self, content: bytes) -> Path:
-        """A file of this content: what it is called after, so that it never changes."""
+        """A file with this content, after which it is called, so that it never changes."""
         path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
         keep_whole(path, content)
         return path
@@ -102,8 +102,8 @@ class TensorFiles:
 def lying_files(what: str, where: Path, binary: Path, cache_root: Path) -> tuple[Path, ...]:
     """The files of a folder in the order of their names, or the file that it is.
 
-    Of a folder where others could put a link in their place they are copies. Raises ConfigError
-    naming `what` and `binary`, and InfraError.
+    If others could put a link in their place there, they are copies. Raises ConfigError naming
+    `what` and `binary`, and InfraError.
     """
     found = chosen_files(listed_files(what, where, binary), ())
     if found == (where,):
@@ -191,7 +191,7 @@ def listed_files(
 def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bool]:
     """The content of an array, its size, what it is, and whether its elements are the tensor's.
 
-    There is no content of one that does not fit: it may be as large as its file says.
+    The content of an array that does not fit is not read: it may be as large as its file says.
     """
     import numpy as np
 

@@ -23,7 +23,7 @@ MAX_LINES: Final = 8_000
 _MAX_ALIKE: Final = 20
 _MAX_TEXTS: Final = 200_000
 _MAX_LOOKED: Final = 1_000_000
-"""Of a log with more different texts than this, only the last lines are looked at besides."""
+"""Of a log with more different texts than this, only the last lines are looked at from then on."""
 _MAX_UNLOOKED_CHARS: Final = 2_000
 _CHUNK_CHARS: Final = 1 << 20
 _MAX_LINE_CHARS: Final = 16_384
@@ -99,7 +99,7 @@ def read_log(stream: BinaryIO) -> ScannedLog:
 
 
 class _Kept:
-    """The lines of a log that are kept of all that it is given, in time that grows with that."""
+    """The lines of a log that are kept. The time this takes grows with the log's length."""
 
     def __init__(self) -> None:
         self._first: list[LogText] = []
@@ -163,7 +163,7 @@ class _Kept:
 
 
 def texts_of(line: str) -> Iterator[str]:
-    """What a line says: of several lines pasted into one, with slashes between, each."""
+    """What a line says; of several lines pasted into one, with slashes between, what each says."""
     plain = _ANSI.sub("", line) if "\x1b" in line else line
     for part in _PASTED.split(plain)[:200] if "/" in plain else (plain,):
         text = _BEFORE.sub("", part, count=1).strip()[:_MAX_TEXT_CHARS]

@@ -1,7 +1,7 @@
 """How a failure came about: what was logged while a step failed, as links of a chain (pure).
 
 The code that a call returns is often the last of several, and says least: 14001 (invalid config)
-is what comes of a DSP library that could not be opened.
+follows a DSP library that could not be opened.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _CODES: Final = (
 def failure_chain(step: StepResult) -> tuple[ChainLink, ...]:
     """What went wrong in a step that failed, in order; the call's own answer is the last link.
 
-    The links are the library's error lines, each once, and the warnings right before one of them
-    that tell of a failure, too. At most 40 links.
+    The links are the library's error lines, each once, and warnings right before one that tell of a
+    failure, too. At most 40 links.
     """
     if not step.code and step.error is None:
         return _logged(step)

@@ -15,18 +15,18 @@ from harness.verdict.failure.rules import RULES
 _MAX_LINES: Final = 400
 _MAX_EVIDENCE_LINES: Final = 2000
 EARLIER: Final = "before that, "
-"""Begins the line of a message that tells of an earlier failure, which is no sign of this one."""
+"""The start of a message's line that tells of an earlier failure. It is no sign of this one."""
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What preflight said of a case, whose `contexts` are taken in turn; none: nobody knows how."""
+    """What preflight said of a case, whose `contexts` are taken in turn; none if nobody knows."""
 
     findings: tuple[Finding, ...] = ()
     contexts: tuple[str, ...] = ()
 
     def of(self, context: int | None) -> tuple[tuple[str, str], ...]:
-        """Code and explanation of what may be the reason of a failure, with the context of it."""
+        """Code and explanation of what may be the reason of a failure, with its context."""
         known = len(self.contexts)
         failing = self.contexts[context % known] if known and context is not None else None
         return tuple(
@@ -69,7 +69,7 @@ def diagnosed(
 ) -> ErrorRecord:
     """The record with the diagnosis that fits; unchanged where none does.
 
-    What is known already stays unless all that is known now says otherwise.
+    A diagnosis that is there already stays, unless all that is known now says otherwise.
     """
     symptoms = symptoms_of(outcome, error, evidence, foreseen)
     found = findings(symptoms, rules)

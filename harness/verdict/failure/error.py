@@ -98,8 +98,8 @@ class Diagnosis(Part):
 class LoadedLibrary(Part):
     """A library that the process had loaded when it failed, and the file that the loader took.
 
-    `build_id` is the linker's, `version` what a library says of its QNN where it is not of the
-    runtime's folder; `hides` the file of the runtime that was not taken for it.
+    `build_id` is the linker's. `version` is the QNN that a library from outside of the runtime's
+    folder names, `hides` the runtime's file that was not loaded because of it.
     """
 
     name: RecordText
@@ -190,7 +190,7 @@ class ErrorRecord(Part):
     def call(self) -> str:
         """API, code and symbol of what failed, as far as they are known.
 
-        Of a call that succeeded, with outputs that are wrong, its API: the message tells of them.
+        A call that succeeded with wrong outputs has its API only: the message tells of those.
         """
         parts = (self.api,) if self.code == 0 else (self.api, self.code, self.symbol)
         return " ".join(str(part) for part in parts if part not in (None, ""))
@@ -202,7 +202,7 @@ class ErrorRecord(Part):
         return (first or self.message.strip()).partition("\n")[0]
 
     def with_line(self, line: str) -> ErrorRecord:
-        """The same with one line more in its message, which its signature does not have."""
+        """This record with one more line in its message, which its signature leaves out."""
         return self.model_copy(update={"message": cut_message(f"{self.message}\n{line}".strip())})
 
     @model_validator(mode="after")

@@ -61,8 +61,8 @@ def first_failed_call(lines: Iterable[str]) -> FailedCall | None:
 def causal(logs: Sequence[LogLine]) -> list[LogLine]:
     """The log of one delegate without what is no cause.
 
-    What cannot be read as a context is tried as a DLC next. Where it is none, either, the 1002 of
-    that comes of the 30010 before it, a warning so far. Where it is one, nothing went wrong
+    What cannot be read as a context is tried as a DLC next. If it is no DLC, that ends with 1002,
+    whose cause is the 30010 before it, logged as a warning. If it is one, nothing went wrong
     (pytorch/executorch#21804).
     """
     unread = next((at for at, line in enumerate(logs) if _NOT_READ in line.text), None)

@@ -131,6 +131,6 @@ def _explained(found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText])
 
 
 def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:
-    """The lines that name a code which a rule fits by."""
+    """The lines that name a code by which a rule fits."""
     codes = {code for sign in found.rule.signs for code in sign.codes}
     return {line.text for line in lines if codes.intersection(_codes_in(line.text))}

@@ -96,9 +96,8 @@ class Rule:
     """One cause of failures; it may be one if any of the signs fits.
 
     `apart`: what tells it from causes that look alike. `threads` are public ones, as `owner/repo`
-    or `owner/repo#number`. `unrelated`: it says nothing of what was asked, since any request would
-    have met it: the DSP, its process, its memory or the libraries failed. So it never counts as a
-    refusal.
+    or `owner/repo#number`. `unrelated`: any request would have met it, since the DSP, its process,
+    its memory or the libraries failed. So it never counts as a refusal of what was asked.
     """
 
     id: str
@@ -143,7 +142,7 @@ class FittingRule:
     foretold: str | None = None
 
     def diagnosis(self, codes: Iterable[int]) -> Diagnosis:
-        """As records hold it, with what is to be said of the one of these codes it stands for."""
+        """As records hold it, with what is said of the one of these codes that it stands for."""
         rule = self.rule
         named = (describe(code) for code in codes)
         notes = (info.note for info in named if info.code in RANGE_ENDS and info.note)
@@ -160,7 +159,7 @@ class FittingRule:
 def findings(symptoms: Symptoms, rules: Sequence[Rule]) -> list[FittingRule]:
     """All rules that fit, the answer first.
 
-    What a line states comes before what lines suggest, and that before what codes allow; so no
+    What a line states comes first, then what lines suggest, then what codes allow. So no
     consequence stands before its cause. Among equals the order of the table decides.
     """
     fitting = [found for rule in rules if (found := rule.finding(symptoms)) is not None]

@@ -1,10 +1,10 @@
 """The table of known causes of failures, in its order (data).
 
-A cause is as sure as the line that shows it (`rule.py`): what a line states stands before what
-lines suggest, and that before what codes allow, since one code has many causes (1002 is a full
-protection domain, weights that cannot be mapped, and a damaged binary). Among equally sure ones the
-order of the table decides. Lines are as seen in the threads, or from the libraries themselves.
-What no rule recognises stays unknown: better no diagnosis than a guess.
+A cause is as sure as the line that shows it (`rule.py`): first what a line states, then what lines
+suggest, then what codes allow. One code has many causes: 1002 is a full protection domain, weights
+that cannot be mapped, and a damaged binary. Among equally sure ones the order of the table decides.
+Lines are as seen in the threads, or from the libraries themselves. What no rule recognises stays
+unknown: better no diagnosis than a guess.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def runner_transcript(plan: Plan, heard: Sequence[Heard], exit_code: int | None)
     """What became of each step of a program's plan; `exit_code` None: it was ended.
 
     A status that ExecuTorch names ends the step that it came in: the runner aborts itself then,
-    which is no crash. What it was in when it ended in any other way is a step that did not end.
+    which is no crash. If it ended in any other way, the step that it was in did not end.
     """
     reader = _Reader(plan)
     for one in heard:
@@ -161,7 +161,7 @@ class _Reader:
             self.go_to(self.end, t_us)
 
     def go_to(self, number: int, t_us: int | None = None) -> None:
-        """Ends all steps before this one, which begins; nothing goes back."""
+        """Ends all steps before this one, which begins. It never goes back to an earlier step."""
         for at in range(self._at, min(number, self.end)):
             step = self._steps[at]
             step.begun, step.ended, step.code = True, True, 0
@@ -178,7 +178,7 @@ class _Reader:
         step.symbol = None if code is None else _SYMBOLS.get(code, "unknown")
 
     def transcript(self) -> Told:
-        """What is known; of a runner that was heard of."""
+        """What is known, of a runner that was heard of."""
         told = Told(steps=self._steps)
         if self._start is None:
             return told

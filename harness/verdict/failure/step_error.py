@@ -51,7 +51,7 @@ BLAME: Final = (
     Blame("file", "harness", r"No such file|not a regular file|the limit is|path too long"),
     Blame("file", "infra"),
 )
-"""The first that fits decides; what none of them names is a bug of the harness."""
+"""The first that fits decides. What none of them names is a bug of the harness."""
 
 _AFTER_SUCCESS: Final = ("mismatch", "guard")
 
@@ -59,8 +59,8 @@ _AFTER_SUCCESS: Final = ("mismatch", "guard")
 def step_error(step: StepResult) -> ErrorRecord:
     """The error record of a failed step.
 
-    The message is what the library logged as errors during the step, since that names the real
-    cause; then the probe's own words; then the library's text for the code; then ours.
+    The message begins with what the library logged as errors during the step, since that names the
+    real cause. Then come the probe's words, the library's text for the code, and ours.
     """
     code = 0 if step.error in _AFTER_SUCCESS else step.code
     logged = error_lines(step)
@@ -88,7 +88,7 @@ def step_error(step: StepResult) -> ErrorRecord:
 
 
 def _difference(step: StepResult) -> str | None:
-    """How far the first wrong output is from what was expected, which says what tolerance it had.
+    """How far the first wrong output is from what was expected, with the tolerance that it had.
 
     Not in the signature: the figures differ from run to run.
     """

@@ -17,8 +17,8 @@ class UnsupportedRule:
     """An answer that a target gives to what it cannot do.
 
     `api` and `text` are regular expressions: the first must match the whole name, the second be
-    found in the message. With `lacks` the answer counts only on a device that shows nothing of
-    that processor: where there is one, the same words tell of a failure. `source` says who saw it.
+    found in the message. With `lacks` the answer counts only on a device that shows nothing of that
+    processor. On any other device the words tell of a failure. `source` says who saw it.
     """
 
     api: str

@@ -168,7 +168,7 @@ ENDINGS: Final = (
         lambda run: _cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
     ),
 )
-"""The worst that can happen first, and the first that holds decides; else the steps do."""
+"""The worst that can happen comes first. The first that holds decides; else the steps do."""
 
 
 def judge(
@@ -181,11 +181,11 @@ def judge(
 ) -> Verdict:
     """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).
 
-    The worst that happened decides. A process that was ended or ended itself before its plan was
-    done has crashed or hung, in the step begun last, even if a step had failed before: the failed
-    step then stands in the message. Otherwise the first failed step decides, also where the process
-    crashed behind the end of its plan, which then stands in the message. A process of which
-    nothing was heard never reached the target: that is an error of the lab.
+    The worst that happened decides. A process that ended, or was ended, before its plan was done
+    has crashed or hung in the step begun last. If a step had failed before, the message says so.
+    Otherwise the first failed step decides. If the process then crashed behind the end of its plan,
+    the message says that. A process of which nothing was heard never reached the target: that is an
+    error of the lab.
 
     What went wrong with the target gets the diagnosis that its texts and codes, and what was
     `foreseen`, allow.
@@ -224,8 +224,7 @@ def _of_finished(
 def _failed_before_its_end(run: ProbeRun) -> bool:
     """Whether a process carried out its plan, and a step of it failed.
 
-    A crash that comes only then belongs to tearing down what was never set up, and the step tells
-    why.
+    A crash after that is one of tearing down what was never set up; the step tells why.
     """
     return run.transcript.done and run.transcript.first_failure is not None
 

@@ -1,7 +1,7 @@
 """Node ids taken apart (pure): a test and its parameters, and the placement that these begin with.
 
-Records say both in fields of their own. Read out of a name they are only where there is nothing
-but the name: in records of schema 1 (`schema_1.py`), and in what a user says with `--case`.
+Records say both in fields of their own. They are read out of a name only where there is nothing
+else: in records of schema 1 (`schema_1.py`), and in what a user says with `--case`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def placement_in(
     """The placement that parameters begin with, and the rest of them; None if they do not.
 
     Its keys are those of a `PlacementRecord`, without the engine, of which a name says nothing.
-    Parameters may look like another placement, or go on as one would. So the `axes` that the case
-    ran with decide what is taken for one, as far as they are known.
+    Parameters may look like another placement, or like its end. So the `axes` that the case ran
+    with decide, as far as they are known.
     """
     known = {name: re.escape(said) for name, said in axes.items() if isinstance(said, str)}
     # the first that fits; where no version is known the last, as devices may be called desk-htp-1

@@ -16,8 +16,8 @@ CheckVerdict = Literal["held", "broken", "unseen"]
 class Check(Part):
     """One expectation and what came of it.
 
-    `unseen` means that nothing this target shows could tell. `reason` is one sentence with the
-    figures that decided; `figures` are the same as numbers, with units in the names.
+    `unseen` means that nothing this target shows could tell. `reason` is a sentence with the
+    figures that decided; `figures` has them as numbers, with units in the names.
     """
 
     name: RecordText

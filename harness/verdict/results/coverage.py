@@ -2,8 +2,8 @@
 
 Whatever sums up a run takes it from here, so that nothing is green above a missing verdict:
 terminal, pages, Markdown, comparison, history, night, merge, what CI systems read, metrics, trace.
-A verdict is passed, failed, crashed or hung. What a target cannot do (`unsupported`) is its own
-answer, and what a test skips its own choice: they have no verdict, and none is missing. (Pure.)
+A verdict is passed, failed, crashed or hung. What a target cannot do (`unsupported`) is an answer,
+and what a test skips is a choice: neither has a verdict, and none is missing. (Pure.)
 """
 
 from __future__ import annotations
@@ -74,16 +74,17 @@ def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) 
 
 
 def fault_of(standing: Standing) -> Fault | None:
-    """Who is at fault that there is no verdict; None if there is one, or none was to be had."""
+    """Who is at fault that there is no verdict; None if there is one, or none was due."""
     return standing if standing in ("input", "lab", "harness") else None
 
 
 class Coverage(Part):
     """How many of the selected cases came to what; the last attempt at each counts.
 
-    `selected` is null where a run was cut short that did not say how many it had. Of `passed`
-    `strict` fail the run, since a known issue expects them to fail (`--strict-known`). `input`,
-    `lab` and `harness` have no verdict, by who is at fault; `not_run` left no record.
+    `selected` is null where a run was cut short that did not say how many it had. Of those
+    `passed`, `strict` fail the run, since a known issue expects them to fail (`--strict-known`).
+    `input`, `lab` and `harness` count cases without a verdict by who is at fault; `not_run` left no
+    record.
     """
 
     selected: _Count | None
@@ -105,7 +106,7 @@ class Coverage(Part):
 
     @property
     def missing(self) -> Mapping[Fault, int]:
-        """How many have none though they were to have one, by why; only what occurs."""
+        """How many cases lack a verdict, by why; only what occurs."""
         found = {name: int(getattr(self, name.replace(" ", "_"))) for name in FAULTS}
         return {name: count for name, count in found.items() if count}
 
@@ -140,7 +141,7 @@ class Coverage(Part):
 
     @property
     def headline(self) -> str:
-        """What is said first of a run: how many have a verdict, and what the others lack it for."""
+        """What is said first of a run: how many have a verdict, and why the others lack one."""
         parts = [f"{count} {LOST_TO[name]}" for name, count in self.missing.items()]
         parts += [f"{self.unsupported} unsupported"] if self.unsupported else []
         parts += [f"{self.skipped} skipped"] if self.skipped else []
@@ -158,7 +159,7 @@ class Coverage(Part):
 def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
     """What the attempts of a run came to; `info` is its run.json, which says how many there are.
 
-    Without `info` there are no others.
+    Without `info` there are no other cases than these.
     """
     last: dict[str, Ended] = {}
     for one in attempts:
@@ -181,8 +182,8 @@ def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None
 def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
     """How many cases a run had, by its run.json; `seen` left a record, `unfit` of them fit nowhere.
 
-    A run of an older harness does not say it: that left none out if it ended in order, and else
-    nobody knows.
+    A run of an older harness does not say it. If it ended in order it left none out; else nobody
+    knows.
     """
     said = info.get("selected")
     if type(said) is int and said >= 0:

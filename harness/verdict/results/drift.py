@@ -68,7 +68,7 @@ class OutputDifference:
 
     `elements` of `total` differ. `max_steps` is by how many steps of its type at most, None for a
     type that has none (reals). `max_abs` is the largest difference of values: quantised ones are
-    scaled if the scale is known. `cosine` is that of the angle between both.
+    scaled if the scale is known. `cosine` is the cosine of the angle between both.
     """
 
     elements: int
@@ -105,7 +105,7 @@ class Output:
     def beyond(self, steps: int) -> bool:
         """Whether it differs by more than so many steps.
 
-        What has no steps, or was not kept, is beyond none if it differs at all.
+        What has no steps, or was not kept, is only beyond 0, if it differs at all.
         """
         others = self.differences[1:]
         return any(
@@ -148,7 +148,7 @@ class Output:
 
 
 def drift(records: Iterable[CaseRecord], read: Read) -> list[Output]:
-    """All outputs that cases have kept, in the order of their first cases, versions in theirs."""
+    """All outputs that cases have kept, in the order of their first cases; versions in order."""
     points: dict[_Key, dict[_Point, dict[str, None]]] = {}
     told: dict[_Key, Mapping[str, Any]] = {}
     for record in final_attempts(records):

@@ -1,4 +1,4 @@
-"""Records of which only what is small is held: what may be large is read again where it lies.
+"""Records of which only small parts are held; what may be large is read again from its journal.
 
 A run may have hundreds of thousands of cases, and what a case measured takes up to twenty times as
 much memory as it has bytes in its journal.
@@ -49,7 +49,7 @@ class OpenJournal:
         weakref.finalize(self, os.close, self._file)
 
     def again(self, place: int, case: str) -> bytes:
-        """The line at a place, which is that of a case. Raises ConfigError if it is no more."""
+        """The line of a case at its place. Raises ConfigError if it is there no more."""
         line = os.pread(self._file, place & (1 << PLACE_BITS) - 1, place >> PLACE_BITS)
         if self._last[0] != place:
             try:
@@ -62,7 +62,7 @@ class OpenJournal:
         return line
 
     def said(self, place: int, case: str) -> dict[str, Any]:
-        """The same as the JSON that it is."""
+        """The line at a place, as JSON."""
         if self._last[0] != place:
             self.again(place, case)
         return self._last[1]
@@ -98,7 +98,7 @@ class HeldRecord(CaseRecord):
             return getattr(self.whole(), name)
 
     def measured(self, name: str) -> Any:
-        """As of any record, without reading it again for what it has not got."""
+        """As of any record; what it has not measured is not looked for in its journal."""
         fields = self.__dict__
         known = fields["_names"]
         if known is not None and name not in known:
@@ -208,7 +208,7 @@ class HeldRecords:
         return known
 
     def axes(self, axes: dict[str, Any]) -> dict[str, Any] | None:
-        """The axes, if they are as small as axes are; values that many cases have are shared."""
+        """The axes, if they are as small as usual; values that many cases have are shared."""
         if len(axes) > _MOST_AXES:
             return None
         short: dict[str, Any] = {}
@@ -224,7 +224,7 @@ class HeldRecords:
         return known
 
     def _error(self, error: ErrorRecord) -> ErrorRecord | None:
-        """The error, if many cases have it; None if it is one of very many, or large."""
+        """The error, shared by the cases that have it; None if it is large, or one of very many."""
         if len(error.chain) + len(error.libraries) > _MOST_AXES:
             return None
         if len(error.message) > _MOST_HELD_CHARS:

@@ -23,8 +23,9 @@ from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attemp
 
 MAX_LINE_BYTES: Final = 8 << 20
 MAX_VALUES: Final = 300_000
-"""So many commas and brackets a line has at most, not counting texts: small values take much more
-memory than text."""
+"""A line has at most so many commas and brackets outside of texts: small values take much more
+memory than text.
+"""
 _MOST_TOLD: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
@@ -158,9 +159,9 @@ def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, 
 
     `kept` is given the file, to read at such places again.
 
-    All that reads journals reads them here: what is no record for one of them is none for any.
-    Lines that are no records of this schema (cut off, damaged, too long) are `Damage`; empty ones
-    are nothing. Raises ConfigError if the file cannot be read, or is wholly of another schema.
+    All that reads journals reads them here, so that all agree on what is a record. Lines that are
+    no records of this schema (cut off, damaged, too long) are `Damage`; empty ones are nothing.
+    Raises ConfigError if the file cannot be read, or is wholly of another schema.
     """
     held, foreign = False, list[Damage]()
     for number, (place, line) in enumerate(_journal_lines(path, kept), start=1):
@@ -245,7 +246,7 @@ def _problem(error: ValidationError, line: bytes) -> str:
 
 
 def _journal_lines(path: Path, kept: OpenJournal | None) -> Iterator[tuple[int, bytes]]:
-    """Places, and lines with their ends; of one that is too long as much as shows that it is."""
+    """Places, and lines with their ends; a line that is too long is cut behind its limit."""
     try:
         # the folder may be somebody else's
         with open_below(path.parent, path.name) as stream:

@@ -1,4 +1,4 @@
-"""Values that are free but for being JSON, as far as every reader of it can hold them (pure)."""
+"""Values that may be anything that is JSON and that every reader of JSON can hold (pure)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _integer(value: int) -> int | float | None:
 
 
 def more_values_than(most: int, content: bytes) -> bool:
-    """Whether JSON has more values than that, by what stands before each: not counting texts.
+    """Whether JSON has more values than that, counted by what stands before each outside of texts.
 
     Small values take much more memory than text. It is seen without reading it.
     """

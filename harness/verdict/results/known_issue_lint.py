@@ -32,9 +32,9 @@ def review_lines(
 ) -> list[str]:
     """A line for each entry that wants to be looked at.
 
-    A run is mostly a part of the matrix: that none of its cases met an entry's conditions says
-    nothing. What does is a case that met them and passed or failed otherwise, and conditions that
-    none of the cases `collected` can meet (None: nobody knows which there are).
+    A run is mostly a part of the matrix: it says nothing that none of its cases met an entry's
+    conditions. A case that met them and passed, or failed otherwise, does say something, and so do
+    conditions that none of the cases `collected` can meet (None: not known).
     """
     cases = final_attempts(records)
     over = [
@@ -174,7 +174,7 @@ def _any_holds(values: Iterable[object], wanted: Sequence[object]) -> bool:
 
 
 def _contradicts_itself(text: str) -> bool:
-    """Whether nothing is within a range, whose least version is 0, a bound or next to one."""
+    """Whether nothing lies within a range; its least version would be 0, a bound or next to one."""
     wanted = VersionRange.parse(text)
     bounds = [bound.parts for _, bound in wanted.clauses]
     least = [(0,), *bounds, *((*parts[:-1], parts[-1] + 1) for parts in bounds)]

@@ -105,9 +105,9 @@ class Conditions(Part):
     `suite` is the name of the test's file without `test_` and `.py`, `test` that of the function
     without its parameters, which are `axes`.
 
-    A value is one or a list of which one must hold: a number, a text in which * stands for
-    anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version ranges such
-    as ">=2.47,<2.51", or a comparison with one of the others, such as compiler ">qnn".
+    A condition is a value, or a list of values of which one must hold: a number, a text in which *
+    stands for anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version
+    ranges such as ">=2.47,<2.51", or a comparison with one of the others, such as compiler ">qnn".
     """
 
     suite: Annotated[AnyOf, AfterValidator(_suites)] | None = None
@@ -169,7 +169,7 @@ def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
 
 
 def match(record: CaseRecord, issues: Iterable[KnownIssue]) -> KnownIssue | None:
-    """The first known issue that explains a record; None if it is no or another failure.
+    """The first known issue that explains a record; None if none does.
 
     Only failures of the target are ever expected. An entry whose `until` lies before the day the
     case started (UTC) explains nothing, and neither does one whose pattern takes too long (see
@@ -210,7 +210,7 @@ def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[Know
 
 
 def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:
-    """All but the message, which takes longest, is as an entry has it."""
+    """The issues that fit a record in all but the message, which takes longest to compare."""
     error = record.error
     if record.cause != "target" or error is None:
         return

@@ -43,7 +43,7 @@ def case_of(line: bytes) -> CaseRecord:
 
 
 def _said(line: bytes) -> object:
-    """Its JSON; None of what is none."""
+    """Its JSON; None if it is none."""
     try:
         return from_json(line)
     except ValueError:

@@ -179,10 +179,10 @@ def growth_of(levels: Sequence[int]) -> Growth | None:
     """The growth shown by the levels behind each round; None if there are too few of them.
 
     Rounds are taken in threes, of which only the lowest level counts: what comes back within a few
-    rounds was never lost. From one three to the next there is a rise. A leak is in all of them; a
-    jump that happens once, such as a table that becomes larger, is in one, and their median does
-    not count it. It may be off by what the rises differ, and by what came back on the way: an
-    allocator that keeps what is freed rises for many rounds and falls once.
+    rounds was never lost. From one three to the next there is a rise. A leak is in all rises. A
+    jump that happens once, such as a table that becomes larger, is in one rise, and their median
+    does not count it. The median may be off by what the rises differ, and by what came back on the
+    way: an allocator that keeps what is freed rises for many rounds and falls once.
     """
     first = len(levels) % ROUNDS_TOGETHER
     floors = [

@@ -68,7 +68,7 @@ def outputs_of(seen: Sequence[Execution]) -> Outputs | None:
 def disagreement(seen: Iterable[Execution]) -> str | None:
     """Which executions gave different outputs for the same inputs, in words; None if none did.
 
-    Those with kept buffers are judged by who planned them: their buffers may hold anything.
+    Executions with kept buffers are left to who planned them: such buffers may hold anything.
     """
     for work, found in _by_work(one for one in seen if one.verb in _OWN_BUFFERS).items():
         outputs = [

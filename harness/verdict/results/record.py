@@ -54,7 +54,7 @@ def is_figure(value: object) -> TypeGuard[int | float]:
 
 
 def are_figures(values: Sequence[Any]) -> bool:
-    """Whether all of them are: of plain numbers, as a journal has them, without asking each."""
+    """Whether all values are figures; plain numbers, as in a journal, are not asked one by one."""
     if values and _NUMBERS.issuperset(map(type, values)):
         return bool(min(values) > -1e300 and max(values) < 1e300)
     return all(map(is_figure, values))
@@ -150,10 +150,10 @@ class Fixed(Part):
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
-    `test` is that without what the harness put in, and `placement` what that was: together they
-    tell a case from others. `placement` is null where no device fits.
-    `engine` is what executed (`facts/engines.py`), null in records that are older than this field.
-    `line` is where in the test's file it stands, null where that is not Python.
+    `test` is the node id without what the harness put in, and `placement` is what it put in:
+    together they tell a case from others. `placement` is null where no device fits. `engine` is
+    what executed (`facts/engines.py`), null in records that are older than this field. `line` is
+    where in the test's file it stands, null where that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
@@ -343,7 +343,7 @@ JournalLine = Annotated[
 
 
 class _Final(list[CaseRecord]):
-    """Last attempts: who is handed them need not look for them again, as a dozen reports do."""
+    """Last attempts, marked as such: a dozen reports need not look for them again."""
 
 
 def final_attempts(records: Iterable[CaseRecord]) -> list[CaseRecord]:

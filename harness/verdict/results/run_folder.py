@@ -297,7 +297,7 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
 
 @contextlib.contextmanager
 def making_folders(reports: Path) -> Iterator[None]:
-    """What the system says of a folder for reports as an error of ours."""
+    """Raises an OSError of a folder for reports as an error of ours."""
     try:
         yield
     except OSError as error:
@@ -310,9 +310,9 @@ def making_folders(reports: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
-    """A folder for reports, of which the one run that is made there is moved to `reports`.
+    """A folder for reports. The one run that is made there is moved to `reports` at the end.
 
-    `latest` follows. Nothing stays where that was not made in full. Raises as `create` does.
+    `latest` follows. Nothing stays of a run that was not made in full. Raises as `create` does.
     """
     with making_folders(reports):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -362,7 +362,7 @@ def _host() -> dict[str, object]:
 
 @cache
 def _versions() -> Mapping[str, str]:
-    """Of a process: what is installed is read once, though it may write a hundred runs."""
+    """What is installed, read once in a process, though it may write a hundred runs."""
     found = {"qnn-harness": __version__, "python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""Which of two runs came first: what they know of each other, not what clocks and names say.
+"""Which of two runs came first, by what they know of each other, not by clocks and names.
 
 Whatever is begun in a folder of reports (a run, a bisection, a night) is given the next number of
 that folder's series, and the name of the one before it. Both are kept in its own order.json, so
@@ -81,7 +81,7 @@ def give_place(folder: Path) -> RunPlace:
 
 
 def place_of(folder: Path) -> RunPlace | None:
-    """The place of a folder; None if it says none that is one. One of another schema is told."""
+    """The place of a folder; None if it names none. A place of another schema is logged."""
     try:
         return _place_in(read_inside(folder, ORDER, _MAX_BYTES), folder / ORDER)
     except OSError:
@@ -103,8 +103,8 @@ def in_order(
 ) -> list[_T]:
     """Things in the order of their places (pure).
 
-    Those of one series are in its order, and each is behind the one that it names. Among what this
-    leaves open, the least `by` comes first; so it does among those that contradict each other.
+    Things of one series are in its order, and each is behind the one that it names. Where that
+    leaves the order open, or contradicts itself, the least `by` comes first.
     """
     found = sorted(things, key=lambda one: (by(one), name(one)))
     chains: dict[str, list[tuple[int, int]]] = {}
@@ -162,7 +162,7 @@ def _place_in(text: bytes, file: Path) -> RunPlace | None:
 
 @cache
 def _tell(file: Path, problem: str) -> None:
-    """Once for a file, however often its place is asked."""
+    """Logs a warning once for a file, however often its place is asked."""
     _log.warning("%s %s; clocks say what came first", file, problem)
 
 

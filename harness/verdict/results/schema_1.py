@@ -30,7 +30,7 @@ def placed(
 ) -> tuple[str, dict[str, object] | None]:
     """`test` and `placement` of a case that says neither, of its name and its axes (pure).
 
-    Among the axes its `device` may stand, too. A name that says something else is believed.
+    The `device` may be among the axes. If the name says something else, the name is believed.
     """
     base, parameters = split_node_id(case)
     found = None

@@ -22,7 +22,7 @@ from harness.device.dsp.build import FASTRPC, build_fastrpc
 from harness.device.simulator.board import soc_files
 from harness.device.simulator.emulation import find_tools
 from harness.ground.facts.codes import dsp_error, dsp_errors
-from harness.ground.files.cache import cache_root
+from harness.ground.files.cache import BOARDS, cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings
 from harness.probe.plan_runner import ProbeRun
@@ -113,7 +113,7 @@ class Board:
             shown.parent.mkdir(parents=True, exist_ok=True)
             shown.write_text(text)
         (self.root / "lib").symlink_to(tools.libraries)
-        (self.libs / FASTRPC).symlink_to(build_fastrpc(tools.cross, cache_root() / "dsp"))
+        (self.libs / FASTRPC).symlink_to(build_fastrpc(tools.cross, cache_root() / BOARDS))
         self.probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
 
     def plan(self) -> Plan:

@@ -73,10 +73,11 @@ void session_died(struct pd *pd, bool asked) {
     notify(pd->domain, asked ? PD_EXIT : PD_EXCEPTION);
 }
 
-/* --- which skel -------------------------------------------------------------------------------- */
+/* --- which skel --- */
 
 static bool has_file(const char *folder, size_t length, const char *name, char *path) {
-    int used = snprintf(path, MAX_PATH, "%.*s%s%s", (int)length, folder, length > 0 ? "/" : "", name);
+    const char *between = length > 0 ? "/" : "";
+    int used = snprintf(path, MAX_PATH, "%.*s%s%s", (int)length, folder, between, name);
     return used > 0 && used < MAX_PATH && access(path, R_OK) == 0;
 }
 
@@ -121,7 +122,7 @@ static int check_skel(const char *uri, char *path) {
     return 0;
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls --- */
 
 enum { INPUTS_AT = 16, OUTPUTS_AT = 8, INPUT_HANDLES_AT = 4, MAX_ARGUMENTS = 2 * 255 + 2 * 15 };
 
@@ -187,7 +188,7 @@ static int call(struct pd *pd, struct wire_call_head head, const union remote_ar
     return answer.status;
 }
 
-/* --- handles ----------------------------------------------------------------------------------- */
+/* --- handles --- */
 
 int named_domain(const char *text, const char *before) {
     static const char *const NAMES[] = {"adsp", "mdsp", "sdsp", "cdsp1", "cdsp", "gdsp0", "gdsp1"};
@@ -221,7 +222,7 @@ static struct pd *enter_session(int domain, const char *skel, int *error, bool *
     else if (pd->gone != 0)
         *error = said("open", pd->gone, "the session died, and its handles are still open");
     else if (strcmp(pd->skel, skel) != 0)
-        *error = said("open", DSP_EUNABLETOLOAD, "one skel at a time: %s beside %s", skel, pd->skel);
+        *error = said("open", DSP_EUNABLETOLOAD, "not %s, too, beside %s", skel, pd->skel);
     else
         *error = 0;
     if (*error == 0) {
@@ -331,12 +332,12 @@ EXPORTED int remote_handle64_invoke(uint64_t handle, uint32_t scalars, void *arg
     struct pd *pd = handle_pd(handle, &head.handle, false);
     if (pd == NULL) return AEE_EINVHANDLE;
     if (told == TOLD_DEATH) pd_kill(pd);
-    int error = call(pd, head, arguments, NULL);
+    answer = call(pd, head, arguments, NULL);
     pd_release(pd);
-    return error;
+    return told == TOLD_DEATH ? DSP_EBADSTATE : answer;
 }
 
-/* --- what is asked of sessions ------------------------------------------------------------------ */
+/* --- what is asked of sessions --- */
 
 int want_unsigned_pd(int domain, bool unsigned_pd) {
     pthread_mutex_lock(&mutex);

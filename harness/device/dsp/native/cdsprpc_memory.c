@@ -20,7 +20,7 @@ static struct {
 } handles[MAX_DMA_HANDLES];
 static long handle_count;
 
-/* --- buffers of this process ------------------------------------------------------------------ */
+/* --- buffers of this process --- */
 
 static struct buffer *buffer_of(const void *base) {
     for (size_t at = 0; at < buffer_count; at++)
@@ -93,7 +93,7 @@ static void release_buffer(void *base, bool free_it) {
     close(gone.fd);
 }
 
-/* Contexts need more files than a shell of this computer may have open, and fewer than Android's. */
+/* Contexts need more files than a shell of this computer may have open; Android's may have more. */
 static void allow_many_files(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= MAX_FILES) return;
@@ -201,7 +201,7 @@ EXPORTED int remote_register_dma_handle(int fd, uint32_t size) {
     return remote_register_dma_handle_attr(fd, size, 0);
 }
 
-/* --- what a protection domain has mapped ------------------------------------------------------- */
+/* --- what a protection domain has mapped --- */
 
 /* Maps a fd unless it is; `asked` by the client, else because a call names it. With the mutex. */
 static int map_locked(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags,
@@ -268,28 +268,18 @@ static int unmap_fd(struct pd *pd, int fd, uint64_t address) {
     return error;
 }
 
-static int map_into(int domain, int fd, size_t size, uint32_t flags, uint64_t *address) {
+/* Maps a fd into a session, or takes one away, unless the script says otherwise. */
+static int in_session(int domain, const char *call, int fd, size_t size, uint32_t flags,
+                      uint64_t *address, bool map) {
     int answer = 0;
-    enum told told = scripted("map", &answer);
+    enum told told = scripted(call, &answer);
     if (told == TOLD_ANSWER || dsp_folder() == NULL) return answer;
     struct pd *pd = session_pd(domain);
     if (pd == NULL) return AEE_ENOTINITIALIZED;
     if (told == TOLD_DEATH) pd_kill(pd);
-    int error = map_fd(pd, "map", fd, size, flags, true, address);
+    answer = map ? map_fd(pd, call, fd, size, flags, true, address) : unmap_fd(pd, fd, *address);
     pd_release(pd);
-    return error;
-}
-
-static int unmap_from(int domain, int fd, uint64_t address) {
-    int answer = 0;
-    enum told told = scripted("unmap", &answer);
-    if (told == TOLD_ANSWER || dsp_folder() == NULL) return answer;
-    struct pd *pd = session_pd(domain);
-    if (pd == NULL) return AEE_ENOTINITIALIZED;
-    if (told == TOLD_DEATH) pd_kill(pd);
-    int error = unmap_fd(pd, fd, address);
-    pd_release(pd);
-    return error;
+    return answer;
 }
 
 /* The driver's errors all become AEE_EFAILED here, as in the public library. */
@@ -298,34 +288,26 @@ EXPORTED int fastrpc_mmap(int domain, int fd, void *address, int offset, size_t 
     if (dsp_folder() != NULL && (fd < 0 || offset != 0 || flags < 0 || flags > MAX_MAP_FLAG ||
                                  flags == RESERVED_MAP_FLAG || size == 0))
         return AEE_EBADPARM;
-    int error = map_into(domain, fd, size, (uint32_t)flags, NULL);
+    uint64_t remote;
+    int error = in_session(domain, "map", fd, size, (uint32_t)flags, &remote, true);
     return error == AEE_ENOSUCH || error == AEE_ECONNRESET || error == DSP_EBADSTATE ? AEE_EFAILED
                                                                                      : error;
 }
 
 EXPORTED int fastrpc_munmap(int domain, int fd, void *address, size_t size) {
     (void)address, (void)size;
-    return unmap_from(domain, fd, 0);
+    uint64_t remote = 0;
+    return in_session(domain, "unmap", fd, 0, 0, &remote, false);
 }
 
 EXPORTED int remote_mem_map(int domain, int fd, int flags, uint64_t address, size_t size,
                             uint64_t *remote) {
     (void)address;
-    return flags != 0 || fd < 0 || remote == NULL ? AEE_EBADPARM
-                                                  : map_into(domain, fd, size, 0, remote);
+    if (flags != 0 || fd < 0 || remote == NULL) return AEE_EBADPARM;
+    return in_session(domain, "map", fd, size, 0, remote, true);
 }
 
 EXPORTED int remote_mem_unmap(int domain, uint64_t remote, size_t size) {
     (void)size;
-    return remote == 0 ? AEE_EBADPARM : unmap_from(domain, -1, remote);
-}
-
-EXPORTED int remote_mmap64(int fd, uint32_t flags, uint64_t address, int64_t size,
-                           uint64_t *remote) {
-    return size < 0 ? AEE_EBADPARM
-                    : remote_mem_map(-1, fd, (int)flags, address, (size_t)size, remote);
-}
-
-EXPORTED int remote_munmap64(uint64_t remote, int64_t size) {
-    return remote_mem_unmap(-1, remote, (size_t)size);
+    return remote == 0 ? AEE_EBADPARM : in_session(domain, "unmap", -1, 0, 0, &remote, false);
 }

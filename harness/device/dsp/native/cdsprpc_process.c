@@ -207,9 +207,9 @@ void pd_kill(struct pd *pd) {
 
 /* The session lets go of it: its process ends, and the device has a session more. */
 void pd_end(struct pd *pd) {
-    pd_kill(pd);
     pthread_mutex_lock(&pd->mutex);
     pd->ended = true;
+    if (pd->gone == 0 && pd->pid > 0) kill(pd->pid, SIGKILL);
     if (pd->gone == 0) pd->gone = AEE_ENOSUCH;
     if (pd->slot >= 0) close(pd->slot);
     pd->slot = -1;

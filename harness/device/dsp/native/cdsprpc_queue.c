@@ -201,8 +201,8 @@ EXPORTED int dspqueue_write(struct queue *queue, uint32_t flags, uint32_t count,
         {&head, sizeof head}, {buffers, count * sizeof *buffers}, {(void *)message, size}};
     struct msghdr whole = {.msg_iov = parts, .msg_iovlen = 3};
     struct pollfd room = {.fd = queue->socket, .events = POLLOUT};
-    if (timeout_us > 0 && poll(&room, 1, timeout_us == UINT32_MAX ? -1 : (int)(timeout_us / 1000)) == 0)
-        return AEE_EEXPIRED;
+    int wait_ms = timeout_us == UINT32_MAX ? -1 : (int)(timeout_us / 1000);
+    if (timeout_us > 0 && poll(&room, 1, wait_ms) == 0) return AEE_EEXPIRED;
     if (sendmsg(queue->socket, &whole, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return AEE_EWOULDBLOCK;
     return queue->error != 0 ? queue->error : AEE_ENOSUCH;
@@ -265,10 +265,4 @@ EXPORTED int dspqueue_read_noblock(struct queue *queue, uint32_t *flags, uint32_
                                    uint32_t *count, struct wire_buffer *buffers, uint32_t max_size,
                                    uint32_t *size, uint8_t *message) {
     return dspqueue_read(queue, flags, max_count, count, buffers, max_size, size, message, 0);
-}
-
-EXPORTED int dspqueue_write_early_wakeup_noblock(struct queue *queue, uint32_t delay,
-                                                 uint32_t flags) {
-    (void)queue, (void)delay, (void)flags;
-    return 0;
 }

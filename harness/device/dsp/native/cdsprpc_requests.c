@@ -11,32 +11,12 @@ enum { LATENCY = 1, DSP_INFO, WAKELOCK, GET_DOMAIN };
 enum { DOMAIN_SUPPORT, UNSIGNED_PD, HVX_64B, HVX_128B, VTCM_PAGE, VTCM_COUNT, ARCH_VERSION,
        HMX_DEPTH, HMX_SPATIAL, ASYNC, STATUS_NOTIFICATION, ATTRIBUTES = 260 };
 /* Requests of remote_session_control. */
-enum {
-    THREAD_PARAMETERS = 1,
-    UNSIGNED_MODULE = 2,
-    RELATIVE_PRIORITY = 4,
-    PROCESS_KILL = 6,
-    SESSION_CLOSE = 7,
-    PD_DUMP = 8,
-    PROCESS_EXCEPTION = 9,
-    PROCESS_TYPE = 10,
-    STATUS_NOTIFICATIONS = 11,
-    INITIAL_MEMORY = 12,
-    RESERVE_SESSION = 13,
-    EFFECTIVE_DOMAIN = 14,
-    SESSION_URI = 15,
-};
+enum { THREAD_PARAMETERS = 1, UNSIGNED_MODULE, RELATIVE_PRIORITY = 4, PROCESS_KILL = 6,
+       SESSION_CLOSE, PD_DUMP, PROCESS_EXCEPTION, PROCESS_TYPE, STATUS_NOTIFICATIONS,
+       INITIAL_MEMORY, RESERVE_SESSION, EFFECTIVE_DOMAIN, SESSION_URI };
 
 struct domain_value {
     int32_t domain, value;
-};
-struct thread_parameters {
-    int32_t domain, priority, stack;
-};
-struct notification {
-    void *context;
-    int32_t domain;
-    int (*call)(void *context, int domain, int session, int status);
 };
 struct new_session {
     const char *domain;
@@ -59,7 +39,7 @@ struct session_uri {
 
 static bool is_effective(int domain) { return domain >= 0 && domain < EFFECTIVE; }
 
-/* --- what the DSP can do ----------------------------------------------------------------------- */
+/* --- what the DSP can do --- */
 
 static int capability(uint32_t domain, uint32_t attribute, uint32_t *value) {
     const struct limits *told = limits();
@@ -103,8 +83,8 @@ static int handle_request(int domain, uint32_t request, void *data, uint32_t siz
 
 EXPORTED int remote_handle_control(uint32_t request, void *data, uint32_t size) {
     int answer = 0;
-    return scripted("capability", &answer) == TOLD_ANSWER ? answer
-                                                          : handle_request(CDSP, request, data, size);
+    if (scripted("capability", &answer) == TOLD_ANSWER) return answer;
+    return handle_request(CDSP, request, data, size);
 }
 
 EXPORTED int remote_handle64_control(uint64_t handle, uint32_t request, void *data,
@@ -119,7 +99,7 @@ EXPORTED int remote_handle64_control(uint64_t handle, uint32_t request, void *da
     return answer;
 }
 
-/* --- sessions ---------------------------------------------------------------------------------- */
+/* --- sessions --- */
 
 /* A protection domain is ended by the client's own wish, as if it had died. */
 static int kill_session(int domain) {
@@ -168,7 +148,7 @@ static int session_request(uint32_t request, void *data, uint32_t size) {
     struct effective *effective = data;
     int domain = size >= sizeof(int32_t) ? pair->domain : 0;
     switch (request) {
-    case THREAD_PARAMETERS: return ASKED(struct thread_parameters) ? 0 : AEE_EBADPARM;
+    case THREAD_PARAMETERS: return ASKED(int32_t[3]) ? 0 : AEE_EBADPARM;
     case RELATIVE_PRIORITY:
     case PD_DUMP:
     case INITIAL_MEMORY: return ASKED(*pair) ? 0 : AEE_EBADPARM;
@@ -182,10 +162,9 @@ static int session_request(uint32_t request, void *data, uint32_t size) {
         pair->value = is_unsigned_pd(domain);
         return 0;
     case STATUS_NOTIFICATIONS: {
-        struct notification *one = data;
+        struct notified *one = data;
         if (!ASKED(*one) || !is_effective(one->domain) || one->call == NULL) return AEE_EBADPARM;
-        struct notified kept = {one->context, one->domain, one->call};
-        return keep_notified(kept) ? 0 : AEE_ENOMEMORY;
+        return keep_notified(*one) ? 0 : AEE_ENOMEMORY;
     }
     case RESERVE_SESSION: return ASKED(struct new_session) ? reserve(data) : AEE_EBADPARM;
     case EFFECTIVE_DOMAIN:
@@ -206,36 +185,11 @@ EXPORTED int remote_session_control(uint32_t request, void *data, uint32_t size)
     return data == NULL ? AEE_EBADPARM : session_request(request, data, size);
 }
 
-EXPORTED int remote_set_mode(uint32_t mode) {
-    (void)mode;
-    return 0;
-}
+EXPORTED int remote_set_mode(uint32_t mode) { return mode <= 1 ? 0 : AEE_EBADPARM; }
 
 EXPORTED int remote_system_request(void *request) {
     int answer = 0;
     (void)request;
     scripted("system", &answer);
     return answer;
-}
-
-/* Handles without a domain: no stub of QNN opens one. */
-EXPORTED int remote_handle_open(const char *uri, uint32_t *handle) {
-    (void)handle;
-    return said("open", AEE_EUNSUPPORTED, "a handle without a domain: %s", uri);
-}
-EXPORTED int remote_handle_invoke(uint32_t handle, uint32_t scalars, void *arguments) {
-    (void)handle, (void)scalars, (void)arguments;
-    return AEE_EINVHANDLE;
-}
-EXPORTED int remote_handle_close(uint32_t handle) {
-    (void)handle;
-    return AEE_EINVHANDLE;
-}
-
-/* The DSP's own logging, which the stubs pass on where it is there. */
-EXPORTED void HAP_debug_v2(int level, const char *file, int line, const char *format, ...) {
-    (void)level, (void)file, (void)line, (void)format;
-}
-EXPORTED void HAP_debug_runtime(int level, const char *file, int line, const char *format, ...) {
-    (void)level, (void)file, (void)line, (void)format;
 }

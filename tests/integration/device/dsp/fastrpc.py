@@ -12,6 +12,7 @@ from typing import Any, Final
 from harness.device.dsp.build import build_fastrpc
 from harness.device.dsp.dsp import DspLimits, DspPrograms, Said, lay_out_dsp, read_said
 from harness.ground import cache_root
+from harness.ground.files.cache import BOARDS
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.fake_dsp import Method, install
 
@@ -55,7 +56,7 @@ class FastRpc:
         compilers = [found for one in C_COMPILERS if (found := shutil.which(one))]
         if not compilers:
             need(*C_COMPILERS)
-        built = build_fastrpc(compilers[:1], cache_root() / "dsp")
+        built = build_fastrpc(compilers[:1], cache_root() / BOARDS)
         copy = folder / f"libcdsprpc-{len(list(folder.glob('libcdsprpc-*')))}.so"
         shutil.copyfile(built, copy)
         self.dsp, self.skels = folder / "dsp", folder / "skels"

@@ -1,0 +1,114 @@
+"""QNN's own answers for a DSP: the real arm64 libraries, stub and skel on a simulated board.
+
+What these libraries answer is theirs; of kernel, driver and the DSP's system nothing is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.device.dsp.dsp import DspLimits, DspPrograms
+from harness.probe.memory_steps import context_load_shared
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.device.dsp.board import DspBoard, executes, frees, loads
+
+pytestmark = [
+    pytest.mark.needs("qemu-aarch64"),
+    pytest.mark.needs("aarch64-linux-gnu-gcc"),
+]
+QNN = "2.51.0"
+MakeBoard = Callable[..., DspBoard]
+
+
+@pytest.fixture
+def board(runtime_for: RuntimeFor, tmp_path: Path, programs: DspPrograms) -> MakeBoard:
+    """board(limits...): a board with the libraries of one runtime."""
+
+    def make(**limits: int) -> DspBoard:
+        runtime = runtime_for(QNN, "linux-arm64")
+        libraries = [file.path for file in runtime.files if file.path.name.startswith("libQnn")]
+        return DspBoard(libraries, tmp_path / "board", programs, DspLimits(**limits))
+
+    return make
+
+
+def test_a_context_loads_and_another_archs_does_not(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    there = board()
+    fine = there.run(loads([context_for("tiny", QNN)]), frees(1))
+    assert fine.codes("context-load") == fine.codes("device-free") == [0]
+    foreign = there.run(loads([context_for("tiny", QNN, 75)]), frees(1))
+    assert foreign.codes("context-load") == [5005]
+    assert "Request feature arch with value 75 unsupported" in foreign.logs()
+    assert foreign.said == ()
+
+
+@pytest.mark.parametrize("memory", ["raw", "memhandle"])
+def test_a_graph_of_8_bits_executes_in_the_memory_of_either_kind(
+    board: MakeBoard, context_for: ContextFor, memory: str
+) -> None:
+    prepared = {"raw": "io-heavy-4mb", "memhandle": "io-heavy-4mb-by-memhandle"}[memory]
+    context = context_for(prepared, QNN)
+    outcome = board().run(loads([context]) + executes(0, context, memory), frees(1))
+    assert outcome.codes("io-bind") == outcome.codes("io-run") == [0]
+    (output,) = next(
+        step.data["outputs"] for step in outcome.run.transcript.steps if step.verb == "io-run"
+    )
+    assert (output["elements"], output["beyond"]) == (2_000_000, 0)
+
+
+def test_contexts_share_the_spill_fill_memory_of_the_first(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    names = ("spill-heavy-3mb-by-spill-fill", *["spill-heavy-2mb-by-spill-fill"] * 2)
+    contexts = [context_for(name, QNN) for name in names]
+    most = contexts[0].max_size
+    assert most is not None
+    shared = [
+        context_load_shared(
+            at, str(one.path), max_spill_fill_bytes=most, group=0 if at > 0 else None
+        )
+        for at, one in enumerate(contexts)
+    ]
+    assert board().run(shared, frees(3)).codes("context-load") == [0, 0, 0]
+
+
+@pytest.mark.nightly
+def test_four_domains_hold_54_contexts_each_and_the_217th_finds_none(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    outcome = board().run(loads([context_for("io-heavy-56mb", QNN)] * 217), frees(217))
+    assert outcome.codes("context-load") == [0] * 216 + [1002]
+    assert "Failed to find available PD" in outcome.logs()
+
+
+def test_a_device_with_fewer_sessions_holds_fewer_contexts(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    outcome = board(sessions=1).run(loads([context_for("io-heavy-56mb", QNN)] * 55), frees(55))
+    assert outcome.codes("context-load")[:54] == [0] * 54
+    assert outcome.codes("context-load")[54] not in (0, None)
+    assert "no session is left: the device has 1" in {one.words for one in outcome.said}
+
+
+def test_a_domain_that_dies_is_told_and_the_next_context_gets_another(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context = context_for("tiny", QNN)
+    outcome = board().run(loads([context]), frees(1), script="invoke@12=die;")
+    assert outcome.codes("context-load") == [1007]
+    assert "All internal QNN API handles invalidated" in outcome.logs()
+    assert "SSR detected" in outcome.logs()
+
+
+def test_a_dsp_that_does_not_come_back_is_asked_for_and_told(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context = context_for("tiny", QNN)
+    outcome = board().run(loads([context]), frees(1), script="invoke@12=die-for-good;")
+    assert outcome.codes("context-load") == [1011]
+    assert "SSR failed to recover CDSP sessions!" in outcome.logs()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 from harness.ground import ConfigError
 
@@ -15,7 +18,10 @@ FOLDER: Final = "dsp"
 VARIABLE: Final = "QNN_DSP"
 """Names that folder to libcdsprpc.so."""
 
-KINDS: Final = ("kernel", "emulator")
+_LOG: Final = "log"
+_SAID: Final = "said"
+Kind = Literal["kernel", "emulator"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _MAX_SAID_BYTES: Final = 1 << 17
 _MAX_LINES: Final = 500
 _MAX_FIELD_CHARS: Final = 300
@@ -78,7 +84,7 @@ class Said:
     says why.
     """
 
-    kind: str
+    kind: Kind
     call: str
     answer: str
     words: str
@@ -99,29 +105,52 @@ def dsp_environment(folder: Path) -> dict[str, str]:
 
 
 def forget_said(folder: Path) -> None:
-    """Before a case: what was said until now belongs to others. Raises OSError."""
-    (folder / "said").unlink(missing_ok=True)
+    """Before a process: what was said until now belongs to others. Raises OSError."""
+    (folder / _SAID).unlink(missing_ok=True)
 
 
 def read_said(folder: Path) -> tuple[Said, ...]:
     """What was said since, oldest first and each once; what is no whole line is left out.
 
-    Programs of the board write the file: it may hold anything. Raises OSError, but not where there
-    is no file.
+    Raises OSError, but not where there is no file.
     """
-    try:
-        fd = os.open(folder / "said", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return ()
-    with open(fd, "rb") as file:
-        text = file.read(_MAX_SAID_BYTES).decode("utf-8", "replace")
+    text = _end_of(folder / _SAID, 0, _MAX_SAID_BYTES)[0].decode("utf-8", "replace")
     whole = text.split("\n")[:-1][:_MAX_LINES]
     return tuple(dict.fromkeys(filter(None, map(_said, whole))))
 
 
+def log_size(folder: Path) -> int:
+    """How many bytes the DSP's processes have printed; 0 where that cannot be told."""
+    with contextlib.suppress(OSError):
+        return (folder / _LOG).lstat().st_size
+    return 0
+
+
+def log_end(folder: Path, begin: int, most: int) -> tuple[bytes, bool]:
+    """The end of what they have printed behind `begin`, and whether that is not all of it.
+
+    Raises OSError, but not where there is no file.
+    """
+    return _end_of(folder / _LOG, begin, most)
+
+
+def _end_of(file: Path, begin: int, most: int) -> tuple[bytes, bool]:
+    """Reads what a program of the board wrote, who may have put anything there."""
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b"", False
+    with open(fd, "rb", buffering=0) as opened:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "is no file", str(file))
+        first = max(begin, opened.seek(0, os.SEEK_END) - most)
+        return os.pread(fd, most, first), first > begin
+
+
 def _said(line: str) -> Said | None:
     parts = line.split("\t", 3)
-    if len(parts) != 4 or parts[0] not in KINDS or not parts[1] or not parts[2]:
+    kind, call, answer, words = parts if len(parts) == 4 else ("", "", "", "")
+    if kind not in KINDS or not call or not answer:
         return None
-    shown = ("".join(c if c.isprintable() else "?" for c in part) for part in parts)
-    return Said(*(part[:_MAX_FIELD_CHARS] for part in shown))
+    shown = ("".join(c if c.isprintable() else "?" for c in part) for part in (call, answer, words))
+    return Said(kind, *(part[:_MAX_FIELD_CHARS] for part in shown))

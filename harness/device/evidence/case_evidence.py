@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from harness.device.dsp.dsp import log_end, log_size
 from harness.device.evidence.answers import MARGIN_S, Baseline, Report, baseline_of
 from harness.device.evidence.script import (
     collect_script,
@@ -95,16 +96,22 @@ class CaseEvidence:
     `look` takes a hung process's stacks while it is there (`on_hang` of `run_plan`); `collect`
     asks for everything else once the case has gone wrong, and writes it all down. Neither raises
     because of a device that is gone or does not permit something: what is missing is noted.
+    `dsp` is the folder on this computer of a simulated DSP.
     """
 
     device: Transport
     baseline: Baseline | None = None
     limits: EvidenceLimits = EvidenceLimits()
+    dsp: Path | None = None
     _began_s: float = field(default_factory=boot_clock_s, init=False)
     _notes: list[str] = field(default_factory=list, init=False)
     _process: dict[str, Section] = field(default_factory=dict, init=False)
     _pid: int | None = field(default=None, init=False)
     _lost: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Remembers how much a simulated DSP had logged by now."""
+        self._logged = 0 if self.dsp is None else log_size(self.dsp)
 
     def look(self, pid: int, deadline: Deadline) -> None:
         """Takes the state and the stacks of a process that hangs, and ends it."""
@@ -146,8 +153,19 @@ class CaseEvidence:
             report.read_process(self._pid, self._process)
         baseline, facts = baseline_of(sections), report.facts
         facts["took_s"] = round(time.monotonic() - began, 3)
-        written = self._write(folder, report.files(), facts)
+        written = self._write(folder, [*self._of_dsp(), *report.files()], facts)
         return Gathered(written, tuple(self._notes), baseline, self._lost)
+
+    def _of_dsp(self) -> list[EvidenceFile]:
+        """The end of what a simulated DSP has logged since the case began."""
+        if self.dsp is None:
+            return []
+        try:
+            end, cut = log_end(self.dsp, self._logged, self.limits.file_bytes)
+        except OSError as error:
+            self._note(f"the log of the simulated DSP cannot be read: {error.strerror}")
+            return []
+        return [EvidenceFile("simulated-dsp.txt", clean(end), keep_end=True, cut=cut)]
 
     def _note(self, text: str) -> None:
         if len(self._notes) < _MAX_NOTES:

@@ -39,13 +39,17 @@ _MAX_FACTS_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class AttachedDevice:
-    """A device of the lab that is reachable now, and what it said about itself."""
+    """A device of the lab that is reachable now, and what it said about itself.
+
+    `simulated_dsp` is the folder on this computer of its DSP where that is simulated.
+    """
 
     config: DeviceConfig
     transport: Transport
     facts: DeviceFacts
     target: Target
     workdir: str
+    simulated_dsp: Path | None = None
 
     @property
     def name(self) -> str:
@@ -290,7 +294,8 @@ class LabDevice:
         self._identity = self._identity or facts.identity
         self.answered = True
         target = require_target(config, facts, serial)
-        return AttachedDevice(config, transport, facts, target, workdir)
+        dsp = self.lab.simulation.dsp_of(config)
+        return AttachedDevice(config, transport, facts, target, workdir, dsp)
 
     @property
     def _way(self) -> Transport:

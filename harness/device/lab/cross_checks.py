@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from harness.device.adb.address import DEVICE_URLS
+from harness.device.dsp.hexagon import DSP_ARCHS
 from harness.device.lab.device_address import LOCAL, device_address, service_address
 from harness.device.ssh.login import login_at
 from harness.ground import SOCS, ConfigError
@@ -20,9 +21,12 @@ EMULATED_TARGET: Final = "linux-arm64"
 PREPARING_TARGET: Final = "linux-x64"
 """The simulated target whose GPU backend can prepare graphs without a GPU."""
 
+DSP_SOCS: Final = tuple(name for name in KERNEL_SOC_IDS if SOCS[name].htp_arch in DSP_ARCHS)
+"""The SoCs whose DSP can be simulated: kernels name them, and their skel runs in the emulator."""
+
 ALIKE: Final = (
     *("soc", "htp_arch", "adreno", "target", "tags"),
-    *("simulated", "shows_soc", "prepares_gpu"),
+    *("simulated", "shows_soc", "dsp", "prepares_gpu"),
 )
 """The fields that are the same in devices on which a verdict says the same."""
 _FORBIDDEN_IF_SIMULATED: Final = ("transport", "serial", "address", "host", "workdir")
@@ -146,6 +150,8 @@ def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
         yield _Wrong("enabled", "only a simulated device can be on by itself; use true or false")
     if device.get("shows_soc") is True:
         yield _Wrong("shows_soc", "only a simulated board is told so")
+    if device.get("dsp", False) is not False:
+        yield _Wrong("dsp", "a real device has its own; only a simulated board is given one")
 
 
 def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
@@ -167,6 +173,18 @@ def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
         elif isinstance(soc, str) and soc in choices and soc not in KERNEL_SOC_IDS:
             hint = f"the number that kernels give to {soc} is not known"
             yield _Wrong("shows_soc", hint, list(KERNEL_SOC_IDS))
+    if device.get("dsp", False) not in (False, None):
+        yield from _wrong_dsp(device, soc if soc in choices else None)
+
+
+def _wrong_dsp(device: Mapping[str, object], soc: object) -> Iterator[_Wrong]:
+    """What keeps a simulated device from having a DSP; `soc` is None where that is wrong itself."""
+    if device.get("target") != EMULATED_TARGET:
+        yield _Wrong("dsp", f"needs target {EMULATED_TARGET}: others have no DSP to talk to")
+    elif device.get("shows_soc") is False:
+        yield _Wrong("shows_soc", "is needed by `dsp`: by the SoC the libraries choose their skel")
+    elif soc is not None and soc not in DSP_SOCS:
+        yield _Wrong("soc", "no DSP of it can be simulated", DSP_SOCS)
 
 
 def _board(address: str) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
 
 from harness.device.adb.address import DEVICE_URL, DEVICE_URLS, why_no_device
+from harness.device.dsp.dsp import RANGES, DspLimits
 from harness.device.ssh.login import HOST, SSH_COMPUTER, login_at
 from harness.ground.facts.socs import HTP_ARCHS
 from harness.ground.yaml_lines.models import Text, matching
@@ -77,6 +82,19 @@ def _enabled(value: object) -> object:
     return value
 
 
+def _dsp(value: object) -> object:
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, Mapping):
+        raise PydanticCustomError("dsp", "must be true, false or a mapping of limits")
+    return value
+
+
+def _within(name: str) -> Any:
+    least, most = RANGES[name]
+    return Field(ge=least, le=most)
+
+
 def _in_schema(pattern: re.Pattern[str]) -> Any:
     """For editors: the pattern as JSON Schema has it (ours are matched against the whole text)."""
     return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
@@ -110,3 +128,39 @@ Enabled = Annotated[
     WithJsonSchema({"enum": [True, False, "auto"]}),
 ]
 Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["string", "integer"]})]
+
+
+class DspFields(BaseModel):
+    """What a simulated board's DSP has; what is not said is as a phone's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sessions: Annotated[StrictInt, _within("sessions")] | None = None
+    """How many protection domains all processes together may open."""
+
+    handles: Annotated[StrictInt, _within("handles")] | None = None
+    """How many DMA handles a process may have."""
+
+    mapped_mb: Annotated[StrictInt, _within("mapped_mb")] | None = None
+    """How much (MiB) of its client's memory a protection domain may map."""
+
+    vtcm_mb: Annotated[StrictInt, _within("vtcm_mb")] | None = None
+    """How much fast memory (MiB) it has; by default as the SoC."""
+
+    hvx_threads: Annotated[StrictInt, _within("hvx_threads")] | None = None
+    """How many vector contexts it has."""
+
+    unsigned_pd: StrictBool | None = None
+    """Whether programs without a vendor's signature may open it."""
+
+    def limits(self, arch: int | None, vtcm_mb: int | None) -> DspLimits:
+        """All of its limits, on a SoC with that HTP (73 for v73) and so much VTCM (MiB)."""
+        of_soc = {"arch": arch, "vtcm_mb": vtcm_mb}
+        told = {name: value for name, value in self.model_dump().items() if value is not None}
+        given = {name: int(value) for name, value in (of_soc | told).items() if value is not None}
+        return DspLimits(**given)
+
+
+Dsp = Annotated[
+    DspFields | None, BeforeValidator(_dsp, json_schema_input_type=StrictBool | DspFields)
+]

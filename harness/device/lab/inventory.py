@@ -32,6 +32,7 @@ from harness.device.adb.address import (
     device_at,
     ssh_address,
 )
+from harness.device.dsp.programs import why_no_dsp
 from harness.device.lab.cross_checks import (
     EMULATED_TARGET,
     PREPARING_TARGET,
@@ -48,6 +49,7 @@ from harness.device.lab.fields import (
     Address,
     Adreno,
     DeviceUrl,
+    Dsp,
     Enabled,
     HtpArch,
     LabName,
@@ -173,6 +175,9 @@ class DeviceConfig(_Strict):
     shows_soc: StrictBool = False
     """Whether a simulated linux-arm64 board tells its SoC in /sys, as kernels of real ones do."""
 
+    dsp: Dsp = None
+    """Whether a simulated linux-arm64 board has a DSP: true, or limits of its own."""
+
     prepares_gpu: StrictBool | None = None
     """Whether a simulated linux-x64 device's GPU backend prepares graphs; by default it does."""
 
@@ -221,6 +226,8 @@ class DeviceConfig(_Strict):
             filled.setdefault("htp_arch", soc.htp_arch)
         if soc is not None and soc.adreno is not None:
             filled.setdefault("adreno", soc.adreno)
+        if filled.get("dsp", False) is not False:
+            filled.setdefault("shows_soc", True)
         if filled.get("simulated") is True:
             filled.setdefault("target", SIMULATED_TARGETS[0])
             filled.setdefault("prepares_gpu", filled["target"] == PREPARING_TARGET)
@@ -265,12 +272,15 @@ class Lab(_Strict):
 
     _file: Path | None = PrivateAttr(None)
     _lacking: str | None = PrivateAttr(None)
+    _lacking_of_dsps: str | None = PrivateAttr(None)
     _places: Mapping[str, FoundPlace] = PrivateAttr(default_factory=dict)
 
     def why_off(self, device: DeviceConfig) -> str | None:
         """Why a device is not used; None if it is."""
-        if self._lacking and _is_left_to_the_computer(device):
-            return f"is off: {self._lacking}"
+        if _is_left_to_the_computer(device):
+            lacking = self._lacking or (device.dsp and self._lacking_of_dsps)
+            if lacking:
+                return f"is off: {lacking}"
         return None if device.enabled else "is disabled"
 
     def in_use(self) -> list[DeviceConfig]:
@@ -372,6 +382,8 @@ def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = fou
     lab._file = path
     if any(map(_is_left_to_the_computer, lab.devices)):
         lab._lacking = why_no_board(cache_root() / BOARDS)
+    if any(device.dsp and _is_left_to_the_computer(device) for device in lab.devices):
+        lab._lacking_of_dsps = why_no_dsp(cache_root() / BOARDS)
     return lab if lab.labgrid is None or places is None else _with_places(lab, lab.labgrid, places)
 
 

@@ -12,7 +12,7 @@ from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import AdbServer
 from harness.device.lab.cross_checks import EMULATED_TARGET
 from harness.device.lab.inventory import DEFAULT_WORKDIR, DeviceConfig
-from harness.device.simulator.board import Board, soc_files
+from harness.device.simulator.board import Board, dsp_folder, soc_files
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.emulation import make_board
 from harness.device.simulator.properties import board_properties, device_properties
@@ -77,6 +77,11 @@ class Simulation:
         server.connect(device.address, deadline=Deadline(CONNECT_S))
         return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
 
+    def dsp_of(self, config: DeviceConfig) -> Path | None:
+        """The folder on this computer of a started device's DSP; None if it has none."""
+        device = self.devices.get(config.name)
+        return None if config.dsp is None or device is None else dsp_folder(device.storage)
+
     def end(self, name: str) -> bool:
         """Ends a device; whether it had been started."""
         device = self.devices.pop(name, None)
@@ -139,6 +144,8 @@ class Simulation:
         """What a device runs on whose programs are not this computer's."""
         if config.target != EMULATED_TARGET:
             return None
-        number = KERNEL_SOC_IDS.get(config.soc or "") if config.shows_soc else None
-        files = {} if number is None else soc_files(config.soc or "", number)
-        return make_board(files, cache=self._key_folder.parent / BOARDS)
+        soc = SOCS[config.soc or ""]
+        number = KERNEL_SOC_IDS.get(soc.name) if config.shows_soc else None
+        files = {} if number is None else soc_files(soc.name, number)
+        dsp = None if config.dsp is None else config.dsp.limits(config.htp_arch, soc.vtcm_mb)
+        return make_board(files, cache=self._key_folder.parent / BOARDS, dsp=dsp)

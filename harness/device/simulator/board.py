@@ -11,9 +11,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
+from harness.device.dsp.dsp import (
+    FOLDER as DSP_FOLDER,
+    DspLimits,
+    DspPrograms,
+    dsp_environment,
+    lay_out_dsp,
+)
 from harness.ground import ConfigError, read_bounded
+from harness.ground.facts.backends import RPC_LIBRARY
 
 FOLDER: Final = "system/board"
 """What a boot makes of a board, below the storage folder."""
@@ -29,17 +37,39 @@ _LIBRARY_FOLDERS: Final = ("lib", "usr/lib/aarch64-linux-gnu")
 
 
 @dataclass(frozen=True)
+class BoardDsp:
+    """A board's DSP: the library that leads to it, the programs that are it, and what it has."""
+
+    library: Path
+    programs: DspPrograms
+    limits: DspLimits
+
+
+@dataclass(frozen=True)
 class Board:
     """What makes a simulated device a Linux board with arm64 programs.
 
     `qemu` is the user-mode emulator, `shim` the built native/board.c, `libraries` the folder with
-    the board's loader and C library. `files` are what it shows besides, by absolute path.
+    the board's loader and C library. `files` are what it shows besides, by absolute path. `dsp` is
+    None for a board without one.
     """
 
     qemu: Path
     shim: Path
     libraries: Path
     files: Mapping[str, str] = field(default_factory=dict)
+    dsp: BoardDsp | None = None
+
+    @classmethod
+    def of_plain(cls, said: Mapping[str, Any]) -> Self:
+        """The board that `dataclasses.asdict` and JSON made these of."""
+        paths = {name: Path(said[name]) for name in ("qemu", "shim", "libraries")}
+        dsp = said["dsp"]
+        if dsp is not None:
+            programs = {name: Path(path) for name, path in dsp["programs"].items()}
+            limits = DspLimits(**dsp["limits"])
+            dsp = BoardDsp(Path(dsp["library"]), DspPrograms(**programs), limits)
+        return cls(**paths, files=said["files"], dsp=dsp)
 
 
 def soc_files(soc: str, soc_id: int) -> dict[str, str]:
@@ -70,6 +100,20 @@ def cpu_files(count: int) -> dict[str, str]:
     return {"/proc/cpuinfo": "".join(processors)}
 
 
+def dsp_files() -> dict[str, str]:
+    """What the kernel of a Qualcomm board tells of its DSP, by path: it runs, and has a node."""
+    return {
+        "/sys/class/remoteproc/remoteproc0/name": "cdsp\n",
+        "/sys/class/remoteproc/remoteproc0/state": "running\n",
+        "/sys/class/fastrpc/fastrpc-cdsp/uevent": "DEVNAME=fastrpc-cdsp\n",
+    }
+
+
+def dsp_folder(storage: Path) -> Path:
+    """Where a boot lays out the DSP of a board that has one."""
+    return storage / FOLDER / DSP_FOLDER
+
+
 def install_board(board: Board, storage: Path) -> None:
     """Lays the board out below an empty `system` folder. Raises OSError or ConfigError."""
     if re.search(r"\s", str(storage)):
@@ -85,15 +129,20 @@ def install_board(board: Board, storage: Path) -> None:
         for library in sorted(board.libraries.glob("*.so.[0-9]*")):
             if not _NOT_ON_BOARDS.fullmatch(library.name):
                 (root / place / library.name).symlink_to(library)
+        if board.dsp is not None:
+            (root / place / RPC_LIBRARY).symlink_to(board.dsp.library)
+    if board.dsp is not None:
+        lay_out_dsp(dsp_folder(storage), board.dsp.programs, board.dsp.limits)
     for name, text in board.files.items():
         file = root / name.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
 
-def board_environment(storage: Path) -> dict[str, str]:
+def board_environment(board: Board, storage: Path) -> dict[str, str]:
     """What the environment of a board's commands has besides."""
-    return {"LD_PRELOAD": str(storage / FOLDER / "board.so")}
+    preload = {"LD_PRELOAD": str(storage / FOLDER / "board.so")}
+    return preload | ({} if board.dsp is None else dsp_environment(dsp_folder(storage)))
 
 
 def libc_version(libraries: Path) -> str:

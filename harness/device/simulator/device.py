@@ -58,9 +58,7 @@ class DeviceSettings:
             said[name] = Path(said[name])
         said["preload"] = said["preload"] and Path(said["preload"])
         board = said["board"]
-        if board is not None:
-            paths = {name: Path(board[name]) for name in ("qemu", "shim", "libraries")}
-            said["board"] = Board(**board | paths)
+        said["board"] = board and Board.of_plain(board)
         return cls(**said | {"features": frozenset(said["features"])})
 
 

@@ -12,11 +12,14 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from harness.device.simulator.board import LOADER, Board, cpu_files
+from harness.device.dsp.build import build_fastrpc
+from harness.device.dsp.dsp import DspLimits
+from harness.device.dsp.programs import dsp_programs
+from harness.device.simulator.board import LOADER, Board, BoardDsp, cpu_files, dsp_files
 from harness.ground import ConfigError, HarnessError, InfraError, disk_errors, scratch_folder
 from harness.ground.files.verified_folder import made_file
 
@@ -109,8 +112,8 @@ def first_program(names: Sequence[str], path: str | None) -> str | None:
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
 
 
-def make_board(files: Mapping[str, str], *, cache: Path) -> Board:
-    """A board that shows `files`, and Arm processors.
+def make_board(files: Mapping[str, str], *, cache: Path, dsp: DspLimits | None = None) -> Board:
+    """A board that shows `files`, and Arm processors; with `dsp` it has a DSP of these limits.
 
     Builds what it needs into `cache` if that is new. Raises ConfigError naming what is missing, or
     if the compiler refuses; InfraError if it hangs.
@@ -118,7 +121,12 @@ def make_board(files: Mapping[str, str], *, cache: Path) -> Board:
     tools = find_tools()
     shown = cpu_files(os.cpu_count() or 1) | dict(files)
     shim = build_shim(tools.compiler, cache)
-    return Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), shown)
+    board = Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), shown)
+    if dsp is None:
+        return board
+    library = build_fastrpc(tools.cross, cache).absolute()
+    has = BoardDsp(library, dsp_programs(cache), dsp)
+    return replace(board, files=shown | dsp_files(), dsp=has)
 
 
 def build_flaky_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> Path:

@@ -156,7 +156,7 @@ def environment(root: Path, board: Board | None, preload: Path | None = None) ->
         "ANDROID_DATA": f"{root}/data",
         "ANDROID_ROOT": f"{root}/system",
         **({"LD_PRELOAD": str(preload)} if preload is not None else {}),
-        **(board_environment(root) if board is not None else {}),
+        **(board_environment(board, root) if board is not None else {}),
     }
 
 

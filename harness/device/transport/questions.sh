@@ -46,7 +46,7 @@ grep -al cdsp /sys/class/remoteproc/*/name /sys/bus/msm_subsys/devices/*/name 2>
 for f in /dev/kgsl-3d0 /sys/class/kgsl/kgsl-3d0; do [ -e "$f" ] && echo "gpu $f"; done
 for l in /vendor/lib64 /system/lib64 /system/vendor/lib64 /odm/lib64 /usr/lib /usr/lib64 \
   /usr/lib/aarch64-linux-gnu /lib/aarch64-linux-gnu; do
-  for f in "$l"/libcdsprpc.so*; do [ -e "$f" ] && echo "dsp $f"; done
+  for f in "$l"/libcdsprpc.so "$l"/libcdsprpc.so.*; do [ -e "$f" ] && echo "dsp $f"; done
   for f in "$l"/libOpenCL.so* "$l"/libOpenCL_adreno.so*; do [ -e "$f" ] && echo "gpu $f"; done
 done
 f=$(command -v oqclc) && echo "gpu_compiler $f"

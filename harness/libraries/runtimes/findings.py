@@ -49,6 +49,7 @@ _CODES: Final = (
     Code("context-newer", "error", "compiled by a newer SDK than the runtime", f"{_APPS}/148"),
     Code("context-arch", "error", "the context is for another HTP", f"{_ET}/11100"),
     Code("context-soc", "warning", "the context is for another SoC with the same HTP"),
+    Code("emulator-floats", "warning", "a simulated DSP whose emulator has no floating point"),
     Code("context-vtcm", "error", "the context is for more VTCM than the SoC has", f"{_ET}/9084"),
     Code("context-memory", "error", "the context alone is larger than a protection domain"),
     Code("elf-damaged", "error", "not a library, cut off, or not readable"),

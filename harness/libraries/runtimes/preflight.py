@@ -46,7 +46,8 @@ class ContextFacts:
     """A context binary: the QNN version that compiled it, the HTP it is for (73), what it needs.
 
     Sizes in bytes, by its metadata: `memory_bytes` is weights, I/O and spill-fill. `soc_model` is
-    the SoC that it was compiled for, by QNN's id; None where nobody chose one.
+    the SoC that it was compiled for, by QNN's id; None where nobody chose one. `has_floats`: an
+    input or output of a graph is of a floating-point type.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ContextFacts:
     vtcm_bytes: int | None = None
     memory_bytes: int | None = None
     soc_model: int | None = None
+    has_floats: bool = False
 
 
 @dataclass(frozen=True)
@@ -261,6 +263,8 @@ def _contexts(subject: PreflightInput) -> Iterator[Finding]:
             soc = SOCS.get((subject.device.soc or "").upper())
             yield from _memory(context, soc)
             yield from _other_soc(context, soc)
+            if subject.device.lacks_floats and context.has_floats:
+                yield _needs_floats(context)
         wanted = context.htp_arch
         if subject.backend == "htp" and arch and wanted and arch != wanted:
             severity, comes = _other_arch(wanted, arch, subject.device.simulates_htp)
@@ -292,6 +296,17 @@ def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
             f"spill-fill), and a protection domain holds {DEVICE_PD_BYTES}: 1002",
             "Split the model into several contexts",
         )
+
+
+def _needs_floats(context: ContextFacts) -> Finding:
+    return finding(
+        "emulator-floats",
+        (context.name,),
+        f"{context.name} has floating-point tensors, and the emulator of this simulated DSP has no "
+        "vector instructions for them: what executes it is unsupported",
+        "Build an emulator that has them (`qnn-harness simulator dsp-setup`), or take a quantised "
+        "model",
+    )
 
 
 def _other_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:

@@ -78,7 +78,8 @@ class TargetFacts:
     """What is known of a device; None for what is not.
 
     `soc` as in SM8550, `htp_arch` as in 73, `glibc` as in 2.35. `libraries` are the file names on
-    its library path besides what is pushed, if it was asked.
+    its library path besides what is pushed, if it was asked. `lacks_floats`: its DSP is an emulator
+    without vector instructions for floating point.
     """
 
     target: Target
@@ -87,6 +88,7 @@ class TargetFacts:
     glibc: str | None = None
     android_api: int | None = None
     libraries: frozenset[str] | None = None
+    lacks_floats: bool = False
 
     @property
     def simulates_htp(self) -> bool:

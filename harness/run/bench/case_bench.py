@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.device import CaseEvidence
+from harness.device.dsp.dsp import Said, forget_said, read_said
 from harness.device.evidence.case_evidence import telling_lines
 from harness.device.lab.lease import LeaseLost
-from harness.ground import Deadline, DeviceRefused, InfraError, scratch_folder
+from harness.ground import Deadline, DeviceRefused, InfraError, disk_errors, scratch_folder
 from harness.ground.errors.outgoing_text import log_without_secrets
 from harness.libraries.runtimes.runtime import LibraryMissing
 from harness.probe import Plan, ProbeRun, kept_events, run_plan
@@ -85,7 +86,7 @@ class Notes:
     `verdict` is what the last plan that the case ran came to, None once that was accepted;
     `makers` are the QNN versions that made the contexts it took. `outputs_compared`: the case has
     compared outputs with a reference by itself. `surroundings` are those of its processes, which
-    the record has if they took times.
+    the record has if they took times. `said` is what a simulated DSP answered, each once.
     """
 
     measurements: dict[str, object] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Notes:
     executions: list[Execution] = field(default_factory=list)
     outputs_compared: bool = False
     surroundings: dict[str, object] = field(default_factory=dict)
+    said: list[Said] = field(default_factory=list)
 
     @property
     def outputs(self) -> Outputs | None:
@@ -141,7 +143,8 @@ class CaseBench:
         self.notes.runtime = ready.stock.record
         self._log_folder = log_folder
         self._runs = 0
-        self._evidence = CaseEvidence(self.device.transport, self._held.baseline)
+        transport, dsp = self.device.transport, self.device.simulated_dsp
+        self._evidence = CaseEvidence(transport, self._held.baseline, dsp=dsp)
 
     def beside(self, qnn: str) -> CaseBench:
         """The same device with another QNN on it."""
@@ -200,6 +203,7 @@ class CaseBench:
         known = refusals.find(environment or {}, plan)
         if known is not None:
             return Observation(known.run, known.verdict, {})
+        self._forget_said()
         started = time.monotonic()
         with self._current_folder() as folder:
             run = run_plan(
@@ -229,15 +233,29 @@ class CaseBench:
         self._keep("stderr", run.stderr)
         level = run.plan.settings.log_level
         self.notes.surroundings = {"log_level": level, **self._surroundings}
-        verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen)
-        if verdict.cause == "infra":
+        said = self._said()
+        self.notes.said += [one for one in said if one not in self.notes.said]
+        verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen, said=said)
+        # whoever counts how much succeeds must not take an emulator's limit for the target's
+        if verdict.cause == "infra" or any(one.kind == "emulator" for one in said):
             self.notes.verdict = verdict
-            raise NoVerdict(verdict)
+            raise NotPassed.of(verdict)
         self.notes.executions += executions(run.plan, run.transcript)
         if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
             error = ErrorRecord.of(api="QnnGraph_execute", message=why)
             verdict = Verdict("failed", "target", error)
         return Observation(run, verdict, measure(run.transcript))
+
+    def _forget_said(self) -> None:
+        if self.device.simulated_dsp is not None:
+            with disk_errors("cannot begin with what the DSP says"):
+                forget_said(self.device.simulated_dsp)
+
+    def _said(self) -> tuple[Said, ...]:
+        if self.device.simulated_dsp is None:
+            return ()
+        with disk_errors("cannot read what the DSP said"):
+            return read_said(self.device.simulated_dsp)
 
     @contextlib.contextmanager
     def _current_folder(self) -> Iterator[str]:

@@ -37,7 +37,12 @@ from harness.verdict import (
     diagnosed,
 )
 from harness.verdict.failure.diagnosis import Foreseen
-from harness.verdict.results.record import Expected, Fixed, PreflightRecord
+from harness.verdict.results.record import (
+    Expected,
+    Fixed,
+    PreflightRecord,
+    emulated_answer,
+)
 
 if TYPE_CHECKING:
     from harness.libraries import Finding
@@ -165,6 +170,7 @@ class Case:
             measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
+            emulated=tuple(map(emulated_answer, notes.said)) if notes else (),
             started=self._started,
             duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
             attempt=self.attempt,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from harness.contexts import Context, memory_bytes, named_build, needs
+from harness.contexts.context.metadata import entries
 from harness.device import AttachedDevice
-from harness.ground import ENGINES
+from harness.device.dsp.programs import lacks_floats
+from harness.ground import ENGINES, cache_root
 from harness.ground.facts.backends import RPC_LIBRARY, backend_of
 from harness.ground.facts.engines import EXECUTORCH, ORT
+from harness.ground.files.cache import BOARDS
 from harness.libraries import (
     EXECUTORCH_VERSION,
     PLUGIN,
@@ -31,6 +34,9 @@ from harness.verdict import RuntimeRecord
 
 PreflightMode = Literal["strict", "warn", "off"]
 """strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
+
+
+_SIDES: Final = ("inputs", "outputs")
 
 
 class RunLibraries:
@@ -123,6 +129,7 @@ def preflight_device(device: AttachedDevice) -> TargetFacts:
         glibc=device.facts.glibc,
         android_api=device.facts.android_api,
         libraries=_libraries_of(device),
+        lacks_floats=device.simulated_dsp is not None and lacks_floats(cache_root() / BOARDS),
     )
 
 
@@ -138,6 +145,9 @@ def preflight_context(name: str, context: Context) -> ContextFacts:
 def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
     """The same of a binary as far as its own metadata tell."""
     arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
+    graphs = entries(metadata, "graphs")
+    tensors = (one for graph in graphs for side in _SIDES for one in entries(graph, side))
+    has_floats = any(str(one.get("data_type")).startswith("float") for one in tensors)
     return ContextFacts(
         name,
         named_build(metadata),
@@ -145,6 +155,7 @@ def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
         needs(metadata).vtcm_bytes,
         memory_bytes(metadata),
         soc if isinstance(soc, int) else None,
+        has_floats,
     )
 
 

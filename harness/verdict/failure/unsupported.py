@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.device import Coprocessors
+from harness.device.dsp.dsp import Said
 from harness.ground.facts.codes import same_code
 from harness.verdict.failure.error import ErrorRecord
 
@@ -27,6 +28,10 @@ class UnsupportedRule:
     source: str
     lacks: Literal["dsp", "gpu"] | None = None
 
+
+EMULATORS: Final = (
+    "no phone lacks that; `qnn-harness simulator dsp-setup` builds an emulator that can do more"
+)
 
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
 
@@ -87,6 +92,25 @@ UNSUPPORTED: Final = (
         lacks="gpu",
     ),
 )
+
+
+def emulator_lacks(said: Sequence[Said], error: ErrorRecord | None) -> ErrorRecord | None:
+    """What the emulator of a simulated DSP could not do in a process; None if it could do all.
+
+    `error` is what came of it, which says where in the plan that was: a dead DSP fails calls,
+    crashes its client or keeps it waiting.
+    """
+    lacking = [one for one in said if one.kind == "emulator"]
+    if not lacking:
+        return None
+    lines = [
+        f"the emulator cannot execute {one.words} ({one.call}: {one.answer})" for one in lacking
+    ]
+    found = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
+    if error is None:
+        return found
+    where = {"api": error.api, "step": error.step, "context": error.context}
+    return found.model_copy(update=where).with_line(f"what came of it: {error.message}")
 
 
 def is_unsupported(

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from harness.device import Coprocessors
+from harness.device.dsp.dsp import Said
 from harness.ground import Cause
 from harness.probe import ProbeRun, StepResult, Transcript, damage
 from harness.probe.plan_runner import (
@@ -26,7 +27,7 @@ from harness.verdict.failure.chain import error_lines, failure_chain
 from harness.verdict.failure.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
 from harness.verdict.failure.error import ErrorRecord, LoadedLibrary, Outcome
 from harness.verdict.failure.step_error import BLAME, Blame, cause_of, step_error
-from harness.verdict.failure.unsupported import is_unsupported
+from harness.verdict.failure.unsupported import emulator_lacks, is_unsupported
 
 _MAX_STDERR_CHARS: Final = 1000
 _MAX_STDERR_BYTES: Final = 64 << 10
@@ -176,6 +177,7 @@ def judge(
     coprocessors: Coprocessors | None = None,
     *,
     foreseen: Foreseen = NOTHING,
+    said: Sequence[Said] = (),
     endings: Sequence[ProcessEnding] = ENDINGS,
     blame: Sequence[Blame] = BLAME,
 ) -> Verdict:
@@ -188,13 +190,16 @@ def judge(
     error of the lab.
 
     What went wrong with the target gets the diagnosis that its texts and codes, and what was
-    `foreseen`, allow.
+    `foreseen`, allow. `said` is what a simulated DSP said meanwhile: where its emulator could not
+    do something, nothing that came of it counts.
     """
     ending = next((ending for ending in endings if ending.holds(run)), None)
     if ending is not None:
         verdict = ending.verdict(run)
     else:
         verdict = _of_finished(run.transcript, coprocessors, blame)
+    if (lacking := emulator_lacks(said, verdict.error)) and verdict.outcome != "error":
+        return Verdict("unsupported", None, lacking)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
     error = verdict.error.model_copy(update={"libraries": _loaded(run)})

@@ -31,7 +31,7 @@ _SMALL: Final = (
     *("run", "case", "test", "engine", "suite", "line", "outcome", "cause", "fixed", "outputs"),
     *("started", "duration_s", "attempt"),
 )
-_LARGE: Final = ("runtime", "preflight", "checks", "logs")
+_LARGE: Final = ("runtime", "preflight", "checks", "emulated", "logs")
 _FIELDS: Final = frozenset(CaseRecord.model_fields)
 
 
@@ -81,7 +81,8 @@ class OpenJournal:
 class HeldRecord(CaseRecord):
     """A record that reads what may be large from its journal whenever it is asked for it.
 
-    These are error, measurements, checks, preflight, runtime, logs, and axes where there are many.
+    These are error, measurements, checks, preflight, runtime, emulated, logs, and axes where there
+    are many.
     """
 
     if not TYPE_CHECKING:

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from harness.device import LabEvent, State
+from harness.device.dsp.dsp import Said
 from harness.device.lab.health import EventKind
 from harness.ground import Cause
 from harness.ground.files.names_inside import inner_name
@@ -147,6 +148,24 @@ class Fixed(Part):
     fails: StrictBool
 
 
+class EmulatedAnswer(Part):
+    """An answer that a case got of a simulated board's DSP, and that is neither success nor QNN's.
+
+    `by` is `kernel` where the harness stands in for kernel, driver and DSP system, `emulator` where
+    the emulator cannot do what was asked; `answer` is what `call` gave, `words` say why.
+    """
+
+    by: Literal["kernel", "emulator"]
+    call: RecordText
+    answer: RecordText
+    words: RecordText
+
+
+def emulated_answer(said: Said) -> EmulatedAnswer:
+    """What a simulated DSP said, as records have it."""
+    return EmulatedAnswer(by=said.kind, call=said.call, answer=said.answer, words=said.words)
+
+
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
@@ -158,7 +177,8 @@ class CaseRecord(Part):
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
     of the target, each with a verdict of its own. `outputs` says what the outputs were compared
-    with, null if nothing was executed. `logs` are paths inside the run's folder.
+    with, null if nothing was executed. `emulated` are the answers that no phone has given. `logs`
+    are paths inside the run's folder.
     """
 
     model_config = ConfigDict(
@@ -190,6 +210,7 @@ class CaseRecord(Part):
     measurements: JsonObject = Field(default={})
     checks: tuple[Check, ...] = ()
     outputs: Outputs | None = None
+    emulated: tuple[EmulatedAnswer, ...] = ()
     started: Moment
     duration_s: Seconds
     attempt: Count = 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.device.adb.address import SshAddress, TcpAddress
+from harness.device.dsp.dsp import DspLimits
 from harness.device.lab.inventory import DEFAULT_WORKDIR, SIMULATED_LAB, DeviceConfig, Lab, load_lab
 from harness.device.ssh.login import SshLogin
 from harness.ground.errors import ConfigError
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[4]
 LOCAL = "schema: 1\ndevices:\n  - name: here\n    transport: local\n"
 BOARD = "schema: 1\ndevices:\n  - name: board\n    transport: ssh\n    address: qa@rb3\n"
 SIMULATED = "schema: 1\ndevices:\n  - name: sim\n    simulated: true\n    soc: QCS8550\n"
+ON_ARM = f"{SIMULATED}    target: linux-arm64\n"
 REAL = "schema: 1\ndevices:\n  - name: phone\n    serial: ABC\n"
 
 
@@ -44,6 +46,30 @@ def test_the_shipped_lab() -> None:
     prepare = (device.prepares_gpu, board.prepares_gpu, twin.prepares_gpu)
     assert prepare == (True, False, False)
     assert (device.enabled, board.enabled, twin.enabled) == (True, "auto", "auto")
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        ("true", DspLimits(arch=73, vtcm_mb=8)),
+        ("{}", DspLimits(arch=73, vtcm_mb=8)),
+        (
+            "{sessions: 2, vtcm_mb: 4, unsigned_pd: false}",
+            DspLimits(arch=73, sessions=2, vtcm_mb=4, unsigned_pd=0),
+        ),
+    ],
+)
+def test_a_board_with_a_dsp_shows_its_soc(tmp_path: Path, said: str, limits: DspLimits) -> None:
+    (device,) = lab_of(tmp_path, f"{ON_ARM}    dsp: {said}\n").devices
+    assert device.shows_soc
+    assert device.dsp is not None
+    assert device.dsp.limits(device.htp_arch, 8) == limits
+
+
+def test_a_board_without_a_dsp(tmp_path: Path) -> None:
+    for text in (ON_ARM, f"{ON_ARM}    dsp: false\n"):
+        (device,) = lab_of(tmp_path, text).devices
+        assert (device.dsp, device.shows_soc) == (None, False)
 
 
 def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
@@ -210,6 +236,29 @@ ONE_MISTAKE = [
     (
         SIMULATED.replace("QCS8550", "SA8295") + "    target: linux-arm64\n    shows_soc: true\n",
         "7: devices[0].shows_soc: the number that kernels give to SA8295 is not known (valid: ",
+    ),
+    (REAL + "    dsp: true\n", "5: devices[0].dsp: a real device has its own; only a simulated"),
+    (SIMULATED + "    dsp: true\n", "6: devices[0].dsp: needs target linux-arm64"),
+    (ON_ARM + "    dsp: 8\n", "7: devices[0].dsp: must be true, false or a mapping of limits"),
+    (
+        f"{ON_ARM}    shows_soc: false\n    dsp: true\n",
+        "7: devices[0].shows_soc: is needed by `dsp`: by the SoC the libraries choose their skel",
+    ),
+    (
+        ON_ARM.replace("QCS8550", "SM8850") + "    dsp: true\n",
+        "5: devices[0].soc: no DSP of it can be simulated (valid: SM8550, QCS8550, ",
+    ),
+    (
+        f"{ON_ARM}    dsp: {{sessions: 65}}\n",
+        "7: devices[0].dsp.sessions: must be at most 64",
+    ),
+    (
+        f"{ON_ARM}    dsp:\n      vtcm_mb: 8\n      handle: 4\n",
+        "9: devices[0].dsp.handle: unknown key, did you mean 'handles'? (valid: sessions, ",
+    ),
+    (
+        f"{ON_ARM}    dsp: {{mapped_mb: 1.5}}\n",
+        "7: devices[0].dsp.mapped_mb: must be a whole number",
     ),
     (REAL + "    enabled: 1\n", "5: devices[0].enabled: must be true, false or auto"),
     (REAL + "    simulated: 'yes'\n", "5: devices[0].simulated: must be true or false"),

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.dsp.dsp import DspLimits, DspPrograms
 from harness.device.simulator.board import (
     FOLDER,
     Board,
+    BoardDsp,
     board_environment,
+    dsp_files,
     install_board,
     libc_version,
     soc_files,
@@ -31,16 +34,37 @@ def board_of(folder: Path) -> Board:
     return Board(Path("/opt/qemu"), Path("/opt/shim.so"), libraries, soc_files("SM8650", 557))
 
 
+def with_dsp(board: Board) -> Board:
+    programs = DspPrograms(Path("/opt/emulator"), Path("/opt/loader"))
+    dsp = BoardDsp(Path("/opt/rpc.so"), programs, DspLimits(arch=75, sessions=2))
+    return replace(board, files={**board.files, **dsp_files()}, dsp=dsp)
+
+
 def test_a_board_is_links_and_what_it_shows(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    install_board(board_of(tmp_path), storage)
+    board = board_of(tmp_path)
+    install_board(board, storage)
     folder = storage / FOLDER
     there = sorted(path.name for path in (folder / "root/lib").iterdir())
     assert there == ["ld-linux-aarch64.so.1", "libc.so.6", "libstdc++.so.6.0.30"]
     assert (folder / "root/sys/devices/soc0/soc_id").read_text() == "557\n"
     assert (folder / "root/sys/devices/system/soc/soc0/id").read_text() == "557\n"
     assert str((folder / "libc").readlink()) == "glibc 2.36"
-    assert board_environment(storage) == {"LD_PRELOAD": f"{folder}/board.so"}
+    assert board_environment(board, storage) == {"LD_PRELOAD": f"{folder}/board.so"}
+    assert not (folder / "dsp").exists()
+
+
+def test_a_board_with_a_dsp_has_the_library_that_leads_to_it(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    board = with_dsp(board_of(tmp_path))
+    install_board(board, storage)
+    folder = storage / FOLDER
+    for place in ("lib", "usr/lib/aarch64-linux-gnu"):
+        assert (folder / "root" / place / "libcdsprpc.so").readlink() == Path("/opt/rpc.so")
+    assert (folder / "dsp/limits").read_text().startswith("arch 75\nsessions 2\n")
+    assert (folder / "dsp/qemu-hexagon").readlink() == Path("/opt/emulator")
+    assert board_environment(board, storage)["QNN_DSP"] == str(folder / "dsp")
+    assert (folder / "root/sys/class/remoteproc/remoteproc0/name").read_text() == "cdsp\n"
 
 
 def test_a_storage_that_cannot_be_preloaded_from(tmp_path: Path) -> None:
@@ -67,7 +91,12 @@ def test_settings_go_through_the_command_line(tmp_path: Path) -> None:
         board=board_of(tmp_path),
         prepares_gpu=True,
     )
-    for some in (settings, replace(settings, board=None, storage_limit_bytes=5)):
+    assert settings.board is not None
+    for some in (
+        settings,
+        replace(settings, board=None, storage_limit_bytes=5),
+        replace(settings, board=with_dsp(settings.board)),
+    ):
         assert DeviceSettings.from_json(some.to_json()) == some
 
 

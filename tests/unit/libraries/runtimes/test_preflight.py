@@ -261,6 +261,14 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
         *("context-soc", "warning", ("c.bin",), "compiled for a SoC (soc_model 9999)"),
     ),
     (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, lacks_floats=True),
+            contexts=[C("c.bin", "2.51.0", 73, has_floats=True), C("d.bin", "2.51.0", 73)],
+        ),
+        *("emulator-floats", "warning", ("c.bin",), "no vector instructions for them"),
+    ),
+    (
         replace(ON_BOARD, device=replace(BOARD, soc=None), contexts=[TOO_LARGE]),
         *("context-memory", "error", ("c.bin",), "needs 4026531841 bytes at least"),
     ),

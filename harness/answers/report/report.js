@@ -227,6 +227,7 @@ function details(record, run) {
   if (record.expected) { const id = record.expected.known_issue, link = run.issues[id]; line("known issue", link ? el("a", {href: link}, id) : id); }
   if (record.fixed) line("fixed?", `passed under the conditions of ${record.fixed.known_issues.join(", ")}`);
   for (const one of record.preflight ?? []) line("preflight", `${one.severity} ${one.code}: ${one.explanation}. ${one.fix}.`);
+  for (const one of record.emulated ?? []) line("not a phone's answer", `${one.by}: ${one.call} ${one.answer}, ${one.words}`);
   line("started", record.started, (record.attempt ?? 1) > 1 ? `, attempt ${record.attempt}` : "");
   for (const [name, value] of Object.entries(record.axes ?? {})) if (value !== null) line(name, figure(value));
   if (record.outputs) line("outputs", record.outputs);

@@ -37,6 +37,9 @@ _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
 _KEYS = (*COLUMNS, "problem", "lease", "vitals", "quarantine")
 
+SIMULATED_DSP = (
+    "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
+)
 PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
 
 
@@ -136,6 +139,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     facts = attached.facts
     if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
         row["findings"].append(PREPARES)
+    if attached.simulated_dsp is not None:
+        row["findings"].append(SIMULATED_DSP)
     row |= {"serial": attached.transport.serial, "state": "device"}
     row |= {name: getattr(attached, name) for name in _DESCRIBED}
     return row | {name: getattr(facts, name) for name in _ASKED}

@@ -23,7 +23,7 @@ from harness.answers import ComparisonReport, HistoryReport
 from harness.contexts import Inspection
 from harness.contexts.capacity.fit_text import Fit
 from harness.device import Lab
-from harness.device.lab import health, inventory, labgrid, runtime_sources
+from harness.device.lab import fields, health, inventory, labgrid, runtime_sources
 from harness.ground import write_whole
 from harness.libraries import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
@@ -35,6 +35,7 @@ from harness.verdict.results.record import JournalLine
 from harness.verdict.results.run_order import RunPlace
 
 FOLDER: Final = Path("docs/schema")
+_OF_LAB: Final = (fields, health, inventory, labgrid, runtime_sources)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -60,9 +61,7 @@ def schemas() -> dict[str, str]:
             RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
         ),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
-        "devices.schema.json": _described(
-            _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources
-        ),
+        "devices.schema.json": _described(_schema(Lab, "devices.yaml", "validation"), *_OF_LAB),
         "manifest.schema.json": _schema(
             Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
         ),

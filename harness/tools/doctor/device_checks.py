@@ -38,7 +38,11 @@ class Patient:
         """Why it has no DSP to look for; None if it should have one."""
         if not self.platform.has_dsp:
             return "the HTP is a simulator inside libQnnHtp.so"
-        return "a simulated board has no DSP and no GPU" if self.device.config.simulated else None
+        if not self.device.config.simulated:
+            return None
+        if self.device.config.dsp is not None:
+            return "a simulated DSP has nothing of that"
+        return "a simulated board has no DSP and no GPU"
 
     @property
     def findings(self) -> dict[str, HealthFinding]:

@@ -14,7 +14,7 @@ from typing import Final
 from harness.device import DeviceConfig, Lab, Leases, OpenLab, Quarantine, Quarantined, load_lab
 from harness.ground import ConfigError, HarnessError, InfraError
 from harness.ground.facts.platforms import TARGETS
-from harness.ground.files.cache import lease_root, quarantine_root, simulated_root
+from harness.ground.files.cache import BOARDS, lease_root, quarantine_root, simulated_root
 from harness.libraries import Catalog
 from harness.libraries.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
 from harness.run import Workbench
@@ -29,6 +29,7 @@ from harness.tools.doctor.lab_checks import (
     lease_check,
     quarantine_check,
     server_checks,
+    simulated_checks,
     source_checks,
 )
 
@@ -61,6 +62,7 @@ def examine(order: Order) -> Iterator[Checked]:
     yield file_check(order.lab_file, lab)
     if isinstance(lab, ConfigError):
         return
+    yield from simulated_checks(lab, devices, order.cache / BOARDS)
     try:
         yield from source_checks(Catalog.of(lab, order.environment, order.cache))
     except ConfigError as error:

@@ -18,11 +18,12 @@ from harness.device import (
 )
 from harness.device.adb.address import SshAddress
 from harness.device.adb.server import STATE_ADVICE, SeenDevice
+from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.device.lab.runtime_sources import ALWAYS_THERE
 from harness.ground import ConfigError, Deadline, HarnessError, InfraError
 from harness.ground.facts.platforms import TARGETS
 from harness.libraries import Catalog
-from harness.tools.doctor.check import LAB_FILE, Checked, Status
+from harness.tools.doctor.check import LAB_FILE, Answer, Checked, Status
 from harness.tools.doctor.host_checks import LabNeeds
 
 _ANSWER_S: Final = 5.0
@@ -51,6 +52,30 @@ def file_check(path: Path, lab: Lab | ConfigError) -> Checked:
         return _check("lab", LAB_FILE, "fail", str(lab), "correct what the message names")
     enabled = len(lab.in_use())
     return _check("lab", LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
+
+
+def simulated_checks(lab: Lab, devices: Sequence[DeviceConfig], cache: Path) -> Iterator[Checked]:
+    """What keeps this computer from simulating a device, and what a simulated DSP runs in."""
+    for device in lab.devices:
+        why = lab.why_off(device)
+        if why is not None and device.enabled:
+            yield _check(device.name, "simulated here", "not-applicable", why)
+    for device in devices:
+        if device.dsp is not None:
+            yield _check(device.name, "DSP emulator", *_emulator(cache))
+
+
+def _emulator(cache: Path) -> Answer:
+    try:
+        qemu = find_qemu(cache)
+    except HarnessError as error:
+        return Answer("fail", str(error))
+    found = f"{qemu.path}, version {qemu.version}"
+    lacks = [name for name in (VECTOR_FLOAT, HMX) if name not in qemu.can]
+    if not lacks:
+        return Answer("ok", found)
+    what = f"{found}, lacks {' and '.join(lacks)}: graphs that need it are unsupported"
+    return Answer("warn", what, f"`{SETUP}` builds one that has it")
 
 
 def source_checks(catalog: Catalog) -> Iterator[Checked]:

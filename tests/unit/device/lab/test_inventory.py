@@ -246,7 +246,7 @@ ONE_MISTAKE = [
     ),
     (
         ON_ARM.replace("QCS8550", "SM8850") + "    dsp: true\n",
-        "5: devices[0].soc: no DSP of it can be simulated (valid: SM8550, QCS8550, ",
+        "5: devices[0].soc: no DSP of it can be simulated (valid: SM8350, QCM6490, QCS6490, ",
     ),
     (
         f"{ON_ARM}    dsp: {{sessions: 65}}\n",

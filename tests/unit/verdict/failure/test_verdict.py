@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from harness.device.dsp.dsp import Said
 from harness.device.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
@@ -364,6 +365,40 @@ def test_what_a_target_cannot_do_is_no_failure(
     assert (verdict.cause is None) is (outcome == "unsupported")
     assert verdict.error is not None
     assert verdict.error.code == code
+
+
+LACKING = Said("emulator", "invoke", "SIGILL", "vadd(sf,sf) in elementwise_add")
+KERNEL = Said("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be mapped")
+
+
+@pytest.mark.parametrize(
+    ("events", "how", "came"),
+    [
+        ((START, begin(), end(**FAIL), DONE), {"exit_code": 1}, "what came of it: "),
+        ((START, begin()), {"signal": 11, "exit_code": None}, "was ended by SIGSEGV"),
+        ((START, begin()), {"timed_out": True, "exit_code": None}, "did not end within"),
+        ((START, begin(), end(), DONE), {}, ""),
+    ],
+)
+def test_what_an_emulator_lacks_is_never_a_failure(
+    events: tuple[Any, ...], how: dict[str, Any], came: str
+) -> None:
+    verdict = judge(run(*events, **how), said=(KERNEL, LACKING))
+    assert (verdict.outcome, verdict.cause) == ("unsupported", None)
+    assert verdict.error is not None
+    first = "the emulator cannot execute vadd(sf,sf) in elementwise_add (invoke: SIGILL)\n"
+    assert verdict.error.message.startswith(first)
+    assert came in verdict.error.message
+    assert "`qnn-harness simulator dsp-setup`" in verdict.error.message
+    # an answer of the kernel's place is as good as one of a phone's
+    plain = judge(run(*events, **how))
+    assert judge(run(*events, **how), said=(KERNEL,)) == plain
+    if plain.error is not None:
+        assert (verdict.error.api, verdict.error.step) == (plain.error.api, plain.error.step)
+
+
+def test_what_the_lab_lost_says_nothing_of_an_emulator() -> None:
+    assert judge(run(exit_code=1), said=(LACKING,)).outcome == "error"
 
 
 def test_a_device_without_a_dsp_is_told_from_one_that_fails() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.device.dsp.hexagon import why_no_loader
-from harness.device.dsp.qemu import find_qemu
-from harness.ground import ConfigError, cache_root
+from harness.device.dsp.qemu import HMX, VECTOR_FLOAT, find_qemu
+from harness.ground import HarnessError, cache_root
 from harness.ground.files.cache import BOARDS
 
 INSIST = "QNN_HARNESS_INSIST"
@@ -27,6 +27,9 @@ ANDROID = "QNN_HARNESS_ANDROID_ROOTS"
 
 FORMATS = "binfmt_misc for user namespaces (Linux 6.7)"
 """How a kernel runs programs of another CPU for us alone."""
+
+HEXAGON = "qemu-hexagon with vector float and HMX (qnn-harness simulator dsp-setup)"
+"""An emulator of a DSP that executes all of a skel."""
 
 PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
 """A file with measurements of real devices over time, which no repository of ours holds."""
@@ -47,7 +50,8 @@ CI = Path(__file__).parents[1] / ".ci/run"
 def need(*any_of: str) -> None:
     """Leaves a test out, or fails it, where none of these is here.
 
-    Each is a program, a variable in capitals that holds a path, `root`, `FORMATS` or `DSP`.
+    Each is a program, a variable in capitals that holds a path, `root`, `FORMATS`, `DSP` or
+    `HEXAGON`.
     """
     if any(map(_here, any_of)):
         return
@@ -67,17 +71,22 @@ def _here(tool: str) -> bool:
         mount = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc"
         unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
         return subprocess.run(unshare, capture_output=True, check=False).returncode == 0
+    if tool == HEXAGON:
+        return (_abilities() or frozenset()) >= {VECTOR_FLOAT, HMX}
     return bool(os.environ.get(tool) if tool.isupper() else shutil.which(tool))
 
 
 def has_dsp() -> bool:
     """Whether this computer can be a DSP."""
-    cache = cache_root() / BOARDS
+    return _abilities() is not None and why_no_loader(cache_root() / BOARDS) is None
+
+
+def _abilities() -> frozenset[str] | None:
+    """What the qemu-hexagon here can, None without one."""
     try:
-        find_qemu(cache)
-    except ConfigError:
-        return False
-    return why_no_loader(cache) is None
+        return find_qemu(cache_root() / BOARDS).can
+    except HarnessError:
+        return None
 
 
 def installed_by_ci() -> frozenset[str]:
@@ -87,4 +96,5 @@ def installed_by_ci() -> frozenset[str]:
     variables = [
         name for line in re.findall(r"^ *export (.+)$", text, re.M) for name in line.split()
     ]
-    return frozenset((*programs, *(name.partition("=")[0] for name in variables), ROOT))
+    built = [HEXAGON] if "simulator dsp-setup" in text else []
+    return frozenset((*programs, *(name.partition("=")[0] for name in variables), *built, ROOT))

@@ -14,6 +14,7 @@ import click
 
 from harness.device import AdbDevice, load_lab
 from harness.ground import ConfigError, InfraError
+from harness.tools.cli.dsp_setup import set_up_dsp
 from harness.tools.cli.lab_options import lab_option, open_lab
 from harness.tools.cli.say import say
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from harness.device.simulator.device import SimulatedDevice
 
 _FARM: Final = "farm"
+_DSP_SETUP: Final = "dsp-setup"
 _LOOK_S: Final = 1.0
 
 
@@ -39,6 +41,14 @@ _LOOK_S: Final = 1.0
     metavar="FILE",
     help="The lab of a farm (default: farm.yaml); it goes with it.",
 )
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="dsp-setup: QEMU's source that you have, as a .tar.xz.",
+)
+@click.option("--mirror", metavar="URL", help="dsp-setup: a mirror of Debian (default: apt's).")
+@click.option("--anew", is_flag=True, help="dsp-setup: build also where it is there already.")
 def simulator(
     name: str | None,
     lab_file: Path,
@@ -46,20 +56,31 @@ def simulator(
     profile: str | None,
     seed: int | None,
     written: Path | None,
+    source: Path | None,
+    mirror: str | None,
+    anew: bool,
 ) -> None:
     """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
 
     NAME `farm` starts many, of several SoCs and with tempers of their own: slow links, small
     storage, some that drop off, are hot or have a DSP that crashes.
     They hang on an adb server of its own, whose socket is printed; your own is not touched.
+
+    NAME `dsp-setup` builds the emulator for DSPs of simulated devices, in some minutes and without
+    root: QEMU of Debian with vector instructions for floating point and the matrix unit.
     """
+    for_a_dsp = {"--source": source, "--mirror": mirror, "--anew": anew or None}
+    for_a_farm = {"--devices": devices, "--profile": profile, "--seed": seed, "--write": written}
+    for only, options in ((_DSP_SETUP, for_a_dsp), (_FARM, for_a_farm)):
+        for option, given in options.items():
+            if given is not None and name != only:
+                raise ConfigError(f"is for qnn-harness simulator {only}", field=option)
+    if name == _DSP_SETUP:
+        set_up_dsp(source, mirror, anew)
+        return
     if name == _FARM:
         _farm(8 if devices is None else devices, profile or "mixed", seed or 0, written)
         return
-    for_a_farm = {"--devices": devices, "--profile": profile, "--seed": seed, "--write": written}
-    for option, given in for_a_farm.items():
-        if given is not None:
-            raise ConfigError(f"is for a farm: qnn-harness simulator {_FARM}", field=option)
     lab = load_lab(lab_file)
     simulated = [device.name for device in lab.devices if device.simulated]
     chosen = name or next(iter(simulated), None)
@@ -68,7 +89,7 @@ def simulator(
             f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
             file=lab_file,
             field="devices",
-            choices=[*simulated, _FARM],
+            choices=[*simulated, _FARM, _DSP_SETUP],
         )
     done = _told_to_end()
     with open_lab(lab, "simulator") as opened:

@@ -52,8 +52,8 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         (("farm", "--devices", "0"), "--devices: 0 is none of 1 to 200"),
         (("farm", "--profile", "mixd"), "--profile: no profile 'mixd'"),
         (("farm", "--write", "gone/x.yaml"), "--write gone/x.yaml: is in no folder that"),
-        (("--devices", "3"), "--devices: is for a farm"),
-        (("--seed", "0"), "--seed: is for a farm"),
+        (("--devices", "3"), "--devices: is for qnn-harness simulator farm"),
+        (("--seed", "0"), "--seed: is for qnn-harness simulator farm"),
     ):
         wrong = lab.qnn_harness("simulator", *arguments)
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr

@@ -18,7 +18,8 @@ from tests.integration.in_process import qnn_harness
         (["doctor", "--acceptance"], "--acceptance takes one DEVICE"),
         (["doctor", "a", "--reboot"], "--unplug, --reboot and --out go with --acceptance"),
         (["nightly", "--budget", "169h"], "'169h' is no time of at most 168 hours"),
-        (["simulator", "--devices", "3"], "is for a farm: qnn-harness simulator farm"),
+        (["simulator", "--devices", "3"], "is for qnn-harness simulator farm"),
+        (["simulator", "farm", "--anew"], "--anew: is for qnn-harness simulator dsp-setup"),
         (["contexts", "minimize"], "CASE says what to minimize; or --resume DIR alone"),
         (["history", "--since", "soon"], "'soon' is no day, as in 2026-11-23"),
     ],
@@ -38,4 +39,4 @@ def test_a_lab_without_simulated_devices_has_none_to_show(tmp_path: Path) -> Non
     lab.write_text("schema: 1\ndevices:\n  - {name: phone, serial: R5CX1234, soc: SM8550}\n")
     done = qnn_harness("simulator", "--lab", lab)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{lab}: devices: no simulated device (valid: farm)" in done.stderr
+    assert f"{lab}: devices: no simulated device (valid: farm, dsp-setup)" in done.stderr

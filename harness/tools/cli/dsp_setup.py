@@ -1,0 +1,49 @@
+"""`qnn-harness simulator dsp-setup`: builds what the DSPs of simulated devices run in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.ground import cache_root, outgoing
+from harness.ground.files.cache import BOARDS
+from harness.ground.files.notices import Notices, followed_by, shown_by
+from harness.tools.cli.say import say
+
+
+def set_up_dsp(source: Path | None, mirror: str | None, anew: bool) -> None:
+    """Builds the emulator (`anew`: also if it is there) and the loader, and says what is used.
+
+    Raises as the builds do.
+    """
+    from harness.device.dsp.hexagon import build_loader, why_no_loader
+    from harness.device.dsp.qemu import VARIABLE, find_qemu
+    from harness.device.dsp.qemu_build import build_qemu
+
+    cache = cache_root() / BOARDS
+    # a console that is no terminal shows nothing of what is under way
+    with Console(file=sys.stderr).status("looking around ...") as spinner:
+
+        def show(text: str) -> None:
+            spinner.update(Text(outgoing(f"{text} ...")))
+
+        def follow(_: str, facts: Mapping[str, object]) -> None:
+            if facts.get("doing"):
+                show(f"{facts['doing']}: {facts['done']} of {facts['total']} steps")
+
+        notices = Notices(progress=show, warn=lambda text: say(f"qnn-harness: {text}", err=True))
+        with shown_by(notices), followed_by(follow):
+            built = build_qemu(cache, source=source, mirror=mirror, anew=anew)
+            used = find_qemu(cache)
+            lacking = why_no_loader(cache)
+            if lacking is None:
+                build_loader(cache)
+    say(f"{built}: QEMU {used.version} with {', '.join(sorted(used.can))}")
+    if used.path != built:
+        say(f"note: {VARIABLE} names another, {used.path}, which is used", err=True)
+    if lacking is not None:
+        say(f"note: {lacking}", err=True)

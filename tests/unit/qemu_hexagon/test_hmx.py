@@ -140,9 +140,9 @@ class Pair:
         assert_same(self.model, self.real)
 
     def store(self) -> None:
-        """One of the stores, anywhere in the first half of the memory."""
+        """One of the stores, where nothing is read afterwards: any half could be infinite."""
         number = self.number(3)
-        rs, rt = 2048 * (8 + self.number(20)) + self.number(2048), self.number(40 * 2048)
+        rs, rt = 2048 * (80 + self.number(8)) + self.number(2048), self.number(39 * 2048)
         self.model.store(("", "cm", "2x2")[number], rs, rt)
         self.real.c.alone_store(number, rs, rt)
         assert_same(self.model, self.real)

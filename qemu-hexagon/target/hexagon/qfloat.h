@@ -55,10 +55,10 @@ static inline QFloat qfloat_unpack(uint32_t bits, QFloatType type)
 
     if (type == QFLOAT_QF32) {
         number.exponent = bits & 0xff;
-        number.significand = bits ? ((int32_t)bits >> 8) * 2 + 1 : 0;
+        number.significand = ((int32_t)bits >> 8) * 2 + 1;
     } else if (type == QFLOAT_QF16) {
         number.exponent = bits & 0x1f;
-        number.significand = bits & 0xffff ? ((int16_t)bits >> 5) * 2 + 1 : 0;
+        number.significand = ((int16_t)bits >> 5) * 2 + 1;
     } else {
         int sign = type == QFLOAT_SF ? bits >> 31 : bits >> 15 & 1;
         int exponent = bits >> fraction & qfloat_largest(type);

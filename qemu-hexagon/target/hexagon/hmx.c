@@ -110,7 +110,21 @@ static float half_to_float(uint16_t half)
     return table[half];
 }
 
-/* The values of one tap, for all the positions, in the order of the rows and columns. */
+/*
+ * The channels that the steps of weights are for: "count" of them from "first" on. With groups of
+ * fewer than 32, the first of them belongs to the first group, and so on for each group.
+ */
+typedef struct {
+    int first;
+    int count;
+    int group;
+} Channels;
+
+/*
+ * The values of one tap: all channels of all positions, in the order of rows and columns. Weights
+ * of bytes are a matrix of output and input channels, 0 where there are none, so that the compiler
+ * makes dot products of it; those of halves are as they come, by steps and output channels.
+ */
 typedef union {
     struct {
         int16_t activation[HMX_POSITIONS][HMX_CHANNELS];
@@ -123,12 +137,15 @@ typedef union {
 } Operands;
 
 /* Weights of the next steps; how many there were. */
-static int read_weights(Stream *stream, Operands *operands, int wanted)
+static int read_weights(Stream *stream, Operands *operands, const Channels *channels)
 {
     int per_vector = 4 / stream->bytes;
     int n;
 
-    for (n = 0; n < wanted && stream->steps < stream->end; n++, stream->steps++) {
+    if (stream->bytes == 1 && channels->count < HMX_CHANNELS) {
+        memset(operands->bytes.weight, 0, sizeof(operands->bytes.weight));
+    }
+    for (n = 0; n < channels->count && stream->steps < stream->end; n++, stream->steps++) {
         unsigned offset = stream->steps / per_vector * HMX_VECTOR;
         const uint8_t *from = stream->memory->at(stream->memory, stream->address + offset,
                                                  HMX_VECTOR, false);
@@ -136,23 +153,30 @@ static int read_weights(Stream *stream, Operands *operands, int wanted)
         from += stream->steps % per_vector * stream->bytes;
         for (int out = 0; out < HMX_CHANNELS; out++, from += 4) {
             if (stream->bytes == 1) {
-                operands->bytes.weight[n][out] = (int8_t)from[0];
+                int group = channels->group < HMX_CHANNELS ? out & -channels->group : 0;
+
+                operands->bytes.weight[out][group + channels->first + n] = (int8_t)from[0];
             } else {
                 operands->halves.weight[n][out] = half_to_float(from[0] | from[1] << 8);
             }
         }
     }
+    if (stream->bytes == 1 && channels->count == HMX_CHANNELS) {
+        for (int out = 0; out < HMX_CHANNELS; out++) {
+            memset(&operands->bytes.weight[out][n], 0,
+                   (HMX_CHANNELS - n) * sizeof(operands->bytes.weight[0][0]));
+        }
+    }
     return n;
 }
 
-/* Activations of one position: n channels from the first one on. */
+/* Activations of one position. */
 static void read_activations(const HMXActivation *activation, const uint8_t *from,
-                             Operands *operands, int position, int first, int n)
+                             Operands *operands, int position)
 {
     int apart = activation->layout == HMX_CHANNEL_MAJOR ? 1 : 4;
 
-    from += first * apart;
-    for (int channel = 0; channel < n; channel++, from += apart) {
+    for (int channel = 0; channel < HMX_CHANNELS; channel++, from += apart) {
         if (activation->type == HMX_BYTES) {
             operands->bytes.activation[position][channel] = from[0];
         } else {
@@ -163,14 +187,15 @@ static void read_activations(const HMXActivation *activation, const uint8_t *fro
 }
 
 static void multiply_bytes(int32_t *restrict sum, const int16_t *restrict activation,
-                           const int16_t (*restrict weight)[HMX_CHANNELS], int n)
+                           const int16_t (*restrict weight)[HMX_CHANNELS])
 {
-    for (int i = 0; i < n; i++) {
-        int16_t value = activation[i];
+    for (int out = 0; out < HMX_CHANNELS; out++) {
+        int32_t product = 0;
 
-        for (int out = 0; out < HMX_CHANNELS; out++) {
-            sum[out] += value * weight[i][out];
+        for (int channel = 0; channel < HMX_CHANNELS; channel++) {
+            product += activation[channel] * weight[out][channel];
         }
+        sum[out] += product;
     }
 }
 
@@ -187,34 +212,26 @@ static void multiply_halves(double *restrict sum, const float *restrict activati
 }
 
 /* As above, but an output channel sees the channels of its own group only. */
-static void multiply_groups(HMXState *state, const Operands *operands, HMXType type, int set,
-                            int position, int source, int from, int n, int group)
+static void multiply_groups(double *restrict sum, const float *restrict activation,
+                            const float (*restrict weight)[HMX_CHANNELS], int n, int group)
 {
-    for (int out = 0; out < HMX_CHANNELS; out++) {
-        int base = (out & -group) + from;
-
-        for (int i = 0; i < n; i++) {
-            if (type == HMX_BYTES) {
-                state->sum[set][position][out] +=
-                    operands->bytes.activation[source][base + i] * operands->bytes.weight[i][out];
-            } else {
-                state->half_sum[set][position][out] +=
-                    operands->halves.activation[source][base + i] *
-                    operands->halves.weight[i][out];
-            }
+    for (int i = 0; i < n; i++) {
+        for (int out = 0; out < HMX_CHANNELS; out++) {
+            sum[out] += (double)activation[(out & -group) + i] * weight[i][out];
         }
     }
 }
 
 /* One column tap of all the positions, into the sums of a set, moved by the tap. */
 static void multiply_tap(HMXState *state, const Operands *operands, const HMXGrid *grid,
-                         HMXBeyond beyond, int set, int tap, int from, int n, int group)
+                         HMXBeyond beyond, int set, int tap, const Channels *channels, int steps)
 {
     const HMXActivation *activation = &state->activation;
 
     for (int row = 0; row < grid->rows; row++) {
         for (int column = 0; column < grid->columns; column++) {
             int source = row * grid->columns + column;
+            const float *halves = operands->halves.activation[source] + channels->first;
             int moved = column + tap;
             int into = set;
             int position;
@@ -227,19 +244,15 @@ static void multiply_tap(HMXState *state, const Operands *operands, const HMXGri
                 into = !set;
             }
             position = hmx_position(activation->layout, grid->row[row] | grid->column[moved]);
-            if (activation->type == HMX_HALVES) {
-                position >>= 1;
-            }
-            if (group < HMX_CHANNELS) {
-                multiply_groups(state, operands, activation->type, into, position, source,
-                                from, n, group);
-            } else if (activation->type == HMX_BYTES) {
+            if (activation->type == HMX_BYTES) {
                 multiply_bytes(state->sum[into][position], operands->bytes.activation[source],
-                               operands->bytes.weight, n);
+                               operands->bytes.weight);
+            } else if (channels->group < HMX_CHANNELS) {
+                multiply_groups(state->half_sum[into][position >> 1], halves,
+                                operands->halves.weight, steps, channels->group);
             } else {
-                multiply_halves(state->half_sum[into][position],
-                                operands->halves.activation[source],
-                                operands->halves.weight, n);
+                multiply_halves(state->half_sum[into][position >> 1], halves,
+                                operands->halves.weight, steps);
             }
         }
     }
@@ -293,14 +306,10 @@ bool hmx_weight(HMXState *state, const HMXMemory *memory, HMXType type, HMXTaps 
     for (int tile = 0; tile < tiles; tile++) {
         uint32_t base = (activation->rs & -HMX_TILE) + tile * HMX_TILE;
         uint32_t next = base + (activation->rt & -HMX_TILE);
-        int from = tile == 0 ? first : 0;
-        int to = tile == tiles - 1 ? last : HMX_CHANNELS - 1;
-        int n = to - from + 1;
+        int from = tile == 0 ? first & (group - 1) : 0;
+        int to = tile == tiles - 1 ? last & (group - 1) : HMX_CHANNELS - 1;
+        Channels channels = { .first = from, .count = to - from + 1, .group = group };
 
-        if (group < HMX_CHANNELS) {
-            from = first & (group - 1);
-            n = (last & (group - 1)) - from + 1;
-        }
         for (int tap = row_first; tap <= row_last; tap += row_step) {
             for (int row = 0; row < grid.rows; row++) {
                 int wrapped = (row + tap) % grid.rows;
@@ -309,16 +318,15 @@ bool hmx_weight(HMXState *state, const HMXMemory *memory, HMXType type, HMXTaps 
 
                 for (int column = 0; column < grid.columns; column++) {
                     read_activations(activation, place + grid.column[column], &operands,
-                                     row * grid.columns + column, group < 32 ? 0 : from,
-                                     group < 32 ? 32 : n);
+                                     row * grid.columns + column);
                 }
             }
             for (int set = 0; set < sets; set++) {
                 for (int column = column_first; column <= column_last; column += column_step) {
-                    int got = read_weights(&stream, &operands, n);
+                    int steps = read_weights(&stream, &operands, &channels);
 
-                    multiply_tap(state, &operands, &grid, beyond, state->set ^ set, column, from,
-                                 got, group);
+                    multiply_tap(state, &operands, &grid, beyond, state->set ^ set, column,
+                                 &channels, steps);
                 }
             }
         }

@@ -42,8 +42,8 @@ def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, EarlierAttempts]:
 
 
 def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Brief], EarlierAttempts | None]:
-    """Finds a case of another run in this one: that of its name, or the only one that differs in
-    its versions alone. With another engine it is another case.
+    """Finds a case of another run in this one: the case of its name, or the only case that differs
+    in its versions alone. With another engine it is another case.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""What comparing needs of a record, which is a part of it: many of them are held at once."""
+"""The part of a record that comparing needs: many of them are held at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.verdict.results.journal import Damage, said_in
 from harness.verdict.results.record import NO_CAUSE
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
-"""What is judged of each case: of lists, the median."""
+"""The figures that are judged of each case; of a list, its median."""
 SURROUNDINGS: Final = "surroundings"
 COMPARED: Final = frozenset({KEPT, SURROUNDINGS, *(one.partition(".")[0] for one in FIGURES)})
 """The measurements that a comparison looks at."""
@@ -33,7 +33,7 @@ class DeviceName:
 
 
 class RecordSource(Protocol):
-    """What gives what is not held of the case at a place."""
+    """Gives what is not held of the case at a place."""
 
     def axes(self, place: int, case: str) -> dict[str, JsonValue]: ...  # noqa: D102
     def measured(self, place: int, case: str, name: str) -> JsonValue: ...  # noqa: D102
@@ -94,7 +94,7 @@ def _shared(*fields: Any) -> Fate:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """One attempt at one case; what stands in a `CaseRecord`, too, means the same."""
+    """One attempt at one case. Fields that a `CaseRecord` has, too, mean what they mean there."""
 
     case: str
     test: str
@@ -104,12 +104,12 @@ class Brief:
     started: str
     attempt: int = 1
     source: RecordSource | None = None
-    """Where its measurements are, and its axes if they are not held; None of none."""
+    """Where its measurements are, and its axes if they are not held; None if nowhere."""
     place: int = 0
 
     @classmethod
     def of(cls, record: CaseRecord) -> Brief:
-        """The same, of a whole record."""
+        """The brief of a whole record."""
         return cls(
             record.case,
             record.test,
@@ -123,7 +123,7 @@ class Brief:
 
     @property
     def kin(self) -> str:
-        """What it shares with itself of other versions: the test, where, and on which backend."""
+        """What it shares with its cases of other versions: the test, where it runs, the backend."""
         if self.placement is None:
             return self.test
         base, _, rest = self.test.partition("[")
@@ -160,7 +160,8 @@ class Brief:
         return self.placement.engine if self.placement is not None else None
 
     def may_be(self, other: Brief) -> bool:
-        """Whether one of that name or of other versions may be this case: not with another engine.
+        """Whether one of this name, or of other versions, may be this case: not with another
+        engine.
 
         Old records do not say which it was.
         """
@@ -248,9 +249,9 @@ def moment_text(moment: datetime) -> str:
 def read_briefs(journal: Path, like: Iterable[Brief] = ()) -> tuple[list[Brief], LeftOut]:
     """All attempts of a journal in their order, and its lines that are no records.
 
-    Those of `like` share the names of their cases with them. They do not say when they were begun,
-    and what they measured is read again when it is asked for.
-    Raises ConfigError if it cannot be read, or is wholly of another schema.
+    They share the names of cases with those of `like`. They do not say when they were begun, and
+    what they measured is read again when it is asked for. Raises ConfigError if it cannot be read,
+    or is wholly of another schema.
     """
     left_out, found, kept = LeftOut(), list[Brief](), OpenJournal(journal)
     names = {name: name for one in like for name in (one.case, one.test)}

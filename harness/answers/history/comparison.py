@@ -1,4 +1,4 @@
-"""Two runs case by case: what became of each, and which of it is to fail a job (pure).
+"""Two runs case by case: what became of each case, and what of that fails a job (pure).
 
 Whatever stands in both runs alike is no difference: a run compared with itself has none.
 """
@@ -60,10 +60,10 @@ TITLES: Final[Mapping[Category, str]] = {
     "fixed": "fixed",
     "failing": "still failing",
 }
-"""What is told one by one, in this order; of the rest, how many they are."""
+"""What is told case by case, in this order; the other cases are only counted."""
 
 BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
-"""Where a bisection can tell which version it was."""
+"""What became of cases where a bisection can tell which version it was."""
 _SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
 _CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%")
 # at least 1 %: by less any two runs differ
@@ -113,7 +113,7 @@ class Comparison:
         return self.pairs[category]
 
     def cases(self, category: Category) -> list[str]:
-        """The names of the cases of which that became."""
+        """The names of the cases in a category."""
         return [pair.shown.case for pair in self.pairs[category]]
 
 
@@ -145,10 +145,10 @@ class FailOn:
         return cls(tuple(dict.fromkeys(categories)), steps, slower)
 
     def reasons(self, found: Comparison) -> list[str]:
-        """Which of it there is, as it was asked for; empty if the comparison ends well.
+        """The words of `--fail-on` that apply; empty if the comparison ends well.
 
-        Of what was added only what fails counts, and no known issue expects. Where cases of the new
-        run were not run, those that it has no record of have not vanished.
+        An added case counts only if it fails and no known issue expects that. If the new run did
+        not run all of its cases, a case without a record has not vanished.
         """
         lacks = found.coverage.not_run or found.coverage.selected is None
         told: list[str] = []
@@ -230,7 +230,7 @@ def _without_verdict(was: Brief | None, now: Brief) -> Category:
 
 
 def _of_flaky(then: EarlierAttempts, now: EarlierAttempts) -> Category:
-    """A way to fail that was not seen before is told, however flaky the case was."""
+    """Tells a way to fail that was not seen before, however flaky the case was."""
     unseen = bool(now.failures - then.failures)
     if then.is_flaky and unseen:
         return "known" if now.last.known_issue else "changed"
@@ -257,7 +257,7 @@ def _drift_of(before: Brief | None, after: Brief, read: Read) -> tuple[Output, .
 def groups(
     pairs: Iterable[Pair], apart: Callable[[Pair], object] = lambda _: None
 ) -> list[list[Pair]]:
-    """Those that ended alike together, the most frequent first; `apart` divides them further."""
+    """Groups of cases that ended alike, the most frequent first; `apart` divides them further."""
     found: dict[tuple[object, ...], list[Pair]] = {}
     for pair in pairs:
         one = pair.shown

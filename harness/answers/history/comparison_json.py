@@ -20,7 +20,7 @@ LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]
 
 
 def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
-    """What these have by the names of a shape's fields; the last one counts."""
+    """The values that `sources` have for a shape's fields; of several the last counts."""
     return {
         name: getattr(source, name)
         for source in sources
@@ -30,7 +30,7 @@ def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
 
 
 class CaseSide(Part):
-    """A case in one of the runs: its name there, how it ended, and what its failure is known by."""
+    """A case in a run: its name there, how it ended, and what its failure is known by."""
 
     case: str
     outcome: Outcome
@@ -42,7 +42,7 @@ class CaseSide(Part):
 
     @classmethod
     def of(cls, brief: Brief | None) -> CaseSide | None:
-        """None of none."""
+        """The side of a brief; None without one."""
         if brief is None:
             return None
         signature = brief.signature if brief.is_bad else None
@@ -76,9 +76,9 @@ class SpeedRow(Part):
     """A figure of a case, or of all cases of a device (`case` is null), that changed or may have.
 
     `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
-    and `more_base` are how many more runs should settle it; null where that is not known.
-    `tells` is the smallest ratio that five runs of either side tell from its noise.
-    `surroundings` are those that differ, in words.
+    and `more_base` say how many more runs should settle it; null if not known. `tells` is the
+    smallest ratio that five runs of either side tell from its noise. `surroundings` are those that
+    differ, in words.
     """
 
     device: str
@@ -187,7 +187,7 @@ class ComparisonReport(Part):
 def rows(
     told: ToldComparison, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> Iterator[Row]:
-    """The cases of which that became, one at a time: there may be very many."""
+    """The cases of a category, one at a time: there may be very many."""
     for pair in told.comparison[category]:
         yield Row(
             case=pair.shown.case,

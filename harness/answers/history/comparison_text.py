@@ -63,7 +63,7 @@ class Alike:
 
     @property
     def was(self) -> str:
-        """How all of them ended before; empty if they passed, or ended as they do now."""
+        """How all these cases ended before; empty if they passed, or ended as they do now."""
         return was_of(self.pairs[0])
 
 
@@ -94,7 +94,7 @@ class ToldComparison:
 
     @property
     def exit_code(self) -> int:
-        """1 where there are reasons; else what verdicts end with that the new run lacks."""
+        """1 if there are reasons to fail; else the code for verdicts that the new run lacks."""
         return _NEGATIVE if self.reasons else self.comparison.coverage.lost_code
 
     @property
@@ -164,8 +164,8 @@ def told(
 ) -> ToldComparison:
     """Groups what a comparison found; `advice` is given on the first of each group.
 
-    Those of a group were alike before, too. What can be bisected is kept `apart` where a bisection
-    of one would not tell of another.
+    Cases of a group were alike before, too. `apart` keeps cases apart if a bisection of one would
+    not tell of the other.
     """
 
     def alike(name: Category) -> list[list[Pair]]:
@@ -218,7 +218,7 @@ def page(found: ToldComparison) -> str:
 def _blocks(
     found: ToldComparison, cases: int, drifts: int, said: Callable[[str], Span]
 ) -> Iterator[Block]:
-    """So many cases of each group, and with other outputs; `said` makes what others said short."""
+    """So many cases of each group, and with other outputs; `said` shortens what others said."""
     yield Heading(f"Devices: {found.mark}", level=1)
     yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
     yield Paragraph(["Run ", said(found.run), " beside ", said(found.base or "no other"), "."])

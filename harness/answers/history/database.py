@@ -73,7 +73,7 @@ records of schema 2 say of a case beside its name."""
 
 
 def kin_of(brief: Brief) -> str:
-    """What a case shares with itself of other versions, as a key of 16 characters."""
+    """What a case shares with its cases of other versions, as a key of 16 characters."""
     return hashlib.sha256(brief.kin.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -181,7 +181,7 @@ class _SqliteConnection:
     contains = "instr(name, :part) > 0"
     """The expression that is true where :part is in `name`."""
     lock_row = ""  # whoever writes holds the whole file
-    """What stands behind a SELECT to hold its row until the transaction is over."""
+    """Stands behind a SELECT to hold its row until the transaction is over."""
     alone = "SELECT 1"
     """The statement that waits until nobody else makes the tables."""
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"

@@ -59,8 +59,8 @@ _SAME: Final = ("name", "started", "attempt")
 class Imported:
     """What became of a run's journal: `attempts` are those now held, `damaged` lines left out.
 
-    `left_out` tells of these where the journal was read. `beside` is the folder of another run of
-    the same id, which is held already: then `run` is not its id alone.
+    `left_out` tells of these if the journal was read. `beside` is the folder of another run with
+    this id that is held already; then `run` is more than the id.
     """
 
     run: str
@@ -85,7 +85,7 @@ def runs_in(path: Path) -> list[Path]:
 
 def import_run(database: Database, path: Path) -> Imported:
     """Makes the database say what a run's journal says, and how many cases it lacks by its
-    run.json; nothing is done if it does already.
+    run.json, unless it does so already.
 
     Two at once wait for each other; one that dies has done nothing. Raises ConfigError for what
     is no run, InfraError if the database fails.
@@ -168,8 +168,8 @@ def _held(connection: AnyConnection, run: str) -> _Held:
 def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, started: str) -> bool:
     """Whether a journal is of another run than what is held by its id, and did not just grow.
 
-    A run is one by when it was begun, and by its records, but for a journal that was replaced
-    where it was.
+    Runs are told apart by when they were begun and by their records, unless a journal was replaced
+    in its place.
     """
     if not held.folder:
         return False  # nothing is held, or a shard of a merged run
@@ -205,7 +205,7 @@ def _place(folder: Path) -> dict[str, object]:
 
 
 def _without_shards(connection: AnyConnection, shards: object) -> None:
-    """Has the shards of a merged run, before or after it, add nothing: its cases are theirs.
+    """Sees to it that shards of a merged run add nothing, before or after it: its cases are theirs.
 
     A journal is known by what is in it, so that no run.json can drop another run's cases.
     """
@@ -237,7 +237,7 @@ def _of_others(connection: AnyConnection, run: str, journal: Path) -> set[tuple[
 
 
 def refuse_unknown(database: Database, asked: Filter) -> None:
-    """Raises ConfigError for a device or an axis that nothing has of what is held, if anything is.
+    """Raises ConfigError for a device or an axis that no held attempt has, if any are held.
 
     InfraError if the database fails.
     """
@@ -361,7 +361,7 @@ def _moment(text: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    """A text that any index holds, and is still another one than others."""
+    """A text that is short enough for any index, and still differs from others."""
     text = _without_nul(text)
     if len(text) <= _NAME_CHARS:
         return text

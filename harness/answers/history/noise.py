@@ -1,12 +1,12 @@
 """How much figures differ from run to run, and how often a difference is no more than that (pure).
 
-Of runs there are few, so that a plain bootstrap of their medians knows nothing of noise: two
-numbers resampled are two numbers. Here it draws from what earlier runs say of noise, and is
-computed to its limit: the exact distribution of the difference of two medians. Noise has two
-parts. Most runs differ as a Student t does, on the scale of the case, which its own earlier runs
-tell, and those of its group where it has few. And of a hundred runs a few are anywhere: another
-clock, a hot device. So a single run proves nothing, however far off it is, and neither does a
-single run to compare with.
+There are few runs, so that a plain bootstrap of their medians knows nothing of noise: two numbers
+resampled are two numbers. Here it draws from what earlier runs say of noise, and is computed to its
+limit: the exact distribution of the difference of two medians. Noise has two parts. Most runs
+differ as a Student t does, on the scale of the case. Its own earlier runs tell that scale, or those
+of its group where it has few. And a few of a hundred runs lie anywhere: another clock, a hot
+device. So a single run proves nothing, however far off it is, and neither does a single run to
+compare with.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def needs_scipy() -> None:
 
 
 def false_discoveries(p: Array) -> Array:
-    """Each p as the rate of false discoveries among all that are no larger (Benjamini-Hochberg).
+    """For each p the rate of false discoveries among all p up to it (Benjamini-Hochberg).
 
     As scipy.stats.false_discovery_control, whose module alone takes 60 MB.
     """
@@ -127,10 +127,10 @@ def _filled(values: Array) -> Array:
 
 
 def level(base: Array, new: Array, scale: Array, most: int) -> Array:
-    """Those of the last runs of the base that agree with the very last one; nan for all others.
+    """The last runs of the base that agree with its very last run; nan for all others.
 
-    They bear it out: it was not the odd one itself. So they need not be nearer to it than a part
-    of the way to the new runs.
+    They show that the last run was not the odd one. So it is enough if they are nearer to it than a
+    part of the way to the new runs.
     """
     last = _filled(base)[:, -1]
     near = np.fmax(_AGREES * scale, np.abs(median(new) - last) / _PART_OF_THE_WAY)

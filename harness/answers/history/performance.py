@@ -35,11 +35,11 @@ from harness.ground import counted
 
 RunFigures: TypeAlias = Array | Sequence[Sequence[float | None]]
 SpeedVerdict = Literal["slower", "faster", "unsure", "same"]
-"""Of a size of memory, slower is more and faster is less."""
+"""For a size of memory, slower means more and faster means less."""
 EFFECT: Final = 0.1
 """Changes by less are not told, if nothing else is said."""
 MOST_RUNS: Final = 5
-"""So many runs a side are looked at, the last ones."""
+"""So many runs of either side are looked at, the last ones."""
 
 _ALARM: Final = 0.003
 _SUSPECT: Final = 0.03
@@ -55,9 +55,8 @@ _SIZES: Final = (1e-100, 1e100)
 class Change:
     """What is known of a change. `ratio` is new by base, `low` to `high` where it lies (95 %).
 
-    `more_new` and `more_base` are how many more runs of either side should settle it, were they
-    like those that there are; None where there are no earlier runs to know its noise by, or five
-    of either side would not do.
+    `more_new` and `more_base` say how many more runs of either side, like those there are, should
+    settle it. They are None if no earlier runs tell its noise, or five of either side would not do.
     """
 
     name: Any
@@ -124,11 +123,10 @@ def judge(
 
     `base` and `new` have the runs in their columns, the oldest first; nan or None where a run has
     not got a figure. `known_to` is the smallest step of each row's figures in their own unit, 1 of
-    whole microseconds; None if they are as fine as numbers are. So units make no difference.
-    What moves together in a group is told once.
-    Of a hundred cases that did not change at most one is called slower or faster, however many
-    runs there are; and however many cases there are, where none changed at most one comparison in
-    200 calls any so. Raises ConfigError without scipy.
+    whole microseconds; None if they are as fine as numbers are. So units make no difference. What
+    moves together in a group is told once. Of a hundred unchanged cases at most one is called
+    slower or faster, however many runs there are. If no case changed, at most one comparison in 200
+    calls any case so, however many cases there are. Raises ConfigError without scipy.
     """
     needs_scipy()
     if not names:
@@ -158,8 +156,8 @@ def judge(
 def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float | None:
     """The smallest ratio that five runs of either side tell from the noise of the first row.
 
-    Each row has runs between which nothing changed, and tells noise, too. None where there are too
-    few of them. Raises ConfigError without scipy.
+    Each row has runs between which nothing changed, so that it tells noise, too. None if there are
+    too few. Raises ConfigError without scipy.
     """
     columns = max(map(len, runs), default=0)
     rows = [[*row, *[None] * (columns - len(row))] for row in runs]
@@ -272,7 +270,7 @@ def _changes(
 
 
 def _borne_out(older: Array, new: Array, runs: Whole, effect: float) -> Whole:
-    """By how many runs more, or less, runs of another level before the base bear it out.
+    """How many more or fewer runs bear it out, by runs of another level before the base.
 
     Were one or two runs of the base the odd ones, new runs would be back where others were before.
     """

@@ -44,8 +44,8 @@ def previous_of(folder: RunFolder) -> RunFolder:
 def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[RunFolder]]:
     """The last finished runs before BASE, and between it and NEW, beside each of them.
 
-    Both ask for the same cases, the oldest first: only so many as tell of noise, and as can be
-    read in bounded time.
+    All ask for the cases that BASE and NEW ask for, the oldest first. There are only so many as
+    tell of noise and can be read in bounded time.
     """
     beside = ordered({*run_folders(base.path.parent), *run_folders(new.path.parent)})
     later = set(beside[beside.index(base.path) + 1 :] if base.path in beside else [])
@@ -72,7 +72,7 @@ def _before(folder: RunFolder) -> list[Path]:
 
 
 def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
-    """Of these, the finished ones that were asked for these cases."""
+    """The finished runs among these that were asked for these cases."""
     for path in islice(runs, _MOST_RUNS):
         info = RunFolder(path).info()
         # one that was interrupted has an end, too, but not all cases

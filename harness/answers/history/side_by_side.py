@@ -65,7 +65,7 @@ def _read(folder: RunFolder, like: Iterable[Brief] = ()) -> list[Brief]:
 
 
 def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Brief]]:
-    """Those that can be read: of the others it is said."""
+    """The runs that can be read; the others are logged."""
     for run in runs:
         try:
             yield _read(run)

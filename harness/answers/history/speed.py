@@ -42,9 +42,9 @@ class Figure:
 class Speed:
     """How figures changed, by at least `effect`.
 
-    `base_runs` and `new_runs` are how many runs were looked at on either side. The names of
-    changes and groups are `Figure`s. `around` has how surroundings differ, of what changed or may
-    have, between the last run of the base and NEW.
+    `base_runs` and `new_runs` are how many runs were looked at on either side. The names of changes
+    and groups are `Figure`s. `around` says for what changed, or may have, how surroundings differ
+    between the last run of the base and NEW.
     """
 
     effect: float
@@ -54,7 +54,7 @@ class Speed:
     around: dict[Figure, Sequence[str]] = field(default_factory=dict)
 
     def told(self, verdict: SpeedVerdict) -> list[Change]:
-        """What became so, first that of whole devices, the furthest first."""
+        """What became so: first of whole devices, the furthest first."""
         return sorted((one for one in self.judged.all if one.verdict == verdict), key=_order)
 
     def count(self, verdict: SpeedVerdict) -> int:
@@ -62,14 +62,14 @@ class Speed:
         return sum(one.verdict == verdict for one in self.judged.all)
 
     def _unsure(self, apart: Callable[[Change], bool]) -> list[Change]:
-        """Of what is unsure what is to be told apart, the furthest first."""
+        """What is unsure and is told one by one, the furthest first."""
         return sorted(
             (one for one in self.judged.all if one.verdict == "unsure" and apart(one)), key=_order
         )
 
     @property
     def hidden(self) -> list[Change]:
-        """What is as far off as is asked for, and noise hides whether it changed."""
+        """What is as far off as is asked for, though noise hides whether it changed."""
         return self._unsure(
             lambda one: not one.suspect and one.tells is not None and one.size >= 1 + self.effect
         )
@@ -112,8 +112,8 @@ def judge_speed(
     """What became of speed and memory of the same cases in BASE and NEW, which passed in both.
 
     `earlier` are runs before BASE, `between` those after it that are like NEW, the oldest first;
-    each is read once. `late` also tells a change that came with BASE, or a run before it, which
-    only NEW bears out: one run alone never does. Raises ConfigError without scipy.
+    each is read once. `late` also tells a change that came with BASE, or with a run before it, if
+    only NEW bears it out: one run alone never does. Raises ConfigError without scipy.
     """
     needs_scipy()  # before earlier runs are read in vain
     base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
@@ -185,7 +185,7 @@ def _sampled(found: Sequence[Brief | None]) -> Array:
 
 
 def _later(judged: JudgedSpeed, earlier: JudgedSpeed, known: JudgedSpeed) -> JudgedSpeed:
-    """What is told, and what came before BASE but was not told before NEW."""
+    """What is told, and what came before BASE and was not told before NEW."""
     changes = map(_first_told, judged.changes, earlier.changes, known.changes)
     groups = [
         replace(one, common=_first_told(one.common, other.common, was.common))

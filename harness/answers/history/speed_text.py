@@ -20,7 +20,7 @@ def speed_counts(speed: Speed) -> list[tuple[str, int]]:
 
 
 def noise_lines(speed: Speed) -> Iterator[str]:
-    """A line for each figure of a device of which noise hides what is as far off as is asked for.
+    """A line for each figure of a device whose noise hides changes as large as asked for.
 
     Of several cases, the ratio is that of the one in the middle.
     """
@@ -39,7 +39,7 @@ def noise_lines(speed: Speed) -> Iterator[str]:
 
 
 def noise_said(speed: Speed) -> str | None:
-    """The same in a few words; None where noise hides nothing."""
+    """What noise hides, in a few words; None if nothing."""
     hidden = speed.hidden
     if not hidden:
         return None

@@ -18,7 +18,7 @@ _MOST_CHARS: Final = 40
 
 
 def differences(base: _Around, new: _Around) -> Iterator[str]:
-    """What may tell in figures, in words, of the `surroundings` of a case, or of many."""
+    """In words, what in the `surroundings` of a case, or of many, may show in figures."""
     fresh = [
         [one for one in side if is_figure(seen := one.get("seen_s")) and seen <= _FRESH_S]
         for side in (base, new)
@@ -39,7 +39,7 @@ def differences(base: _Around, new: _Around) -> Iterator[str]:
 
 
 def _middle(side: _Around, name: str) -> float:
-    """The median; nan, from which nothing differs, where nobody told."""
+    """The median; nan, which differs from nothing, if there are no values."""
     values = [value for one in side if is_figure(value := one.get(name))]
     return statistics.median(values) if values else float("nan")
 

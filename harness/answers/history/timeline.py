@@ -107,7 +107,7 @@ class CaseLine:
 
     @property
     def flake_rate(self) -> float | None:
-        """How many runs with the versions of the one before ended otherwise than that."""
+        """How many runs ended otherwise than the run before with the same versions."""
         return self.turned / self.repeats if self.repeats else None
 
     @property
@@ -164,14 +164,14 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, kin: str, run: str, brief: Brief) -> Failure:
-        """The same of an attempt."""
+        """The failure of an attempt."""
         device = brief.device.name if brief.device else "?"
         versions = ", ".join(f"{name} {said}" for name, said in _versions(brief) if said)
         return cls(kind_of(brief), kin, run, brief.started, device, versions)
 
 
 def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
-    """The lines of cases that are one but for their versions, of runs with the oldest first.
+    """A line for all cases that differ in their versions only; the oldest run comes first.
 
     A case goes on under another name where only its versions changed, if that leaves one.
     """
@@ -192,7 +192,7 @@ def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
 
 
 def kind_of(brief: Brief) -> str:
-    """What failures are counted by: the diagnosis, or else the signature."""
+    """The key by which failures are counted: the diagnosis, or else the signature."""
     return brief.diagnosis or brief.signature
 
 

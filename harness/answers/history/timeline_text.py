@@ -94,8 +94,9 @@ def _runs(found: Sequence[LackingRun]) -> str:
 
 
 def ends(case: CaseRow) -> str:
-    """How a case ends, and since when; one that was never judged neither passes nor fails, and of
-    one that has no verdict now, how it ended before."""
+    """How a case ends, and since when. One never judged neither passes nor fails; of one without a
+    verdict now, how it ended before.
+    """
     if not case.since:
         return "no verdict"
     if case.lost is not None:

@@ -28,9 +28,9 @@ _TABLES: Final = (
 class History:
     """What the runs that are held say of what was asked for: rows are read one at a time.
 
-    Of `rows`, so many are troubled (failed or flaky at some time), unjudged, and lost in their last
-    run; of the lost, so many are neither troubled nor unjudged. `lacks_now` says whether the newest
-    run is `lacking`.
+    The counts say how many `rows` are troubled (failed or flaky at some time), unjudged, or lost in
+    their last run, and how many of the lost are neither of the other two. `lacks_now` says whether
+    the newest run is `lacking`.
     """
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class History:
         self._rows.close()
 
     def kinds(self, most: int | None = None) -> Iterator[KindRow]:
-        """The first of them, the most frequent before others."""
+        """The first kinds of failures, the most frequent before others."""
         found = self._select("SELECT row FROM kinds ORDER BY failures DESC, rowid", most)
         return map(KindRow.model_validate_json, found)
 
     def cases(self, most: int | None = None, *, troubled: bool = False) -> Iterator[CaseRow]:
-        """The first of them, those that fail before others; also of the `troubled` ones alone."""
+        """The first cases, those that fail before others; also of the `troubled` cases alone."""
         only = "WHERE troubled" if troubled else ""
         query = f"SELECT row FROM cases {only} ORDER BY passes, judged DESC, rate, name, rowid"
         return map(CaseRow.model_validate_json, self._select(query, most))
@@ -83,7 +83,7 @@ class History:
         each other. `order` has the place of each run, `held` all that were asked for, the newest
         last.
 
-        With a diagnosis, what of it concerns that. Raises InfraError if the disk is full.
+        If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
         """
         found = cls()
         found.lacking = [one for one in held if one.not_run != 0]

@@ -202,12 +202,12 @@ def _of(kind: type[Any], said: object) -> Any:
 
 
 def _code(said: object) -> int:
-    """How a shard ended, which its records need not tell; what is no such number is none."""
+    """How a shard ended, which its records need not tell; None for what is no exit code."""
     return said if isinstance(said, int) and 0 < said <= _INCOMPLETE else 0
 
 
 def _copied(source: Path, target: Path, name: str) -> bool:
-    """Whether a file of a run is in the other one: not if it is none, leads out of it, or is huge.
+    """Copies a file of a run into another; False if it is none, leads out of it, or is huge.
 
     What is there already is left as it is. Raises OSError if it cannot be written.
     """
@@ -232,10 +232,9 @@ def _copied(source: Path, target: Path, name: str) -> bool:
 
 
 def copy_without_secrets(source: BinaryIO, target: BinaryIO, *, sealed: bool) -> None:
-    """Copies a log as cases keep theirs, whoever wrote it; `sealed` is one of a probe's events.
+    """Copies a log without secrets, whoever wrote it; `sealed`: it is one of a probe's events.
 
-    It takes some blocks of memory: of a line what is beyond MOST_LINE_BYTES is left out. Raises
-    OSError.
+    It takes little memory: a line is cut at MOST_LINE_BYTES. Raises OSError.
     """
     keys = OpenKey(), OpenKey()
 

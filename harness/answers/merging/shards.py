@@ -60,7 +60,7 @@ class Shard(BaseModel):
         return {"shard": self.model_dump(mode="json"), "selection": [*selection, part]}
 
     def divided_like(self, other: Shard) -> bool:
-        """Whether no case can be in both, nor in neither, of two shards with other numbers."""
+        """Whether both are of one division, in which each case is in exactly one shard."""
         mine, others = (
             one.model_dump(exclude={"number", "by", "unfit", "code"}) for one in (self, other)
         )
@@ -135,7 +135,7 @@ def shard_of(
 def divided(places: Mapping[str, str], seconds: Mapping[str, float], of: int) -> dict[str, int]:
     """The shard of each case, from 1 on, whatever order they come in.
 
-    The work of each device or pool is divided evenly, longest case first, and so is all of it. No
+    The work of each device or pool is divided evenly, longest case first, and so is the whole. No
     shard is empty if there are as many cases.
     """
     weights = _weights(places, seconds)
@@ -217,7 +217,7 @@ def gaps(parts: Sequence[ShardRun]) -> list[str]:
 
 
 def _unlike(*parts: ShardRun) -> str:
-    """What labs could not run, if that is not the same."""
+    """What labs could not run, if they differ in that."""
     if len({one.shard.unfit for one in parts}) == 1:
         return ""
     return "".join(

@@ -34,7 +34,7 @@ class Listed:
 
 
 def bisections_in(reports: Path) -> list[Listed]:
-    """Those of a folder, the newest first, at most 200; what cannot be read is left out."""
+    """The bisections of a folder, the newest first, at most 200, without unreadable ones."""
     try:
         folders = ordered(file.parent for file in reports.glob(_RESULTS))[-_MOST:]
     except OSError:
@@ -44,7 +44,7 @@ def bisections_in(reports: Path) -> list[Listed]:
 
 
 def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
-    """Those that bisected one of these cases, with whatever parameters (pure)."""
+    """The bisections of these cases, with whatever parameters (pure)."""
     tests = {case.partition("[")[0] for case in cases}
     return [one for one in found if one.case.partition("[")[0] in tests]
 

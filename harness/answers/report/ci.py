@@ -27,12 +27,12 @@ from harness.verdict import CaseRecord, Coverage, final_attempts
 
 CODE_QUALITY: Final = "gl-code-quality-report.json"
 _SHOWN: Final = 10
-"""So many annotations of a level GitHub shows of one step."""
+"""GitHub shows so many annotations of a level for a step."""
 _MESSAGE_CHARS: Final = 2000
 _TITLE_CHARS: Final = 200
 _FINDINGS: Final = 1000
 _SUMMARY_BYTES: Final = 1 << 20
-"""Of a step whose summary is longer, GitHub shows none of it."""
+"""GitHub shows no summary that is longer."""
 _OUR_SUMMARY_BYTES: Final = 256 << 10
 _GROUPS: Final = 100
 _CASES: Final = 5
@@ -54,9 +54,9 @@ class Annotation:
 
 
 def annotated(records: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
-    """What nothing explains, the most important first; expected failures have none (pure).
+    """What nothing explains, the most important first, without expected failures (pure).
 
-    What cases lack that left no record stands before all.
+    Cases that left no record stand before all.
     """
     final = final_attempts(records)
     found = [_annotation(one) for one in failure_groups(final) if one[0].is_unexpected]
@@ -79,7 +79,7 @@ def github_lines(records: Iterable[CaseRecord], coverage: Coverage) -> list[Comm
 
 
 def code_quality(records: Iterable[CaseRecord], coverage: Coverage) -> list[dict[str, Any]]:
-    """The same as GitLab reads it: a report of code quality (pure)."""
+    """Annotations as GitLab reads them: a report of code quality (pure)."""
     return [
         {
             "description": outgoing(f"{one.title}: {one.message}"),

@@ -60,7 +60,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Item:
-    """A line of a list, and what belongs to it; a page can fold that away, and does if `folded`."""
+    """A line of a list, and what belongs to it, which a page folds away if `folded`."""
 
     line: Line
     below: Sequence[Line] = ()
@@ -83,10 +83,10 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, which can be folded away under its `title` if it has one, and is if `folded`.
+    """A table. A page can fold it away under its `title`, and does so if `folded`.
 
-    `style` is its class in a page; in a `grid` the marks of cells are classes of theirs, and of
-    one that is `stacked` the cells of a row stand below each other on a phone.
+    `style` is its class in a page. In a `grid` marks are classes of their cells. If it is
+    `stacked`, a phone shows the cells of a row below each other.
     """
 
     title: str
@@ -112,7 +112,7 @@ def joined(spans: Iterable[Span]) -> list[str | Span]:
 def markdown(blocks: Iterable[Block], *, deeper: int = 0, most: int | None = None) -> str:
     """Blocks as GitHub reads them, with headings so many levels `deeper`.
 
-    What goes beyond `most` characters is left out, and it is told how many items that is.
+    What goes beyond `most` characters is left out, and the number of these items is told.
     """
     pieces = [piece for block in blocks for piece in _pieces(block, deeper)]
     text = ""
@@ -139,7 +139,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_code(text: str, most: int = 200) -> str:
-    """Text in which nothing is a tag, a link, a mention or an end: one line, as code."""
+    """Text as one line of code, in which nothing is a tag, a link, a mention or its end."""
     plain = " ".join(outgoing(text).split()).replace("`", "'")
     return f"`{shortened(plain, most) or ' '}`"
 

@@ -20,7 +20,7 @@ class DomainForecast:
     """How full each protection domain (PD) was to become, and what came of it.
 
     `budget_bytes` is what each has. `refused_bytes` is what the first context takes that was not to
-    fit, 0 if all were.
+    fit, 0 if all were to fit.
     """
 
     record: CaseRecord
@@ -42,7 +42,7 @@ class DomainForecast:
 
     @property
     def words(self) -> str:
-        """The same in words."""
+        """How full each gets, in words."""
         used, room = sum(self.used_bytes), self.budget_bytes * len(self.used_bytes)
         full = f"{used:,} of {room:,} bytes, {counted(self.loads, 'context')}"
         if not self.refused_bytes:

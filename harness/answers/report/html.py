@@ -49,7 +49,7 @@ _TEXTS: Final = (".txt", ".log", ".jsonl")
 class Reason:
     """Failures of one kind: a diagnosis, or where there is none, a signature.
 
-    `groups` are the places of its groups among all of them, `new` how many cases did not fail so
+    `groups` are the places of its groups among all groups, `new` how many cases did not fail so
     before.
     """
 
@@ -59,7 +59,7 @@ class Reason:
 
     @property
     def first(self) -> CaseRecord:
-        """The first of them."""
+        """Its first group."""
         return self.cases[0]
 
     @property
@@ -192,7 +192,7 @@ def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
 def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
     """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
 
-    A log that is no file of this folder, or cannot be read, is left out.
+    A log that is no file of this folder, or that cannot be read, is left out.
     """
     found: dict[str, str] = {}
     left = _MOST_EVIDENCE_BYTES

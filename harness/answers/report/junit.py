@@ -30,7 +30,7 @@ _MAX_PROPERTIES = 500
 _MAX_TEXT_CHARS = 20_000
 _MAX_ATTACHMENTS = 100
 _REPEATED = frozenset({str, int, bool, type(None)})
-"""Of these many cases have the same values."""
+"""Measurements of which many cases share values."""
 _FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 

@@ -26,7 +26,7 @@ from harness.verdict import (
 
 METRICS: Final = "metrics.prom"
 OTHER: Final = "other"
-"""What all but the most frequent values of a label are called."""
+"""The label of all values but the most frequent ones."""
 _MOST_VALUES: Final = 50
 _VALUE_CHARS: Final = 100
 
@@ -160,7 +160,7 @@ def _folded(
 ) -> list[tuple[tuple[str, ...], float]]:
     """The values in order, with at most 50 values of each label.
 
-    Those of the others are summed up as `other`, or left out where that makes no sense.
+    The values of other labels are summed up as `other`, or left out where a sum makes no sense.
     """
     plain = [(tuple(map(_value, key)), value) for key, value in values.items()]
     kept = []

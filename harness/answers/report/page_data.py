@@ -32,7 +32,7 @@ _MAX_CHARS: Final = 300
 _AT_ONCE: Final = 1000
 _MAX_CASE_BYTES: Final = 256 << 10
 _TOLD_APART: Final = frozenset({str, int, type(None)})
-"""Of these none is the same as one of another: 1 is 1.0, and true."""
+"""Types whose values are kept apart: to Python 1 equals 1.0 and True."""
 
 
 def packed(columns: Iterable[tuple[str, Any]]) -> str:
@@ -140,14 +140,14 @@ def blocks(cases: Sequence[CaseRecord]) -> list[str]:
 
 
 class _Pool:
-    """Values, each once, and where each stands."""
+    """Values, each once, with the place of each."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._places: dict[str | tuple[str], int] = {}
 
     def places(self, values: list[Any]) -> list[int]:
-        """Where each of a column is; most columns have few values, and those many times."""
+        """The place of each value of a column; most columns repeat few values."""
         if not _TOLD_APART.issuperset(map(type, values)):
             return [self.place(value) for value in values]
         known = {value: self.place(value) for value in dict.fromkeys(values)}

@@ -41,7 +41,7 @@ def asset(name: str) -> Markup:
 
 
 def link(path: str) -> str:
-    """What a page refers to a file beside it with: relative, and never a scheme."""
+    """How a page refers to a file beside it: a relative link, never with a scheme."""
     return "./" + quote(path)
 
 
@@ -84,7 +84,7 @@ def fill_bar(used: int, beyond: int, limit: int, *, width: int = 360) -> Markup:
 
 
 def thinned(values: Sequence[float], most: int) -> list[float]:
-    """At most `most` values: the largest of each of equally long stretches."""
+    """At most `most` values: the largest in each of so many stretches of equal length."""
     if len(values) <= most:
         return [float(value) for value in values]
     edges = [index * len(values) // most for index in range(most + 1)]

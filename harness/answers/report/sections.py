@@ -19,7 +19,7 @@ _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
 
 PageSection = Callable[[RunData], Iterable[Block]]
-"""What stands below a heading; nothing where a run has nothing of it."""
+"""What stands below a heading; nothing if a run has nothing for it."""
 
 
 def sections_of(run: RunData, sections: Mapping[str, PageSection]) -> Iterator[Block]:

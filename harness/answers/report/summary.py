@@ -100,7 +100,7 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
 
 
 def first_line(records: Sequence[CaseRecord], coverage: Coverage) -> str:
-    """How many cases have a verdict, what the others lack it for, and which verdicts there are."""
+    """How many cases have a verdict, why others lack one, and which verdicts there are."""
     counts = totals(one for one in records if one.standing in VERDICTS)
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     strict = f" ({coverage.strict} of them fail by --strict-known)" if coverage.strict else ""

@@ -156,7 +156,7 @@ def _growth(record: CaseRecord, check: str, start: str, end: str) -> Span:
 
 
 def _told(cell: Span) -> Span:
-    """Where no buffer of the backend's can be seen, that none grew tells nothing."""
+    """If no buffer of the backend's can be seen, it tells nothing that none grew."""
     if cell.mark in _MARKS.values():
         return cell
     return replace(cell, text="unseen" if cell.mark else "")

@@ -72,7 +72,7 @@ class Bench:
         return QnnVersion.parse(self.placement.qnn_version) in VersionRange.parse(versions)
 
     def beside(self, qnn: str) -> Bench:
-        """The same device with another QNN on it, for what that is to make first."""
+        """This device with another QNN on it, for what that is to make first."""
         return Bench(self._case.beside(qnn))
 
     def measure(self, **figures: object) -> None:
@@ -125,8 +125,8 @@ class Bench:
     def contexts(self, *sources: Source) -> list[DeployedContext]:
         """The context binaries of these sources on the device; those of models are compiled.
 
-        Raises TargetFailure if the compiler does not make one: it is software under test, too; and
-        with the outcome `unsupported` for contexts of another backend: models are compiled for HTP.
+        Raises TargetFailure if the compiler, which is software under test, too, does not make one.
+        Its outcome is `unsupported` for contexts of another backend: models are compiled for HTP.
         Raises ConfigError for a file that is missing or wrong, and for what is no source.
         """
         for source in sources:
@@ -216,10 +216,10 @@ class Bench:
     ) -> Observation:
         """Loads a .pte with ExecuTorch in a process of its own, executes it, and judges that.
 
-        `inputs` and `expected` are a folder or files, raw or .npy, one for each tensor; without
-        inputs some are made up, the same each time, and without `expected` the runs are compared
-        with each other only. Where it fails, its contexts are run without ExecuTorch, and the
-        record says what the failure is of. Otherwise as `run`.
+        `inputs` and `expected` are a folder or files, raw or .npy, one for each tensor. Without
+        inputs some are made up, the same each time. Without `expected` the runs are only compared
+        with each other. Where it fails, its contexts are run without ExecuTorch, and the record
+        says what the failure is of. Otherwise as `run`.
 
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is no .pte, and for a device that ExecuTorch's wheel has no libraries for.
@@ -309,7 +309,7 @@ class Bench:
         return replayed(verdict, together, self.attempt(alone).verdict)
 
     def _unreadable(self, sources: Sequence[Source]) -> Replay:
-        """Which of these is the first that not even its metadata can be read of."""
+        """The first of these whose metadata cannot be read, either."""
         for number, source in enumerate(sources):
             try:
                 self.contexts(source)
@@ -351,9 +351,9 @@ class Bench:
     ) -> Observation:
         """Like `run`, for a process whose failure is an answer and not yet the case's verdict.
 
-        `environment` is added to what the runtime needs. Raises NoVerdict where the lab kept the
-        target from an answer, for nobody to take that for one. A backend that did not open
-        before is not asked again: that process's answer is given, and says so.
+        `environment` is added to what the runtime needs. Raises NoVerdict if the lab kept the
+        target from an answer, so that nobody takes that for an answer. A backend that did not open
+        before is not asked again: the answer of that process is given, and says so.
         """
         return self._case.run(plan, timeout_s, environment)
 

@@ -48,7 +48,7 @@ class NotPassed(Exception):
 
     @staticmethod
     def of(verdict: Verdict) -> NotPassed:
-        """What is raised for a verdict: whether it is one about the target decides."""
+        """The exception for a verdict; which one depends on whether it is about the target."""
         return NoVerdict(verdict) if verdict.outcome == "error" else TargetFailure(verdict)
 
 
@@ -57,7 +57,7 @@ class TargetFailure(NotPassed, AssertionError):
 
 
 class NoVerdict(NotPassed):
-    """The lab or the harness kept the target from an answer: nothing is known of the target."""
+    """The lab or the harness kept the target from an answer, so that nothing is known of it."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Observation:
 class Notes:
     """What a case has found out so far; becomes part of its record.
 
-    `verdict` is what the last plan that the case ran came to, None once that was accepted;
-    `makers` are the QNN versions that made the contexts it took. `outputs_compared`: the case has
-    compared outputs with a reference by itself. `surroundings` are those of its processes, which
-    the record has if they took times. `said` is what a simulated DSP answered, each once.
+    `verdict` is what the last plan that the case ran came to, None once that was accepted; `makers`
+    are the QNN versions that made the contexts it took. `outputs_compared`: the case has compared
+    outputs with a reference by itself. `surroundings` are those of its processes; the record has
+    them if they measured times. `said` is what a simulated DSP answered, each once.
     """
 
     measurements: dict[str, object] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class CaseBench:
     ) -> Observation:
         """Runs a plan in a probe process of its own and judges it; see `Bench.attempt`.
 
-        `probe` is the path of another one than that which each device gets.
+        `probe` is the path of another probe than the one that each device gets.
         """
         refusals = self._held.refusals
         known = refusals.find(environment or {}, plan)

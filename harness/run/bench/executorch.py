@@ -19,10 +19,10 @@ from harness.verdict import Verdict
 ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
 """What a failure is of, once its contexts ran without ExecuTorch on the same libraries.
 
-context: one fails there all alone, too; room: one fails there beside the others only; library: no
-context is concerned, since the backend or its device does not open. That they run there, on inputs
-of their own, does not yet say what is at fault: executorch, if a call of its own refused to load
-the program and no call of QNN failed; versions, if it is not for this QNN; else undecided.
+context: one fails there alone, too. room: one fails there only beside the others. library: no
+context is concerned, since the backend or its device does not open. If all run there, on inputs of
+their own, that does not yet say what is at fault. executorch: a call of its own refused to load the
+program, and no call of QNN failed. versions: it is not for this QNN. Else undecided.
 """
 
 _WORDS: Final[dict[ProgramFault, str]] = {
@@ -71,7 +71,7 @@ class Program:
         return self.readable()
 
     def readable(self) -> list[ContextFile]:
-        """Those of its contexts that are some, as files of their own. Raises InfraError."""
+        """Its contexts as files of their own, without pieces that are none. Raises InfraError."""
         return [
             ContextFile(piece_file(piece, cache_root()).absolute(), name=f"{self.path.name}#{at}")
             for at, piece in enumerate(self.contexts)
@@ -202,9 +202,9 @@ class Replay:
 def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Replay:
     """What the failure of a program is of (pure).
 
-    `program` is how it ended with ExecuTorch, `together` how its contexts ended that were loaded in
-    one process as ExecuTorch loads them, `alone` how the one ended that failed there, in a process
-    of its own.
+    `program` is how it ended with ExecuTorch. `together` is how its contexts ended, loaded in one
+    process as ExecuTorch loads them. `alone` is how the context that failed there ended in a
+    process of its own.
     """
     error = together.error
     signature = None if error is None else error.signature

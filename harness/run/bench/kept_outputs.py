@@ -28,9 +28,9 @@ def keep_outputs_of(
 ) -> dict[str, object]:
     """Takes what executions saved below a folder of the device, for the record of a case.
 
-    Those of a binary with several graphs are named by theirs, too: `decode/y`. Their contents are
-    called by the hash that the probe has told; one that the run has already is not taken again, nor
-    is more than 256 MiB of one case. Raises DeviceError, InfraError.
+    Outputs of a binary with several graphs have the graph in their names: `decode/y`. Contents are
+    called by the hash that the probe has told. What the run has already is not taken again, nor is
+    more than 256 MiB of one case. Raises DeviceError, InfraError.
     """
     digests = {
         (step.context, step.data.get("graph")): step.data.get("digests")

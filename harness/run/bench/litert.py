@@ -98,7 +98,7 @@ class CompiledModel:
         return "\n".join([*lines, *rows[:_MOST_ROWS], *more])
 
     def _rows(self) -> list[str]:
-        """The nodes in their order: those of one partition that follow each other, as one row."""
+        """The nodes in their order; nodes of one partition that follow each other are one row."""
         rows = []
         numbered = enumerate(zip(self.graph.nodes, self.taken, strict=True))
         # of those on the CPU each has a row

@@ -53,7 +53,7 @@ class OrtOnDevice:
         return posixpath.basename(self.backend) == BACKEND_LIBRARIES["cpu"]
 
     def provider(self, options: Mapping[str, str] | None = None) -> Provider:
-        """The QNN provider on this device's backend; `options` are added to what that needs."""
+        """The QNN provider on this device's backend; `options` are added to what it needs."""
         needed = {"backend_path": self.backend}
         if self.htp_arch is not None:
             needed |= compile_options(self.htp_arch)
@@ -99,7 +99,7 @@ class OrtOnDevice:
     ) -> tuple[Step, ...]:
         """Creates a session on QNN, and fails if a single node went elsewhere.
 
-        With `fallback` nodes may do so: where they went is told only.
+        With `fallback` nodes may go elsewhere, which is only told.
         """
         chosen = provider or self.provider()
         allowed = fallback or self.wants_fallback

@@ -26,7 +26,7 @@ class SessionModel:
 
     `sources` are its contexts, or for a model without EPContext nodes what it is compiled from.
     `beside` are the files that ONNX Runtime looks for, by their names as seen from the model.
-    `mixed`: beside EPContext nodes it has others, which may be on the CPU.
+    `mixed`: it has EPContext nodes and others, which may run on the CPU.
     """
 
     path: Path
@@ -77,7 +77,7 @@ class SessionModel:
         return DeployedModel(known.file, inputs or known.inputs, expected or own, tolerance)
 
     def plan(self, ort: OrtOnDevice, deployed: DeployedModel, repeat: int) -> Plan:
-        """A session, executed; twice, so that there is something to compare with, if need be."""
+        """A session, executed twice if there is nothing else to compare the outputs with."""
         steps = ort.session(0, deployed.file, fallback=self.mixed)
         run = ort.run(0, deployed, repeat=repeat)
         return ort.plan((*steps, run, *(() if deployed.expected else (run,))), sessions=1)

@@ -33,9 +33,9 @@ def at_fault(
 ) -> tuple[Literal["config", "harness"], str | None]:
     """`config` if the test's code is to blame, else `harness`; and its call that was wrong, if so.
 
-    What libraries raise is the fault of whoever of the two called them, and what pytest raises
-    before either is at work that of the test. `test` is the file of the test, which may be
-    installed like a library.
+    What libraries raise is the fault of the test or the harness, whichever called them. What pytest
+    raises before either is at work is the fault of the test. `test` is the file of the test, which
+    may be installed like a library.
     """
     caller: tuple[FrameType, int] | None = None
     called: FrameType | None = None
@@ -106,7 +106,7 @@ def _hint(said: object, scope: Mapping[str, Any]) -> Any:
 
 
 def _misfit(value: object, hint: Any, where: str, depth: int) -> str | None:
-    """Why a value is not of a type, with the place inside it; None if it is, or nobody knows."""
+    """Why a value is not of a type, with the place inside it; None if it is, or cannot be told."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if depth > _DEEPEST or hint is Any or isinstance(hint, typing.TypeVar):
         return None
@@ -159,7 +159,7 @@ def _said(value: object, hint: Any, where: str) -> str:
 
 
 def require(kind: type, *given: object) -> None:
-    """Raises TypeError for what could be noted now, and would break the record when that is made.
+    """Raises TypeError for what could be noted now and would break the record later.
 
     What the signature says of it is told by `wrong_call`.
     """

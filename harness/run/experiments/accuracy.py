@@ -20,9 +20,9 @@ Arithmetic = Literal["float32", "float16", "uint8"]
 class Accuracy:
     """An output against its reference, as it stands in a record's measurements.
 
-    `cosine` is that of the angle between both, 1 where both are nothing but zeros. `max_abs` is the
-    largest difference, `relative_max_abs` the same as a part of the reference's largest value.
-    `not_finite` counts NaN and infinities, which make everything else meaningless.
+    `cosine` is the cosine of the angle between both, 1 if both are all zeros. `max_abs` is the
+    largest difference, `relative_max_abs` that difference as a part of the reference's largest
+    value. `not_finite` counts NaN and infinities, which make everything else meaningless.
     """
 
     output: str

@@ -29,9 +29,9 @@ _ALL_NODES: Final = {"offload_graph_io_quantization": "0"}
 def measure_backend(bench: Bench, model: Model) -> None:
     """Takes a model through ONNX Runtime on the placement's backend, as far as it goes.
 
-    The backend is opened first without ORT, in a process of its own, so that what it says to that
-    is known. Raises TargetFailure at the phase that was refused, or if an output is not close
-    enough to that of ORT on the CPU.
+    The backend is opened first without ORT, in a process of its own, so that its own answer is
+    known. Raises TargetFailure at the phase that was refused, or if an output is not close enough
+    to that of ORT on the CPU.
     """
     _open(bench, model)
     ort, deployed = bench.ort(), bench.model(model)
@@ -94,7 +94,7 @@ def _open(bench: Bench, model: Model) -> None:
 
 
 def _settle(bench: Bench, model: Model | None, found: Reached) -> bool:
-    """Records how far a model came; whether there is an output to compare.
+    """Records how far a model came; returns whether there is an output to compare.
 
     Raises TargetFailure unless it came to its end, or was refused as it must be.
     """

@@ -33,8 +33,8 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
     """Finds the largest number in 1..cap of which `attempt` loads all, by doubling and bisecting.
 
     Each call of `attempt` is expected to use a process of its own, and to say how many it got to.
-    Of a refused trial that number and the next are tried first, so that an honest device needs two
-    trials instead of log2(n); a device whose answers contradict its hints is bisected as usual.
+    After a refused trial that number and the next are tried first, so that an honest device needs
+    two trials instead of log2(n). A device whose answers contradict its hints is bisected as usual.
 
     Raises ValueError for a cap below 1.
     """
@@ -59,7 +59,7 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
 
 
 def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
-    """How many of how many contexts were loaded that were loaded and freed one after the other.
+    """How many contexts were loaded, of how many that were to be loaded and freed in turn.
 
     `attempt` uses a process of its own, and says how many of so many were. If not all were, twice
     as many are tried once more: what is not given back is used up in that process, too.
@@ -129,10 +129,10 @@ class Limit:
 def conclude(points: Sequence[SizePoint]) -> Limit:
     """Says what kind of limit the points show.
 
-    A budget of B bytes lets n contexts of e bytes load exactly when n*e <= B < (n+1)*e, so every
-    size that was refused confines B to an interval and every size that was not gives a lower
-    bound; if these have a common range the limit is bytes. If instead the same number fits
-    whatever the size, it is a count. If contexts freed again still use it up, it is a leak.
+    With a budget of B bytes, n contexts of e bytes load exactly when n*e <= B < (n+1)*e. So each
+    size that was refused confines B to an interval, and each that was not gives a lower bound. If
+    these have a common range, the limit is bytes. If instead the same number fits whatever the
+    size, it is a count. If contexts freed again still use it up, it is a leak.
 
     With one size only it is `unclear` which of them it is. Raises ValueError without any.
     """
@@ -190,10 +190,10 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
 def settled_limit(
     measure: Callable[[], Sequence[SizePoint]],
 ) -> tuple[Limit, Sequence[SizePoint]]:
-    """The conclusion from what `measure` gives, and that; measured anew if nothing explains it.
+    """The conclusion, and what `measure` gave for it; measured anew if nothing explains it.
 
-    Others may have held memory of the DSP during some of the trials; a target that is mixed by
-    itself is so again. Raises ValueError as `conclude`.
+    Others may have held memory of the DSP during some trials; a target that is mixed by itself will
+    be mixed again. Raises ValueError as `conclude`.
     """
     points = measure()
     limit = conclude(points)

@@ -41,10 +41,10 @@ class GrowthTolerance:
 def measure_growth(bench: Bench, model: Model, tolerance: GrowthTolerance) -> None:
     """Makes, runs and releases sessions of a model, and checks what they leave behind.
 
-    Sessions that seem to leave too much, or leave too little to tell it from what comes and goes
-    by itself, are made again in a process of its own, four times as many. What they show counts:
-    what was lost by each is lost by each of those, and what happens once does not happen again.
-    Raises TargetFailure if a process fails or a check does not hold.
+    Sessions that seem to leave too much, or leave too little to tell it from what comes and goes by
+    itself, are made again in a process of its own, four times as many. What these show counts: what
+    each session loses, these lose, too, and what happens once does not happen again. Raises
+    TargetFailure if a process fails or a check does not hold.
     """
     looks: list[list[Check]] = []
 
@@ -72,8 +72,8 @@ def _sessions(bench: Bench, model: Model, number: int) -> Plan:
 def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Check]:
     """The checks of a process that made and released sessions.
 
-    Undecided where the device does not tell the memory of a process (None), and where what comes
-    and goes would hide a leak.
+    Undecided if the device does not tell the memory of a process (None), or if what comes and goes
+    would hide a leak.
     """
     if growth is None:
         why = "there are no samples of the process's memory, or too few"

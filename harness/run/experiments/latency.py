@@ -32,8 +32,8 @@ class Latency:
 class LatencyTolerance:
     """How far two medians may be apart and still count as the same.
 
-    A part of the smaller one or `floor_us`, whichever is more, but never more than `most_part` of
-    it. Where so many `spreads` are more than that, it is too noisy to tell.
+    By a part of the smaller median or `floor_us`, whichever is more, but never by more than
+    `most_part` of it. If so many `spreads` are more than that, it is too noisy to tell.
     """
 
     part: float = 0.25
@@ -42,7 +42,7 @@ class LatencyTolerance:
     spreads: float = 2.0
 
     def allowed_us(self, smaller: float) -> float:
-        """How far the other may be from this smaller one of two medians."""
+        """How far the larger median may be from this smaller one."""
         return min(self.most_part * smaller, max(self.part * smaller, self.floor_us))
 
 
@@ -82,9 +82,9 @@ def same_latency(
 def same_in_rounds(rounds: Sequence[Check], tolerance: LatencyTolerance) -> Check:
     """What rounds of `same_latency` say together; each compared processes of its own.
 
-    Being slower by nature shows in every round, and in the quickest ones, too. So one that holds
-    decides; broken is what most rounds have broken, always the same way round, if the least medians
-    of both differ as much. Undecided is everything between, which other processes may have done.
+    What is slower by nature is so in every round, also in the quickest. So one round that holds
+    decides. It is broken if most rounds are, all in one direction, and the least medians of both
+    differ as much. Anything between is undecided: other processes may have caused it.
     """
     last = rounds[-1]
     kept = [check for check in rounds if check.verdict == "held"]

@@ -93,7 +93,7 @@ def prepared_memory(context: DeployedContext) -> str:
 def by_memory(bench: Bench, sources: Sequence[Source]) -> dict[TensorMemory, Source]:
     """One source for each memory: what a model is to be prepared for, what a file says it is.
 
-    Of several for the same memory the first; files with tensors of both kinds are none of them.
+    Of several sources for one memory the first counts. Files with tensors of both kinds do not.
     """
     found: dict[TensorMemory, Source] = {}
     for source in sources:
@@ -162,11 +162,10 @@ def measure_pairing(
 ) -> None:
     """Runs a context with the memory of a pairing and checks what is documented of it.
 
-    `sources` has the same model by the memory that it is prepared for, as `by_memory` gives it;
-    the other than that of the pairing may lack. What a pairing is compared
-    with runs in processes of its own; where this target does not give it, the check that needs it
-    is undecided. What other processes may have disturbed is measured again, in processes of their
-    own. Raises TargetFailure if a process fails or a check does not hold.
+    `sources` has one model by the memory that it is prepared for, as `by_memory` gives it; only the
+    pairing's memory must be there. A pairing is compared with runs in other processes; if this
+    target does not give them, the check is undecided. What other processes may have disturbed is
+    measured again. Raises TargetFailure if a process fails or a check does not hold.
     """
     (context,) = bench.contexts(sources[pairing.prepare])
     made = prepared_memory(context)
@@ -278,9 +277,9 @@ def judge_pairing(
 ) -> list[Check]:
     """The checks of a process that came to a good end.
 
-    `twin` is the pairing that is executed alike and prepared the other way: the documentation says
-    that it is as fast. `base` is raw memory prepared and executed, the twin where this is `base`
-    itself. None for one that this target does not give.
+    `twin` is the pairing that is executed alike and prepared the other way; by the documentation it
+    is as fast. `base` is raw memory prepared and executed, or the twin if this pairing is `base`
+    itself. Each is None if this target does not give it.
     """
     documented = pairing.documented
     processes = (figures, twin, base)
@@ -325,7 +324,7 @@ class _Growth:
     slack: float
 
     def by(self, name: str, start: str, end: str, expected: int, beside: int = 0) -> Check:
-        """Whether they grew by so many bytes, or with them by what may come `beside`."""
+        """Whether they grew by so many bytes, or by these and what may come `beside`."""
         growth = self.figures.samples.growth(start, end)
         if growth is None or not self.visible:
             return self._blind(name, start, end)

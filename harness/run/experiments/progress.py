@@ -48,8 +48,8 @@ _MOST_LINES: Final = 20
 class Untaken:
     """A kind of model that a backend does not take.
 
-    `must`: taking it all the same is wrong, since nobody knows what comes out. Else it is
-    something the target cannot do.
+    `must`: taking it is wrong, since nobody knows what comes out. Else the target just cannot do
+    it.
     """
 
     backend: str
@@ -233,9 +233,9 @@ def _why(found: Reached) -> str:
 def _says_what_it_refused(found: Reached) -> bool:
     """Whether a session was refused by QNN, or for nodes that would have gone to the CPU.
 
-    ORT that had changed the layout of nodes for QNN, which then did not take them, calls the graph
-    invalid. What else keeps a session from being made, such as versions that do not go together,
-    would refuse any model.
+    If ORT had changed the layout of nodes for QNN, which then did not take them, it calls the graph
+    invalid. Anything else that keeps a session from being made, such as versions that do not go
+    together, refuses any model.
     """
     error = found.verdict.error
     if error is None or is_unrelated(error):
@@ -256,7 +256,7 @@ def _said_no(found: Reached) -> str:
 def _computed(found: Reached) -> str:
     """The nodes with weights that a backend took, if these are most of them.
 
-    A few that it can take are no acceptance: with them alone no session is made.
+    A few such nodes are no acceptance: with them alone no session is made.
     """
     layers = {name: found.operators[name] for name in _WEIGHTED if name in found.operators}
     total = sum(one["qnn"] + one["elsewhere"] for one in layers.values())

@@ -9,13 +9,13 @@ from harness.verdict import Check, undecided
 
 
 def strict(rounds: Sequence[Check]) -> Check:
-    """What is broken once is broken, else what held once holds: the last that says so."""
+    """What broke once is broken; else what held once holds. The last round that says so counts."""
     broken = [check for check in rounds if check.verdict == "broken"]
     return (broken or [check for check in rounds if check.verdict == "held"] or rounds)[-1]
 
 
 def agreed(rounds: Sequence[Check]) -> Check:
-    """Broken is what every round that could tell has broken; rounds that differ decide nothing."""
+    """Broken if each round that could tell broke it; rounds that differ decide nothing."""
     told, kept = strict(rounds), [check for check in rounds if check.verdict == "held"]
     if told.verdict != "broken" or not kept:
         return told
@@ -46,7 +46,7 @@ Rules = Mapping[str, Disturbed]
 
 
 def settled(measure: Callable[[int], list[Check]], rules: Rules) -> list[Check]:
-    """What rounds come to; `measure` makes one, of which it is told how many were before it."""
+    """What rounds come to; `measure` makes a round, and is told how many were before it."""
     rounds = [measure(0)]
     while in_doubt(rounds, rules):
         rounds.append(measure(len(rounds)))
@@ -60,7 +60,7 @@ def in_doubt(rounds: Sequence[Sequence[Check]], rules: Rules) -> bool:
 
 
 def over_rounds(rounds: Sequence[Sequence[Check]], rules: Rules) -> list[Check]:
-    """One check for each of the last round's, as all rounds together have it."""
+    """For each check of the last round what all rounds together say of it."""
     found = []
     for name in (check.name for check in rounds[-1]):
         together = rules[name].together if name in rules else strict

@@ -116,8 +116,8 @@ def sharing_session(
 ) -> Plan:
     """Loads as planned, executes in turns, frees in the given order.
 
-    Two rounds over all contexts, so that each executes behind every other; whenever one was freed,
-    those that are left execute once more, but for the last of them.
+    There are two rounds over all contexts, so that each executes after every other. Whenever one
+    was freed, all that are left but the last execute once more.
     """
 
     def runs(which: Sequence[int]) -> Iterator[Step]:

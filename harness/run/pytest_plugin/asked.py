@@ -97,9 +97,9 @@ class Selection:
 
     @cached_property
     def sharing(self) -> dict[str, str]:
-        """By device the name under which it shares cases with others; one alone is left out.
+        """By device the name under which it shares cases with others, if it does.
 
-        Those of a pool do if nothing else is said; who is asked for by name has cases of its own.
+        Those of a pool do if nothing else is said; one asked for by name has cases of its own.
         """
         from harness.device import kinds
 
@@ -120,7 +120,7 @@ class Selection:
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """By device what it is: on devices of one kind a case says the same."""
+        """By device its kind: on devices of one kind a case says the same."""
         from harness.device import kinds
 
         if self.options.fan_out == "any":
@@ -207,8 +207,8 @@ class Selection:
     def _runtimes_for(self, named: object) -> tuple[DeviceRuntimes, list[str]]:
         """The runtimes of a test that names versions of QNN, or none; and why it has none.
 
-        One that names some gets these, and of them only those asked for, if any were. A single
-        case (`--only-case`) is run with what is asked for.
+        A test that names some gets these, and if any were asked for, only those among them. A
+        single case (`--only-case`) is run with what is asked for.
         """
         from harness.run.pytest_plugin.axes import narrowed
 
@@ -232,7 +232,7 @@ class Selection:
     def _fitting_executorch(self, made_by: Sequence[str]) -> DeviceRuntimes | None:
         """Of each device the newest QNN that ExecuTorch takes; None where there is no such one.
 
-        Which one a build of the user's takes, only the contexts tell that were made for it.
+        Only contexts made for a user's build tell which QNN that takes.
         """
         from harness.ground import QnnVersion
         from harness.libraries import EXECUTORCH_VERSION

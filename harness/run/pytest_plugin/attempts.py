@@ -1,7 +1,7 @@
 """The attempts at a case: on which device each is made, and whether another one follows.
 
 A fault of the lab is no verdict: the case is tried again there, or on another device that shares
-it. What one kind of device cannot do is asked of another kind, where any will do. With pytest-xdist
+it. What a device of one kind cannot do is asked of another kind, if any will do. With pytest-xdist
 a worker tries on its own devices; where those do not serve, the controller gives the case to a
 worker that has another one (`Course`), which goes on counting (`MovedCase`).
 """
@@ -58,18 +58,18 @@ class Twins:
         return self._workbench.lab.device(placement.device)
 
     def look_again(self, placement: Placement) -> None:
-        """Raises InfraError for a device that takes no cases, though looked at once in a while."""
+        """Raises InfraError for a device that takes no cases, which is looked at now and then."""
         device = self.device(placement)
         if device.is_out:
             self._workbench.look_again(device)
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
-        """The same on another device that is fit and not among `tried`, if there is one."""
+        """The placement on another device that is fit and not among `tried`, if there is one."""
         others = self._others(placement, tried)
         return self._free(others) or next(iter(others), None)
 
     def not_taken(self, placement: Placement) -> Placement:
-        """The same on another one, if another process has this one."""
+        """The placement on another device, if another process has this one."""
         if not placement.among or not self.device(placement).is_taken:
             return placement
         return self._free(self._others(placement)) or placement
@@ -183,8 +183,8 @@ class Attempts:
 class Course:
     """How a case fares that workers run, as their controller knows it.
 
-    `said` are the reports of a case that is not `over`; `died_in` is that of a worker that died in
-    it, for whose case no other came so far.
+    `said` are the reports of a case that is not `over`. `died_in` is the report of a worker that
+    died in it, until another worker takes the case.
     """
 
     died_in: Any = None
@@ -206,11 +206,11 @@ class Course:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a worker tells the rest of what another one will go on with."""
+        """Whether a worker still tells of a case that another will go on with."""
         return self._moves
 
     def arrived(self) -> None:
-        """The worker that gave it up has told all."""
+        """Takes note that the worker which gave it up has told all."""
         self._moves = False
 
     def bound_to(self, device: str, own: str, retries: int) -> MovedCase | None:

@@ -47,11 +47,10 @@ def device_runtimes(
 ) -> DeviceRuntimes:
     """What the options mean for each device; devices are not asked.
 
-    Of a device whose target is not described everything counts that any target has, by one name
-    where two mean the same. Without
-    compilers every runtime gets contexts of its own version, or the newest that it can read; no
-    compiler at all where there is none, with the reason. Raises ConfigError, naming `field`, for a
-    spec that means nothing for any device.
+    For a device whose target is not described, everything counts that any target has, under one
+    name where two mean the same. Without compilers every runtime gets contexts of its own version,
+    or of the newest that it can read. If there is none, it has no compiler, and the reason is told.
+    Raises ConfigError, naming `field`, for a spec that means nothing for any device.
     """
     made_by: dict[str, None] = {}
     for spec in compilers:
@@ -104,10 +103,10 @@ def placements(
 ) -> tuple[list[Placement], list[str]]:
     """All placements that satisfy a test's requirements, and why devices were left out.
 
-    `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
-    A test that requires engine ort runs with each of the `orts` of a device, or with the usual one
-    where it has none. One that requires compilers all gets the contexts of all compilers of its
-    device with each runtime; one that takes no compiled contexts has no compiler. `backends` are
+    `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts. A
+    test that requires engine ort runs with each of the `orts` of a device, or with the usual one
+    where it has none. A test that requires compilers all gets the contexts of all compilers of its
+    device with each runtime. A test that takes no compiled contexts has no compiler. `backends` are
     those asked for, none if it was not said.
     """
     named = named_backends(requirements)
@@ -183,8 +182,8 @@ def own_axes(parameters: Mapping[str, object]) -> dict[str, Any]:
 
 
 def takes_compiled(values: Iterable[object]) -> bool:
-    """Whether a test with these values as parameters may want a compiler: not if all that it
-    takes contexts of are files.
+    """Whether a test with these parameters may want a compiler: not if its contexts all come from
+    files.
     """
     found = list(_sources(values))
     return not found or any(one.compiled for one in found)

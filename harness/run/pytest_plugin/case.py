@@ -112,7 +112,7 @@ class Case:
         return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
 
     def problem_of_the_suite(self) -> ConfigError | None:
-        """What the test's own code did wrong, if that is why there is no verdict."""
+        """What the test's own code did wrong, if there is no verdict for that reason."""
         if self._cause != "config" or self._error is None:
             return None
         return ConfigError(f"{self.item.nodeid}: {self._error.message}")
@@ -257,10 +257,10 @@ def run_case(
 ) -> None:
     """Runs one case of a run: on the device that its name has, or on one of those that share it.
 
-    Hooks find the attempt under way in the item's stash, below `key`. It is tried again if only the
-    lab failed, as often as the run allows and as long as that is worth while; and on a device of
-    another kind, where any will do, if that cannot do what the case is about. Only the last
-    attempt's reports are logged; the records of all attempts go with them, and before each those of
+    Hooks find the attempt under way in the item's stash, below `key`. If only the lab failed, it is
+    tried again, as often as the run allows and as long as that is worth while. If a device cannot
+    do what the case is about, one of another kind is tried, where any will do. Only the last
+    attempt's reports are logged. The records of all attempts go with them, each behind those of
     what happened to devices meanwhile.
     """
     assert run.records.folder is not None
@@ -297,7 +297,7 @@ def run_case(
 
 
 def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Tears down what the case before had in common with others and not with the next one."""
+    """Tears down what the case before shared with others, and does not share with the next one."""
     ends = (pytest.exit.Exception, KeyboardInterrupt)
     call = pytest.CallInfo.from_call(
         lambda: tear_down_for(item, nextitem), when="teardown", reraise=ends
@@ -320,7 +320,7 @@ def record_not_run(items: Iterable[pytest.Item], run: Run, error: HarnessError) 
 def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     """Writes down that no device of the lab can run a test: `unsupported`, once, and why.
 
-    Not if it needs other versions or backends than those asked for: then nobody knows.
+    Not if it needs other versions or backends than asked for: then nobody knows.
     """
     why, folder = _reason(report), run.records.folder
     if not fits_nowhere(why) or folder is None or item.nodeid in run.records.earlier:

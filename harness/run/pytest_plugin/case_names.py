@@ -97,7 +97,7 @@ def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
 
 
 def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The items, those that take files only once for all compilers that their test has."""
+    """The items. Those that only take files are there once, not once for each compiler."""
     from harness.run.pytest_plugin.axes import takes_compiled
 
     seen: set[tuple[object, ...]] = set()
@@ -131,7 +131,7 @@ def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
 
 
 def _one_version(items: Sequence[pytest.Item]) -> None:
-    """Several devices are one case with others to fall back on; several versions are not."""
+    """Raises ConfigError for several versions. Several devices are one case with twins."""
     places = [place for item in items if (place := placement_of(item)) is not None]
     versions = {(place.qnn, place.ort, place.compiler) for place in places}
     if len(versions) > 1:
@@ -142,7 +142,7 @@ def _one_version(items: Sequence[pytest.Item]) -> None:
 def refuse_names_of_axes(cases: Iterable[pytest.Item]) -> None:
     """Raises ConfigError for a test's parameter that is called like an axis of the harness.
 
-    A record would have the one where readers look for the other.
+    A record would have the parameter where readers look for the axis.
     """
     for case in cases:
         taken = [name for name in parameters_of(case) if name in AXES]

@@ -30,8 +30,8 @@ _WORKER_SAYS = "qnn_harness_collected"
 class Collected:
     """Takes note of all collected device tests; from xdist's workers by what they say at the end.
 
-    Nothing is known where single tests were named: the others were not even looked for. Nor is it
-    asked where nothing is run.
+    Nothing is known if single tests were named: the others were not looked for. Nobody asks if
+    nothing is run.
     """
 
     def __init__(self, asked: Selection) -> None:
@@ -120,10 +120,10 @@ def need_of(item: pytest.Item) -> Need | None:
 def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
     """The SHA-256 of each file that says what cases of these names do, by a name for it.
 
-    Test modules, what was imported from beside or below them, conftests, files of models and known
-    issues; of their inputs and expected outputs one for each folder. A checkout may lie anywhere:
-    modules are called as from the folder that they have in common, other files by their own name.
-    What cannot be read is left out: its case says so.
+    These are test modules, what was imported from beside or below them, conftests, files of models
+    and known issues. Of inputs and expected outputs there is one for each folder. A checkout may
+    lie anywhere: modules are called as from the folder that they have in common, other files by
+    their own name. What cannot be read is left out: its case says so.
     """
     from harness.contexts import ContextFile, OnnxModel, WholeFile
     from harness.ground.files.whole_file import sha256_of

@@ -81,7 +81,7 @@ class Run:
         self.asked.close()
 
     def will_run(self, cases: Mapping[str, str], side_by_side: int = 1) -> None:
-        """Opens the run's folder for cases, {node id: device or pool}; who watches sees them.
+        """Opens the run's folder for cases, {node id: device or pool}, and shows them.
 
         So many of them run at the same time.
         """
@@ -94,7 +94,7 @@ class Run:
         """Makes everything ready that the cases need.
 
         Raises an error if no case at all can run and no device is to blame. A worker makes ready
-        what it is given, when it is given it.
+        only what it is given, case by case.
         """
         from harness.run.workbench.placement import by_placement
 
@@ -131,7 +131,7 @@ class Run:
         return Twins(self.workbench, is_worker=self.records.is_worker)
 
     def attempts(self, node_id: str, placement: Placement) -> Attempts:
-        """Those at a case that begins here, or goes on after others."""
+        """The attempts at a case that begins here, or goes on after others elsewhere."""
         earlier = self.records.earlier.get(node_id)
         return Attempts(
             self.twins,

@@ -16,7 +16,7 @@ _OBEYED_WITHIN_S: Final = 10.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """By a signal. pytest shows its name and which, in one line.
+    """Ended by a signal, which pytest shows in one line.
 
     Of a plain KeyboardInterrupt it shows the line of code that happened to be at work, as if that
     was at fault.
@@ -26,7 +26,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Ending:
-    """Ends a program in order, and once: what it does to end is not cut short by a second signal.
+    """Ends a program in order, and once: a second signal does not cut its end short.
 
     SIGINT and SIGTERM raise a KeyboardInterrupt; SIGTERM also where SIGINT is ignored, as in a
     background job of a shell. More of them are passed over while the first one is obeyed: only who
@@ -41,7 +41,7 @@ class Ending:
         self._replaced: dict[int, object] = {}
 
     def watch(self) -> None:
-        """From now on; leaves alone what somebody else handles."""
+        """Watches for signals from now on, but for those that somebody else handles."""
         if self._replaced or threading.current_thread() is not threading.main_thread():
             return
         usual: dict[signal.Signals, object] = {signal.SIGTERM: signal.SIG_DFL}
@@ -60,7 +60,7 @@ class Ending:
 
     @contextlib.contextmanager
     def held(self) -> Generator[None]:
-        """Nothing interrupts what is done here: it must be short, and the last there is to do."""
+        """Nothing interrupts what is done in this block, which must be short and come last."""
         self._held = True
         try:
             yield

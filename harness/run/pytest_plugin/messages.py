@@ -28,9 +28,9 @@ _CASES: Final = "cases-"
 class Messages:
     """Files in a folder that a controller and its workers share.
 
-    The channel of pytest-xdist brings node ids and reports from a worker, and numbers of tests to
-    it, while it runs. A node id does not tell for sure that it is one of a case: any test may be
-    called so. It can be longer than the name of a file, so that a hash stands for it.
+    While a worker runs, pytest-xdist brings node ids and reports from it, and numbers of tests to
+    it. A node id does not tell for sure whether it is that of a case: any test may be called so. A
+    hash stands for it, since it can be longer than the name of a file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,7 +48,7 @@ class Messages:
         (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
 
     def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], Shard | None]:
-        """What `tell_cases` of a worker told; empty if it has none."""
+        """What a worker told by `tell_cases`; empty if it has no case."""
         try:
             cases, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class Messages:
         return False
 
     def put(self, node_id: str, move: MovedCase) -> None:
-        """Writes it down, before the worker is told to run the case."""
+        """Writes down where a case goes on, before the worker is told to run it."""
         self._file(node_id).write_text(json.dumps(asdict(move)))
 
     def find(self, node_id: str) -> MovedCase | None:
@@ -86,7 +86,7 @@ class Messages:
         (self.folder / f"{_WORKER}{os.getpid()}").touch()
 
     def end_workers(self) -> None:
-        """Has those of our workers end that said it."""
+        """Ends those of our workers that said so."""
         ours = set(map(str, children()))
         for file in self.folder.glob(f"{_WORKER}*"):
             if (pid := file.name.removeprefix(_WORKER)) in ours:

@@ -26,7 +26,7 @@ _TIMEOUT: Final = (
 
 
 def ignored_options(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
-    """What was asked of other plug-ins and is not done for these cases; what to use instead."""
+    """What was asked of other plug-ins and is not done for these cases, and what to use instead."""
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return []
     asked = ["--reruns"] if config.getoption("reruns", None) else []
@@ -60,7 +60,7 @@ def told_by_timeout(failure: BaseException) -> str | None:
 
 
 def words_after(options: Collection[str], words: Sequence[str]) -> list[tuple[str, str]]:
-    """Each of `options` that has its value as a word of its own, with it (pure).
+    """Those of `options` whose value is a word of its own, with that value (pure).
 
     Behind `--` there are no options.
     """
@@ -119,8 +119,8 @@ def refuse_programs_beside_files(config: pytest.Config, known: Namespace) -> Non
     """Raises UsageError where pytest would run a program because it lies beside a named file.
 
     pytest imports the conftest.py of a file's folder and of those above, and takes its options from
-    a pytest.ini there. Beside a file of contexts they may be somebody else's: they are not run but
-    in the folder where pytest is called, those above, and those that are named themselves.
+    a pytest.ini there. Beside a file of contexts they may be somebody else's. They are only run in
+    the folder where pytest is called, in those above, and in those that are named themselves.
     """
     here = config.invocation_params.dir
     paths = [Path(os.path.abspath(here / word.partition("::")[0])) for word in known.file_or_dir]

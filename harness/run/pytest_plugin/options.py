@@ -80,8 +80,8 @@ def _known_issues(given: str | None, at: _Started) -> Path | None:
 class Option:
     """One option. `given` are pytest's words for it, which are those of `argparse`.
 
-    `chooses` tells whether it says which cases a run has: the same cases run with other versions,
-    for one. `run` is its help in `qnn-harness run`, None: that has it not.
+    `chooses` tells whether it says which cases a run has, as one for versions does not. `run` is
+    its help in `qnn-harness run`, None if that does not have it.
     """
 
     name: str
@@ -405,7 +405,7 @@ _FLAGS: Final = frozenset(
 def selection(command: Sequence[str]) -> tuple[str, ...]:
     """The words of a command line that choose cases, in one order (pure).
 
-    Versions choose none: other ones are the same cases.
+    Versions choose none: with other versions the cases are the same.
     """
     return tuple(sorted(_words(iter(command[1:]))))
 

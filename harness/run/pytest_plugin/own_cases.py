@@ -117,4 +117,4 @@ def _require_no_graph(path: Path, given: Given, engine: Engine) -> None:
 WHOLE_FILES: Final[Mapping[str, Callable[[Path, Given], list[WholeFile]]]] = MappingProxyType(
     {EXECUTORCH.name: _programs, ORT.name: _session, LITERT.name: _model}
 )
-"""By engine what makes the cases of a file. It raises ConfigError for one that it does not take."""
+"""By engine what makes the cases of a file. Raises ConfigError for a file that it does not take."""

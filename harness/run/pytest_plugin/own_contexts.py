@@ -55,7 +55,7 @@ class ArtefactFile(FileOfTests):
 
     @property
     def engine(self) -> Engine:
-        """What loads its contexts; the case of a search says it by its name."""
+        """What loads its contexts. With `--only-case` the name of the case says it."""
         only_case = self.config.getoption("--only-case")
         if only_case is not None:
             others = (one for one in ENGINES.values() if not one.takes_contexts)
@@ -129,7 +129,7 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
 
 @cache
 def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[WholeFile]:
-    """What of a file another engine than the probe is to run. Raises ConfigError."""
+    """What an engine other than the probe is to run of a file. Raises ConfigError."""
     from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 
     if asked.numbers or asked.residencies:
@@ -229,7 +229,7 @@ def named_way(case: str) -> tuple[Residency, int] | None:
 
 
 def context_numbers(given: Sequence[str], option: str) -> list[int]:
-    """How many contexts an option says; each once, since twice would be two cases of one name.
+    """The numbers of contexts that an option says, each once: twice would be two cases of one name.
 
     Raises ConfigError for what is no number, naming the option.
     """

@@ -65,7 +65,7 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Distributes; workers that take the place of others die in the same way."""
+        """Distributes the tests. Workers in the place of dead ones would die in the same way."""
         with self._saying_that_workers_die(session.config):
             try:
                 return (yield)
@@ -102,9 +102,9 @@ class Controller:
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
         """That a worker died says nothing about the target; the case is run again by another.
 
-        That it died is an error if no other one comes to run the case, or as many died in it as it
-        may be tried: it keeps no other case from being run. What it had said of the case counts no
-        more; where it had said all, the case is over.
+        It is an error if no other worker comes to run the case, or if as many died in it as it may
+        be tried; other cases still run. What the worker had said of the case no longer counts,
+        unless it had said all: then the case is over.
         """
         if crashitem not in self._cases:
             return
@@ -136,7 +136,7 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Tells the workers, too, whoever was told: they let go of their devices and end.
+        """Tells the workers, too, so that they let go of their devices and end.
 
         execnet would ask them after 5 s, and in vain where SIGINT is ignored.
         """
@@ -157,7 +157,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Ends the run with what kept a worker from all cases: it would keep the others, too."""
+        """Ends the run with what kept a worker from all cases, as it would keep the others, too."""
         told = getattr(node, "workeroutput", {}).get(STOPPED_BY)
         if told is not None:
             text, exit_code = told

@@ -212,7 +212,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """A path that is not there is told by a worker, whose controller would break over it."""
+    """A worker tells of a path that is not there, over which its controller would break."""
     try:
         return (yield)
     except pytest.UsageError as error:
@@ -414,7 +414,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
 
 class _Last:
-    """Around what all plug-ins do at the end: what interrupts that is caught by nobody else."""
+    """Stands around what all plug-ins do at the end: nobody else catches what interrupts that."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:

@@ -28,8 +28,8 @@ def begin_ahead(
 ) -> GuardedProcess | None:
     """Begins with what `--ahead` asks for, on the device of the first of `needs`.
 
-    None if that is nothing, or there already. What cannot be had is left to the run that needs it.
-    Raises ConfigError for what is not of the form of versions.
+    None if there is nothing to do. What cannot be had is left to the run that needs it. Raises
+    ConfigError for what is not of the form of versions.
     """
     own = needs[0].placement
     device = workbench.lab.device(own.device)

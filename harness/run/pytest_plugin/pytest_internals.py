@@ -88,10 +88,10 @@ def root_for(
 
 @contextlib.contextmanager
 def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
-    """Reports of an attempt that is made again add no test to pytest's own `--junitxml`.
+    """Keeps reports of an attempt that is made again out of pytest's own `--junitxml`.
 
-    It makes one of the reports of each worker, whatever their outcome. Without this, a case that
-    went on with another device would be several tests of that file.
+    pytest makes a test of the reports of each worker, whatever their outcome. Without this, a case
+    that went on with another device would be several tests there.
     """
     xml = config.stash.get(xml_key, None)
     before = 0 if xml is None else len(xml.node_reporters_ordered)
@@ -106,7 +106,7 @@ def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
 def forget_in_junitxml(
     config: pytest.Config, worker: object, said: Sequence[pytest.TestReport]
 ) -> None:
-    """Takes the test out of `--junitxml` that a worker died in, which is run again by another.
+    """Takes the test out of `--junitxml` in which a worker died, and which another runs again.
 
     `said` are the reports of it that had come. Nothing public takes one back; without this, the
     case would be counted twice.
@@ -155,7 +155,7 @@ def write_through(reporter: Any, made_of: Callable[[TextIO], Any]) -> TextIO:
 
 @contextlib.contextmanager
 def uncaptured(config: pytest.Config) -> Generator[None]:
-    """What is written meanwhile is seen, though pytest captures what a case writes.
+    """What is written in this block is seen, though pytest captures what a case writes.
 
     The public way is a fixture, which only a test has. Without it, warnings in a case that passes
     are lost.
@@ -168,8 +168,8 @@ def uncaptured(config: pytest.Config) -> Generator[None]:
 def reword(longrepr: Any, message: Callable[[str], str], line: Callable[[str], str]) -> None:
     """Changes what pytest will print of an exception: the messages in it, and its lines.
 
-    Nothing else is changed, nor what is of a form that pytest does not make of exceptions. The form
-    is not public. Without it, a word of a device in a traceback could steer the terminal.
+    Nothing else is changed, and nothing in a form that pytest does not give exceptions. The form is
+    not public. Without it, a word of a device in a traceback could steer the terminal.
     """
     if not hasattr(longrepr, "reprtraceback"):
         return
@@ -191,7 +191,7 @@ def message_of(report: pytest.TestReport) -> str:
 
 
 def missing_fixture(report: pytest.TestReport) -> str | None:
-    """What pytest says of a fixture that there is not; None where it says nothing.
+    """What pytest says of a fixture that does not exist; None if it says nothing.
 
     The words of the exception are not its own. Without it, a record would have its address only.
     """
@@ -210,7 +210,7 @@ def is_maxfail(error: KeyboardInterrupt) -> bool:
 def collection_difference(
     first: Sequence[str], other: Sequence[str], worker: str, other_worker: str
 ) -> str | None:
-    """In what the tests of two workers differ, in words of pytest-xdist; None if in nothing.
+    """How the tests of two workers differ, in words of pytest-xdist; None if they do not.
 
     Without it, workers that collected different tests would end the run with no reason.
     """

@@ -95,7 +95,7 @@ def _close(session: pytest.Session, run: Run) -> None:
 
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
-    """Ends a `--resume` for which nothing was left to do: as that run ended, and says so."""
+    """Ends a `--resume` that had nothing left to do as that run had ended, and says so."""
     from harness.verdict import RunFolder
 
     run.close()

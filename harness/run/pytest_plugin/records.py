@@ -96,7 +96,7 @@ class Records:
         return {record.case: record for record in final_attempts(records)}
 
     def has_verdict(self, item: pytest.Item) -> bool:
-        """Whether a case need not run again: it did on the same files, and lost no verdict."""
+        """Whether a case need not run again: it ran on these very files, and has its verdict."""
         from harness.verdict import LOST_TO
 
         record = self.earlier.get(item.nodeid)
@@ -123,7 +123,7 @@ class Records:
     def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """The tests that `--shard` leaves to other machines; raises ConfigError.
 
-        Those without a device are divided, too, and by their number.
+        Tests without a device are divided, too, by their number.
         """
         options, held = self._asked.options, None
         if options.resume is not None:
@@ -177,12 +177,12 @@ class Records:
             self.open_folder().journal.append(record)
 
     def take_events(self) -> list[Record]:
-        """What happened to devices since it was last asked."""
+        """What happened to devices since this was last called."""
         taken, self._events = self._events, []
         return taken
 
     def attach(self, records: Sequence[Record], report: pytest.TestReport) -> None:
-        """Gives a report the lines for the journal; of a worker's it takes plain values only."""
+        """Gives a report the lines for the journal; a worker's report takes plain values only."""
         plain = [record.model_dump(mode="json") for record in records if self.is_worker]
         setattr(report, RECORDS, plain or records)
 

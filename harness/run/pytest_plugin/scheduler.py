@@ -19,13 +19,13 @@ from harness.run.scheduling.scheduling import Waiting
 
 _log = logging.getLogger(__name__)
 _FEW: Final = 2
-"""A worker with as many plain tests or fewer gets more: it begins one when it knows the next."""
+"""A worker with at most so many plain tests gets more: it begins one when it knows the next."""
 _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001
 
 
 CaseNeeds = tuple[str, str, Sequence[str]]
-"""Of a case: what its name begins with, what it wants there, and the kinds of devices it fits."""
+"""What a case's name begins with, what it wants there, and the kinds of devices it fits."""
 
 
 class _What(Enum):
@@ -36,7 +36,7 @@ class _What(Enum):
 class _Load:
     """What a worker was given and has not finished, in order, and the devices that it holds.
 
-    `collected` are the tests that it found, None before it has. `case` is the one that it runs, on
+    `collected` are the tests that it found, None before it has. `case` is the case that it runs on
     `device`.
     """
 
@@ -56,9 +56,9 @@ class ByDevice:
     """Gives each case to a worker that holds a device for it, and any other test as `--dist` says.
 
     A scheduler as `xdist.scheduler.protocol` has them; tests are told by their numbers in the
-    collection. `Allotment` says which case a device is given when it is free, and not before: a
-    worker begins a test when it knows the next, so that each case is sent twice, and the second
-    time it only waits (`Messages.is_pause`).
+    collection. `Allotment` says which case a device is given, once it is free. A worker begins a
+    test only when it knows the next one. So each case is sent twice, and the second time it only
+    waits (`Messages.is_pause`).
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class ByDevice:
     ) -> None:
         """`cases` has what workers told by node id, before `schedule`.
 
-        `kinds` has by device what it is, itself by default; `earlier` how long cases took before;
-        `bind` is told the device of each case before it is sent; `is_taken` tells whether another
-        session has a device: no worker waits for that as long as there are others.
+        `kinds` has the kind of each device, by default the device itself; `earlier` how long cases
+        took before. `bind` is told the device of each case before it is sent. `is_taken` tells
+        whether another session has a device: no worker waits for that as long as there are others.
         """
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
@@ -96,7 +96,7 @@ class ByDevice:
 
     @property
     def _collected(self) -> dict[Any, list[str]]:
-        """What each worker found that has collected, and is alive."""
+        """What each worker found that is alive and has collected."""
         loads = self._loads.items()
         return {node: load.collected for node, load in loads if load.collected is not None}
 
@@ -131,9 +131,9 @@ class ByDevice:
         self._loads[node].collected = list(collection)
 
     def remove_node(self, node: Any) -> str | None:
-        """Takes back what a worker was given, and tells which test it died in, if in one.
+        """Takes back what a worker was given; returns the test in which it died, if there is one.
 
-        That one is not run again but for `mark_test_pending`. Raises KeyError for an unknown one.
+        That test is only run again by `mark_test_pending`. Raises KeyError for an unknown worker.
         """
         load = self._loads.pop(node)
         self._devices.let_go(load.devices)
@@ -196,9 +196,9 @@ class ByDevice:
             self._give_all()
 
     def gave_up(self, node_id: str, device: str) -> bool:
-        """A worker gave up a device and the case on it; whether one that shares it may take that.
+        """A worker gave up a device; whether a device that shares its case may take that.
 
-        It does when the worker has told all (`give_back`). Until then no device gets it.
+        It does so when the worker has told all (`give_back`). Until then no device gets the case.
         """
         load = next((one for one in self._loads.values() if _named(device, one.devices)), None)
         case = load.case if load else None
@@ -309,7 +309,7 @@ def _named(name: str, devices: Iterable[FarmDevice]) -> bool:
 
 
 def scope_of(node_id: str, dist: str) -> str:
-    """With which others a test without a device stays together, for a value of `--dist`."""
+    """The tests with which a test without a device stays together, for a value of `--dist`."""
     match dist:
         case "loadfile":
             return node_id.partition("::")[0]

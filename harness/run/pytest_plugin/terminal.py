@@ -43,12 +43,12 @@ RECORDS: Final = "qnn_harness_records"
 """The lines for the journal: what happened to devices, and every attempt at the case."""
 
 LAB_ERROR: Final = "qnn_harness_lab_error"
-"""The cause of what went wrong, where that says nothing about the target."""
+"""The cause of what went wrong, if that says nothing about the target."""
 
 NO_DEVICE: Final = "no device of the lab fits"
-"""What the reason begins with why a test has no case."""
+"""The reason why a test has no case begins so."""
 NOT_ASKED: Final = "it needs"
-"""What follows where versions or backends were asked for which it does not take."""
+"""So it goes on if versions or backends were asked for that the test does not take."""
 
 UNSUPPORTED: Final = "qnn_harness_unsupported"
 """Set where the target said that it cannot do what the case is about."""
@@ -57,22 +57,23 @@ OURS: Final = "qnn_harness_case"
 """Set on every report of a case with a device."""
 
 GIVEN_UP: Final = "qnn_harness_given_up"
-"""Set where a case may go on with another device: which it was on, how many attempts are left,
-and whether that device cannot do what the case is about, rather than being given up."""
+"""Set where a case may go on with another device: which device it was on, how many attempts are
+left, and whether that device was given up or cannot do what the case is about.
+"""
 
 LIVE_FROM = pytest.StashKey[int]()
-"""The least verbosity with live lines: 0, but for a command that has pytest say less."""
+"""The least verbosity with live lines: 0, or less for a command that has pytest say less."""
 
 _PHASES: Final = ("setup", "call", "teardown")
 
 RETRIED: Final = "retried"
 """Outcome of a report whose case goes on elsewhere."""
 OVER: Final = "over"
-"""Outcome of a report that a worker died of which a case is over: it counts for nothing."""
+"""Outcome of a report that a worker died whose case was over: it counts for nothing."""
 
 
 def fits_nowhere(why: str) -> bool:
-    """Whether a test has no case for want of a device, and not by what was asked for."""
+    """Whether a test has no case because no device fits, and not because of what was asked for."""
     return why.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in why
 
 
@@ -92,7 +93,7 @@ def tell(config: pytest.Config, text: str, **markup: bool) -> None:
 
 
 def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
-    """Has pytest's terminal count what a worker said of a case that is run again no more."""
+    """Takes what a worker said of a case that is run again out of pytest's counts."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     for told in reporter.stats.values() if reporter is not None else ():
         told[:] = [one for one in told if one not in reports]
@@ -145,7 +146,7 @@ def show_notices(config: pytest.Config) -> None:
     """Shows, until pytest ends, progress on a terminal only, and warnings in a pipe, too.
 
     Both go through pytest's own reporter. What it writes while a case runs is captured, too, and
-    lost if the case passes in the end. Nobody sees that of a worker of pytest-xdist: its
+    lost if the case passes in the end. Nobody sees what a worker of pytest-xdist writes: its
     warnings become pytest's, which the controller shows at the end.
     """
 
@@ -211,7 +212,7 @@ class Live:
         )
 
     def listen(self, folder: Path) -> None:
-        """Hears workers of pytest-xdist, by a socket in a folder of theirs, if that is of use."""
+        """Hears workers of pytest-xdist by a socket in a folder of theirs, if it is of use."""
         if self._is_possible():
             from harness.ground.progress.channel import Listener
 
@@ -268,7 +269,7 @@ class Live:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """However the cases end, the terminal is as it was before anything else is written."""
+        """However the cases end, the live lines are gone before anything else is written."""
         try:
             return (yield)
         finally:

@@ -1,7 +1,7 @@
 """Which device a worker gets beside those that it has, and which of its devices gets a case.
 
-A worker takes a device for its life, and another one if nobody has that and its own have nothing to
-do. Devices have names here, and no more: other processes hold them.
+A worker keeps a device for its life. It takes another that nobody has when its own have nothing to
+do. Here devices are only names: other processes hold them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from harness.run.scheduling.scheduling import Scheduler, Waiting
 
 _LOOK_AGAIN_S: Final = 60.0
-"""So long a device that was given up gets no case that another one could run."""
+"""For so many seconds a device that was given up gets no case that another device could run."""
 
 
 @dataclass(eq=False)
@@ -65,14 +65,14 @@ class Allotment:
         self._farm.add(case)
 
     def take_free(self) -> FarmDevice | None:
-        """A device that nobody has and that most work waits for, for whoever asks to hold it."""
+        """Takes the device that nobody has and for which most work waits."""
         found = self._free()
         if found is not None:
             self._join(found)
         return found
 
     def next_for(self, held: list[FarmDevice]) -> tuple[FarmDevice, Waiting] | None:
-        """The next case for who holds these devices, to which one that is free may be added.
+        """The next case for a holder of these devices, to which a free device may be added.
 
         None if there is none for it now.
         """
@@ -107,16 +107,16 @@ class Allotment:
         self._stopped[case.case] = case
 
     def go_on(self, number: int) -> bool:
-        """Has a stopped case wait again; whether there is such a one."""
+        """Has a stopped case wait again; whether there is such a case."""
         case = self._stopped.pop(number, None)
         if case is not None:
             self.add(case)
         return case is not None
 
     def give_up(self, device: str, case: Waiting | None) -> bool:
-        """A device is given up; whether another one can take the case that was on it.
+        """A device is given up; whether another device can take its case.
 
-        That is stopped then. Until it goes on no device gets it.
+        The case is stopped then. Until it goes on no device gets it.
         """
         lost = self._devices[device]
         self._leave(lost)
@@ -144,7 +144,7 @@ class Allotment:
         return True
 
     def _free(self) -> FarmDevice | None:
-        """One that another session has only if none of ours can run a case that waits."""
+        """A free device, of another session only if none of ours can run a waiting case."""
         work = {
             device: self._farm.work_for(device, device.kind) / (1 + self._count(device.kind))
             for device in self._devices.values()
@@ -158,7 +158,7 @@ class Allotment:
         return sum(one.kind == kind for one in self._devices.values() if one.joined)
 
     def _is_worth_a_try(self, device: FarmDevice, until: float) -> bool:
-        """Whether a device that was given up gets a case: it may be well, or none else can."""
+        """Whether a device that was given up gets a case: it may be well, or is the only one."""
         if self._clock() >= until:
             return self._farm.work_for(device, device.kind) > 0
         return self._is_wanted(device)

@@ -1,9 +1,9 @@
 """Which case a device that is free runs next, so that all are busy until the last case (pure).
 
-Devices of one kind can run the same cases. Cases that fit the same kinds wait together; a plan
-says how much of the work of each such group every kind is to do, so that all kinds are done at the
-same time where the needs of cases allow it. A free device takes, of what is planned for its kind,
-the longest case; where cases are short against what is left, one whose files it has already.
+Devices of one kind can run the same cases. Cases that fit the same kinds wait together. A plan says
+how much of each such group's work each kind does, so that all kinds are done together if the needs
+of cases allow it. A free device takes the longest case of what is planned for its kind. If cases
+are short against what is left, it takes one whose files it has.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Final
 _SWEEPS: Final = 12
 _SETTLED: Final = 1e-3
 _PLANNED_AGAIN: Final = 0.05
-"""After this part of the work the plan is made anew: what devices did is not quite it."""
+"""After this part of the work the plan is made anew, since devices do not quite keep to it."""
 _OTHER_DEVICES: Final = 0.05
-"""So is it when this part of the devices has joined or left."""
+"""The plan is also made anew when this part of the devices has joined or left."""
 _LOOKED_FOR: Final = 32
-"""So many contents that a device has are remembered."""
+"""So many contents are remembered for each device."""
 _ENDGAME: Final = 3.0
-"""A case is long where what is left takes each device less than so many times as long."""
+"""A case is long if what is left takes each device less than so many times as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A case to be run.
 
-    `needs` says which kinds of devices can; `seconds` is how long it will take, by earlier runs;
-    `content` is what must lie on a device for it: cases that share it are cheaper one after
-    another. `not_on` are devices that it is not tried on again.
+    `needs` says which kinds of devices can run it, `seconds` how long it will take, by earlier
+    runs. `content` is what must lie on a device: cases that share it are cheaper one after another.
+    It is not tried again on the devices `not_on`.
     """
 
     case: int
@@ -110,7 +110,7 @@ class Scheduler:
         return len(self._again) + sum(group.count for group in self._groups.values())
 
     def add(self, one: Waiting) -> None:
-        """A case more: a new one, or one whose device failed, which then comes first."""
+        """Adds a case: a new one, or one whose device failed, which then comes first."""
         if one.not_on:
             self._again.append(one)
             self._again.sort(key=lambda other: -other.seconds)
@@ -121,7 +121,7 @@ class Scheduler:
         self._groups[one.needs].add(one)
 
     def join(self, device: Hashable, kind: Hashable) -> None:
-        """A device more, or one that is well again; nothing is on it."""
+        """Adds a device, or one that is well again; nothing is on it."""
         if kind not in self._kinds:
             self._planned_s = None
         self._devices[device] = _Device(kind)
@@ -129,7 +129,7 @@ class Scheduler:
         self._changed += 1
 
     def leave(self, device: Hashable) -> list[Waiting]:
-        """A device less; the cases that it was given and has not finished, which are not added."""
+        """Removes a device; returns the cases that it has not finished, which are not added."""
         gone = self._devices.pop(device)
         self._kinds[gone.kind] -= 1
         if not self._kinds[gone.kind]:
@@ -271,7 +271,7 @@ def spread(
 def _level(work: float, kinds: list[tuple[float, int]]) -> float:
     """Up to where work fills kinds, each of a load and a number of devices.
 
-    No kinds can take all the work below it; those that are loaded less do so exactly at it.
+    Below this level the kinds cannot take all the work; those loaded less take it just at it.
     """
     level, held, devices = math.inf, 0.0, 0
     for load, number in sorted(kinds):

@@ -44,7 +44,7 @@ class DevicePlace(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def of(cls, device: AttachedDevice) -> DevicePlace:
-        """That of an attached device."""
+        """The place of an attached device."""
         way = device.transport
         return cls(
             config=device.config,

@@ -92,7 +92,7 @@ class HeldDevice:
 
     @cached_property
     def deployer(self) -> Deployer:
-        """Puts files there."""
+        """What puts files there."""
         device = self.device
         self.lab_device.device_id.look(device.transport, device.workdir)
         return self._open_deployer(device)
@@ -136,7 +136,7 @@ class HeldDevice:
 
 @dataclass(frozen=True)
 class ReadyPlacement:
-    """What the cases of a placement find on their device, and can have put there besides.
+    """What the cases of a placement find on their device, and may have put there besides.
 
     `held` is that device, `stock` what this computer has for them, `probe` a path on the device.
     What puts something there raises HarnessError if it cannot be made here, or not put there.

@@ -51,7 +51,7 @@ class RunLibraries:
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
-        """What is pushed: of stubs and skels the one pair for `htp_arch` (73), all if it is None.
+        """What is pushed; of stubs and skels the pair for `htp_arch` (73), or all if that is None.
 
         Raises as `Catalog.runtime`.
         """
@@ -143,7 +143,7 @@ def preflight_context(name: str, context: Context) -> ContextFacts:
 
 
 def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
-    """The same of a binary as far as its own metadata tell."""
+    """What preflight wants to know of a binary, as far as its own metadata tell."""
     arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
     graphs = entries(metadata, "graphs")
     tensors = (one for graph in graphs for side in _SIDES for one in entries(graph, side))

@@ -1,4 +1,4 @@
-"""What a case has on its device: where it lies here, its names there (pure but for sizes)."""
+"""What a case has on its device: where that lies here, and its names there (pure but for sizes)."""
 
 from __future__ import annotations
 

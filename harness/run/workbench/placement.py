@@ -19,8 +19,7 @@ _COMPILED_FOR: Final = ("htp",)
 class Placement:
     """Where and with what a case runs: one device, backend, runtime and compiler.
 
-    It is what other processes are told, in a case's name, so that it has the names of devices and
-    no device.
+    Other processes are told of it in a case's name. So it has names of devices, and no device.
 
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
     of what drives the backend (`facts/engines.py`). `ort` is the name of an ONNX Runtime, None
@@ -49,7 +48,7 @@ class Placement:
         return self.pool or self.device
 
     def on(self, device: str) -> Self:
-        """The same on that one of its candidates.
+        """The placement on this device, one of its candidates.
 
         Raises ValueError for any other device: its verdict would be told under a name that is not
         its own.
@@ -115,7 +114,7 @@ class Need:
 
     @property
     def wants(self) -> str:
-        """What lies on a device for it, as a text: the same for cases that share all of it."""
+        """What lies on a device for it, as a text that is equal for cases that share all of it."""
         return " ".join(
             map(str, (replace(self.placement, device="", pool="", among=()), *self.sources))
         )
@@ -127,7 +126,7 @@ class Need:
 
     @property
     def contexts(self) -> tuple[Source, ...]:
-        """Those of its sources that it has contexts of before it asks for any."""
+        """The sources of which it has contexts before it asks for any."""
         if not self.placement.takes_contexts:
             return ()
         compiled = self.placement.backend in _COMPILED_FOR
@@ -135,7 +134,7 @@ class Need:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """Those of its sources that its engine makes graphs of on the device."""
+        """The sources of which its engine makes graphs on the device."""
         if not self.placement.takes_models:
             return ()
         return tuple(one for one in self.sources if isinstance(one, Model))
@@ -159,7 +158,7 @@ def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
 
 
 def shared(found: Iterable[Placement], names: Mapping[str, str]) -> list[Placement]:
-    """Placements of single devices, those that differ by the device only and share as one (pure).
+    """Placements of single devices; those that share and differ only in the device, as one (pure).
 
     `names` has by device the name under which it shares cases.
     """

@@ -27,10 +27,10 @@ class Refusal:
 class Refusals:
     """What a device that a run holds said that it does not open.
 
-    Only an answer counts that makes a case `unsupported`, given to a step by which backends are
-    opened. It holds for plans that begin with the very steps that led to it, libraries and
-    environment included: whoever opens it in another way is answered anew. What failed in any other
-    way, or hung or crashed, is never remembered.
+    Only an answer counts that makes a case `unsupported`, and that was given to a step by which
+    backends are opened. It holds for plans that begin with the very steps that led to it, with
+    equal libraries and environment. What failed in any other way, or hung or crashed, is never
+    remembered.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Refusals:
     def note(
         self, environment: Mapping[str, str], plan: Plan, refusal: Refusal, where: str
     ) -> None:
-        """Remembers an answer if it is such a one; `where` says what has it."""
+        """Remembers an answer if it counts; `where` says what gave it."""
         error = refusal.verdict.error
         if refusal.verdict.outcome != "unsupported" or error is None or error.step is None:
             return

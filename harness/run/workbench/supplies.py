@@ -57,9 +57,9 @@ class Supplies:
     def materialise(self, need: Need, device: TargetSpec, *, strict: bool) -> Materials:
         """All that a case has on its device, made on this computer.
 
-        What only some cases take and cannot be had is left out: those are told when they ask for
-        it. If `strict`, it is raised. What a compiler refuses is left out in any case: that is an
-        answer about the compiler, which its own case gives.
+        What only some cases take and cannot be had is left out: such a case is told when it asks
+        for it. With `strict` that is raised. What a compiler refuses is left out in any case: that
+        is an answer about the compiler, which its own case gives.
         """
         stock, contexts = Stock(self, need.placement, device), dict[Source, Context]()
         runtime, probe = stock.runtime, self.probe(device.target, device.android_api)

@@ -59,7 +59,7 @@ class Workbench:
 
         `tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
 
-        `catalog` is by default that of the lab. With `preflight` at strict, what is an error there
+        `catalog` is by default that of the lab. With `preflight` at strict, an error that it finds
         keeps a placement from being made ready. `executorch` is as in `Supplies`.
         """
         self.lab = OpenLab(
@@ -131,7 +131,7 @@ class Workbench:
         return {place: error for place, error in found.items() if error is not None}
 
     def ready(self, placement: Placement) -> ReadyPlacement:
-        """A placement, with all that its cases need there; made ready now if that was not tried.
+        """A placement with all that its cases need, made ready now if that was not tried.
 
         Raises HarnessError, as often as it is asked, for one that could not be made ready.
         """
@@ -167,7 +167,7 @@ class Workbench:
     def look_again(self, device: LabDevice) -> None:
         """Has a device that was given up looked at once in a while, and takes it back if well.
 
-        What is on it is found out anew. Raises InfraError saying why it takes no cases.
+        What lies on it is found out anew. Raises InfraError that says why it takes no cases.
         """
         self._watch.require(device)
         self._held.pop(device, None)

@@ -31,7 +31,7 @@ def least_change(repeat: Repeat) -> float | None:
 
 @dataclass(frozen=True)
 class Tally:
-    """How often a point answered what.
+    """How often a point gave each answer.
 
     `unsure` are runs after which a figure could not yet be told from noise.
     One untestable answer is enough to leave a point alone: what cannot be installed now and then
@@ -45,11 +45,11 @@ class Tally:
 
     @property
     def told(self) -> int:
-        """How many of its runs told something: good or bad, or a figure at least."""
+        """How many of its runs told something: good, bad, or a figure."""
         return self.good + self.bad + self.unsure
 
     def plus(self, answer: RunAnswer) -> Tally:
-        """With one more answer; `unknown` is none."""
+        """The tally with one more answer; `unknown` counts for none."""
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
     def settled(self, repeat: Repeat) -> GoodOrBad | None:
@@ -100,7 +100,7 @@ class Evidence:
     def wasted(self) -> int:
         """How many runs went into points that turned out to be untestable.
 
-        Without those that noise hid: others took less than the bound has for them.
+        Runs whose figures noise hid are not counted: the bound has room for them.
         """
         lost = [tally for tally in self.tallies.values() if tally.untestable]
         return sum(tally.good + tally.bad + tally.untestable for tally in lost)

@@ -26,9 +26,9 @@ class AxisSearch(Search[AxisSpec, AxisFinding]):
 def _exact_step(state: AxisState) -> Question | AxisFinding:
     """What to run next, or what was found, if answers are believed.
 
-    First the ends. If they differ, the gaps between them are halved. If they are alike, either
-    nothing changed or something changed twice (broken, mended, or broken at first): then the
-    widest stretches are looked into, as often as halving would have taken.
+    First the ends. If they differ, the gaps between them are halved. If they are alike, nothing
+    changed, or something changed twice (broken and mended, or the other way). Then the widest
+    stretches are looked into, as often as halving would have taken.
     """
     verdicts = [tally.settled(state.spec.repeat) for tally in state.tallies]
     if not state.names:
@@ -81,7 +81,7 @@ def _changes(verdicts: list[GoodOrBad | None]) -> list[tuple[int, int]]:
 
 
 def _look(state: AxisState, verdicts: list[GoodOrBad | None]) -> Question | None:
-    """Where the ends are alike: the middle of the widest stretch (the newest of these)."""
+    """The next run if the ends are alike: the middle of the widest stretch (the newest)."""
     if state.spec.good is not None and state.spec.bad is not None:
         return None
     settled = [i for i, verdict in enumerate(verdicts) if verdict is not None]
@@ -119,9 +119,9 @@ def _halve(state: AxisState, left: int, right: int) -> Question:
 def _as_asked(
     state: AxisState, verdicts: list[GoodOrBad | None], pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The changes in the order in which they are looked for: what was asked for, the newest first.
+    """The changes in the order in which they are looked for: those asked for, the newest first.
 
-    Asked is what broke it, unless what was called good is newer than what was called bad.
+    The question is what broke it, unless what was called good is newer than what was called bad.
     """
     spec = state.spec
     asked: GoodOrBad = "good"

@@ -55,16 +55,16 @@ class AxisState:
         )
 
     def ask(self, index: int, why: str) -> Question:
-        """To run a candidate, by its place among the testable ones."""
+        """The question to run a candidate, by its place among the testable ones."""
         return Question((self.names[index],), self.evidence.runs + 1, why)
 
     def ends(self) -> Iterator[int]:
         """What is confirmed before anything is searched, in this order.
 
-        The ends; what the user called good comes before the other one, so that it can be measured
-        against. If the user named one candidate within, it is first, and then the end at which the
-        other kind must be if newer versions are the worse ones, since what broke it is asked: if
-        that differs, the other end is not needed.
+        The ends. What the user called good comes first, so that the other can be measured against
+        it. If the user named one candidate within, that comes first. Then comes the end that must
+        be of the other kind if newer versions are worse, since the question is what broke it. If
+        that end differs, the other is not needed.
         """
         last = len(self.names) - 1
         claims = [i for i, said in enumerate(self.said) if said is not None]
@@ -79,7 +79,7 @@ class AxisState:
     def finding(
         self, kind: FindingKind, states: Sequence[GoodOrBad | None] = (), **told: Any
     ) -> AxisFinding:
-        """A finding with what every one says: the runs, the tallies, and remarks on the search.
+        """A finding, with what each finding says: the runs, the tallies, and remarks on the search.
 
         `states` has what the candidates are, as far as that is known.
         """
@@ -119,7 +119,7 @@ class AxisState:
         return self.finding(kind, states, **vars(found), **told)
 
     def _wrongly_said(self, states: Sequence[GoodOrBad | None]) -> Iterator[str]:
-        """What was said of candidates and is not so."""
+        """What the user said of candidates and is not so."""
         if self.spec.least is not None:
             yield from self._otherwise_seen()
             return
@@ -133,7 +133,7 @@ class AxisState:
             yield from (f"{name} was said to be {said}, and is {now}" for name, said, now in wrong)
 
     def _otherwise_seen(self) -> Iterator[str]:
-        """The same where no answer is believed: what was seen, since passing is not being good."""
+        """What the user said and runs contradict, if no answer is believed: a pass says little."""
         for name, said, tally in zip(self.names, self.said, self.tallies, strict=True):
             if said == "good" and tally.bad:
                 ran = counted(tally.told, "run")
@@ -144,7 +144,7 @@ class AxisState:
 
 
 def _turns(found: AxisFinding, states: Sequence[GoodOrBad | None]) -> Iterator[str]:
-    """What became of it from end to end, where that is not simply that it broke."""
+    """What changed from end to end, unless it simply broke."""
     changes = found.changes
     fixed = [one.direction for one in changes] == ["fix"]
     if fixed and found.least is not None:

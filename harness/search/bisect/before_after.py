@@ -15,8 +15,8 @@ def sides_of(
 ) -> tuple[int | None, int | None]:
     """The runs to set side by side, the older first: their positions among the answers.
 
-    On one axis the neighbours of the change, or the one side that there is. On a grid the two pairs
-    of unlike answers that lie closest to each other.
+    On one axis these are the neighbours of the change, or the only side. On a grid they are the two
+    unlike answers that lie closest to each other.
     """
     if isinstance(finding, AxisFinding) and finding.changes:
         return _around(finding.changes[len(finding.older)], answers)
@@ -32,8 +32,8 @@ def edges_of(
 ) -> list[tuple[int, int]]:
     """The pairs of runs that show what made a difference; `sides_of` first.
 
-    On one axis there is one for each change. On a grid on which both axes matter there is one for
-    each axis: the closest unlike answers that differ on it alone, as far as there are any.
+    On one axis there is a pair for each change. On a grid on which both axes matter there is a pair
+    for each axis: the closest unlike answers that differ on that axis alone, if there are any.
     """
     before, after = sides_of(finding, answers)
     if before is None or after is None:
@@ -69,8 +69,8 @@ def _unlike(
 ) -> list[tuple[frozenset[int], tuple[int, int]]]:
     """All pairs of a good and a bad answer, the older run first; those that tell most in front.
 
-    With each the axes, 0 or 1, on which the two differ. An answer that is not what its point was
-    found to be is none: a flaky one has both kinds.
+    Each comes with the axes, 0 or 1, on which the two differ. An answer that is not what its point
+    was found to be does not count: a flaky point has both kinds.
     """
     rows = list(dict.fromkeys(row for row, _ in finding.cells))
     columns = list(dict.fromkeys(column for _, column in finding.cells))

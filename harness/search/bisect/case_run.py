@@ -38,13 +38,12 @@ _LEASE_WAIT_S: Final = 600
 class Task(BaseModel, extra="forbid", frozen=True):
     """One case, to be run with versions that a search chooses.
 
-    `case` is a node id whose versions do not count. `devices` are the one it runs on and those
-    that may stand in for it. `held` has the axes that are not searched and whose version is not
-    simply the usual one, `paths` the path of each version that is named by one. `on` is the device,
-    the kind or the engine that this is about, where the same is asked of several; `engine` is set
-    if it is an engine. `folder` is where
-    pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
-    measurements or outputs `--match` compares with.
+    `case` is a node id whose versions do not count. `devices` are the device that it runs on and
+    those that may stand in for it. `held` has the versions of axes that are not searched and not at
+    their usual version, `paths` the path of each version that is named by a path. `on` is the
+    device, the kind or the engine that this is about, if several are asked; `engine` is set if it
+    is an engine. `folder` is where pytest is started, `pytest_arguments` goes to it as it is.
+    `good` is the point whose measurements or outputs `--match` compares with.
     """
 
     case: str
@@ -131,9 +130,9 @@ def task_of(log: BisectLog) -> Task:
 
 
 def named_again(kept: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """The words for pytest of what is gone on with: those `given`, which are to be the same.
+    """The words for pytest of a search that goes on. Any that are `given` must be those kept.
 
-    Raises ConfigError for others, and where a secret in them, which no file keeps, is not given.
+    Raises ConfigError for others, and if words with a secret, which no file keeps, are not given.
     """
     if given and tuple(map(without_secrets, given)) != tuple(kept):
         problem = "goes on with what was asked before: none of these, or the same ones"
@@ -225,10 +224,10 @@ def judge(
 ) -> Judged:
     """The answer of a run; `good` and `changes` as for `Match.judge`.
 
-    A run without a record is untestable if it said that it was about its versions, unless that is
-    about one of those `held` (axes), which are the same everywhere. Raises ConfigError for
-    whatever else is wrong with its input, also where a case found that out: it says nothing about
-    any version. All else is unknown, also a run that somebody interrupted.
+    A run without a record is untestable if it said that its versions were the reason, unless it was
+    the version of a `held` axis, which is the same everywhere. Raises ConfigError for anything else
+    that is wrong with its input, also if a case found that out: it says nothing about any version.
+    All else is unknown, also an interrupted run.
     """
     stopped = end.stopped
     if end.record is not None:

@@ -25,7 +25,7 @@ from harness.verdict import KEPT, CaseRecord, Output, RunFolder
 from harness.verdict.results.drift import changes
 
 FEWEST_GOOD: Final = 3
-"""Where noise is judged, so many runs of the good end come before those of others.
+"""If noise is judged, so many runs of the good end come before other runs.
 
 One proves nothing, and of two nobody knows which was the odd one.
 """
@@ -103,7 +103,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
                 self.watcher.remark(f"--{axis} {self.task.held[axis]} has no effect: {why}")
 
     def _reference_first(self, question: Question) -> Question:
-        """What is compared with the good end has to wait for it. Raises ConfigError if in vain."""
+        """Runs that are compared with the good end wait for it. Raises ConfigError if in vain."""
         good = self.task.good
         if not self._match.needs_good or good is None or question.at == good:
             return question
@@ -127,7 +127,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
         return found
 
     def _change(self, at: Point, comparison: Formula, sizes: dict[Point, list[float]]) -> Change:
-        """How a point differs from the good side: the good end and what is like it."""
+        """How a point differs from the good side, which is the good end and all that is like it."""
         others = [one for one in sizes if one not in (at, self.task.good)]
         good: list[float] = []
         if self.task.good in sizes:
@@ -187,7 +187,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
                 yield entry, record
 
     def _changes(self, end: RunEnd, good_runs: Sequence[tuple[CaseRecord, Path]]) -> list[Output]:
-        """The outputs of a run beside those of the good end, where they are what counts.
+        """The outputs of a run beside those of the good end, if outputs are what counts.
 
         Raises ConfigError for a case whose outputs cannot be compared.
         """

@@ -30,7 +30,7 @@ class AxisChange:
 
     @property
     def ends(self) -> dict[str, str]:
-        """`before` and `after` as what they are: the last good one and the first bad, or so."""
+        """`before` and `after` in words, as in the last good one and the first bad one."""
         names = {"regression": ("last_good", "first_bad"), "fix": ("last_bad", "first_good")}
         return dict(zip(names[self.direction], (self.before, self.after), strict=True))
 
@@ -95,7 +95,7 @@ class AxisFinding:
 
     @property
     def ends(self) -> dict[str, str]:
-        """`before` and `after` as what they are; nothing without a change."""
+        """`before` and `after` in words; nothing without a change."""
         return self.changes[len(self.older)].ends if self.changes else {}
 
     def __str__(self) -> str:
@@ -203,7 +203,7 @@ class GridFinding:
         return f"{text}whether {' or '.join(open_ones)} matters is not known"
 
     def _limits(self) -> str:
-        """How much of the grid was run: what is concluded from it could hide an exception."""
+        """How much of the grid was run: what is only concluded could hide an exception."""
         hows = [cell.how for cell in self.cells.values()]
         text = f"{hows.count('run')} of {len(hows)} pairs were run"
         if "concluded" in hows:

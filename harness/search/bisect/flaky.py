@@ -6,17 +6,18 @@ known beforehand, say how badly, each from 0 to 40 %:
 - `hides`: a bad pair's run looks good (a race that is not always lost);
 - `alarms`: a good pair's run looks bad (a test that fails for other reasons now and then).
 
-So a pair that fails in a tenth of its runs counts as good, and the answer says so (`rates.py`, on
-one axis, knows no such limit). Runs are independent of each other given the pair and the rates.
-There is a table of all pairs of rates, in steps of 5 %.
+So a pair that fails in a tenth of its runs counts as good, and the answer says so. On one axis
+`rates.py` has no such limit. Runs are independent of each other given the pair and the rates. There
+is a table of all pairs of rates, in steps of 5 %.
 
 The table's weights say what is expected before any run: no flakiness at all with 30 %, then the
-Heisenbug that good pairs never show. They do not enter into what is promised: an answer is given
-when it would be wrong with at most the allowed probability at every single pair of rates, the worst
-one included: let E be how likely the answers so far were, averaged over the whole table, and W the
-same for what contradicts the answer, at one pair of rates. Answering only when W <= allowed * E,
-whenever that comes, is wrong at these rates with at most the allowed probability: summed over all
-courses a search can take, that of being wrong is W's sum, and the sum of E is at most 1.
+Heisenbug that good pairs never show. They do not enter into what is promised: at every single pair
+of rates, the worst included, an answer is wrong with at most the allowed probability. Let E be how
+likely the answers so far were, averaged over the whole table. Let W be how likely they were at one
+pair of rates, for what contradicts the answer. An answer is given only when W <= allowed * E,
+whenever that comes. Summed over all courses that a search can take, the probability of being wrong
+is the sum of W, and the sum of E is at most 1. So a wrong answer has at most the allowed
+probability.
 
 What the model does not hold: pairs with rates of their own, runs that influence each other
 (a device that stays sick), rates above 40 %. At 50 % a run says nothing and no number helps.
@@ -84,7 +85,7 @@ def log_sum(values: Floats) -> float:
 
 
 def chances_bad(tallies: Sequence[Tally]) -> list[float]:
-    """How likely each of some points is bad, if nothing connects them but the rates."""
+    """How likely each of these points is bad, if nothing connects them but the rates."""
     if not tallies:
         return []
     if_good, if_bad = log_likelihoods(tallies)

@@ -54,7 +54,7 @@ class SearchFolder(Generic[AnySpec]):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.words: Sequence[str] | None = None
-        """What goes to pytest with the secrets that the log does not keep, where that is known."""
+        """The words for pytest, with the secrets that the log does not keep, if they are known."""
         self._lines: AppendedLines | None = None
 
     @classmethod
@@ -161,7 +161,7 @@ class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
 
     @classmethod
     def last_of(cls, reports: Path, case: str, since: str) -> Self | None:
-        """The newest that bisects a case, none begun before a night; none if that is gone."""
+        """The newest that bisects a case, begun since a night; None if that night is gone."""
         night = reports / since
         found = ordered([*_all(reports), night]) if night.is_dir() else []
         for path in reversed(found):
@@ -174,7 +174,7 @@ class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
 
     @classmethod
     def to_go_on_with(cls, reports: Path) -> list[Self]:
-        """The newest that is not over, with those it was begun with; the newest if all are over.
+        """The newest that is not over, with those begun with it; the newest of all if all are over.
 
         Logs that cannot be read are passed over while there are others. Raises ConfigError if
         there is none.

@@ -87,7 +87,7 @@ def _every(state: GridState) -> Question | GridFinding:
 
 
 def _alike(state: GridState) -> GridFinding:
-    """The corners are alike; whether the rest is, a check may have refuted."""
+    """What follows if the corners are alike, unless a check has refuted that the rest is."""
     if len(set(state.verdicts.values())) > 1:
         odd = "bad" if state.verdicts[state.ends()[0]] == "good" else "good"
         points = tuple(state.point(s) for s, verdict in state.verdicts.items() if verdict == odd)
@@ -131,8 +131,8 @@ def _out_of_runs(state: GridState) -> GridFinding:
 def corners(state: GridState) -> Question | None:
     """The next corner to confirm: the oldest and the newest pair first, then the other two.
 
-    Two answers that differ do not tell yet which axis does it, nor whether newer candidates do the
-    same on both. Where that was told (`newer`), the two corners that then count are enough.
+    Two answers that differ do not tell yet which axis matters, and whether newer candidates do the
+    same on both. If that was told (`newer`), the two corners that then count are enough.
     """
     ends = state.ends()
     differ = len({state.verdicts[cell] for cell in ends if cell in state.verdicts}) > 1
@@ -147,9 +147,9 @@ def corners(state: GridState) -> Question | None:
 def trace_edge(state: GridState, ways: Sequence[GridWay], cost: Cost) -> Question | None:
     """The run that tells most per second, among those after which the bound still holds.
 
-    While several ways to turn the grid fit, what is known is what all of them agree on, and the
-    bound must hold whichever of them is true. With one way that there always is such a run follows
-    from `worst_case`: the staircase walk is among them.
+    While several ways to turn the grid fit, only what all of them agree on is known, and the bound
+    must hold whichever is true. With one way there is always such a run, by `worst_case`: the
+    staircase walk is among them.
     """
     good, bad = state.agreed(ways)
     unknown = state.testable & ~(good | bad)
@@ -180,7 +180,7 @@ def trace_edge(state: GridState, ways: Sequence[GridWay], cost: Cost) -> Questio
 
 
 def _tells_directions(state: GridState, ways: Sequence[GridWay], cell: Cell) -> bool:
-    """Whether a cell lies on an end of each axis of which it is not known which way it goes."""
+    """Whether a cell lies at an end of each axis whose direction is not known."""
     return all(
         len({way.newer[axis] for way in ways}) == 1 or cell[axis] in (0, state.shape[axis] - 1)
         for axis in (0, 1)
@@ -199,7 +199,7 @@ def _chances(state: GridState, ways: Sequence[GridWay]) -> Floats:
 
 
 def _worst(states: Sequence[tuple[GridWay, Bools]], cell: Cell) -> int:
-    """How many more runs may be needed after this one, whatever it answers and whichever way."""
+    """How many more runs this one may leave, whatever it answers and whichever way holds."""
     most = 0
     for way, unknown in states:
         if not way.bad[cell]:
@@ -227,7 +227,7 @@ def check(state: GridState, ways: Sequence[GridWay]) -> Question | None:
 
 
 def _beyond_the_ends(state: GridState) -> Cell | None:
-    """Where all answers are alike: a point that does not lie between two of them."""
+    """If all answers are alike: a point that does not lie between two of them."""
     between = state.testable.copy()
     for newer in ((True, True), (False, False)):
         between &= state.way(newer).known()
@@ -310,7 +310,7 @@ def _failed_though_good(state: GridState) -> dict[Point, Tally]:
 
 
 def _too_rare(state: GridState) -> Iterator[str]:
-    """What `--repeat auto` takes for good on two axes, and which failures there were."""
+    """What `--repeat auto` takes for good on two axes, and which failures it passed over."""
     if state.spec.least is not None:
         yield (
             f"bad is a pair that fails in {1 - WORST:.0%} of its runs or more; "

@@ -38,7 +38,7 @@ def opposite(newer: Newer) -> Newer:
 
 
 def edge(cells: Bools, newer: Newer) -> Bools:
-    """Those of the cells that no other one lies before, on the way that these grow."""
+    """The cells before which no other of these cells lies, in the direction in which they grow."""
     grown = turned(cells, newer)
     behind = np.zeros_like(grown)
     behind[1:] |= grown[:-1]
@@ -97,7 +97,7 @@ class GridWay:
     def chances_good(self) -> tuple[Floats, float]:
         """How likely each cell is good, over all frontiers that fit what is known.
 
-        And the logarithm of how likely these frontiers are together. A frontier is the first good
+        With the logarithm of how likely these frontiers are together. A frontier is the first good
         column of each row, which never grows from row to row.
         """
         good, bad = turned(self.good, self.newer), turned(self.bad, self.newer)
@@ -171,12 +171,12 @@ class GridState:
         return self.spec.rows[cell[0]], self.spec.columns[cell[1]]
 
     def ask(self, cell: Cell, why: str) -> Question:
-        """To run a cell."""
+        """The question to run a cell."""
         return Question(self.point(cell), self.evidence.runs + 1, why)
 
     @cached_property
     def _told(self) -> Mapping[Cell, Tally]:
-        """What each cell answered that answered good or bad, and is not left alone."""
+        """What each cell answered, of those that answered good or bad and are not left alone."""
         tallies = {cell: self.evidence.of(self.point(cell)) for cell in np.ndindex(self.shape)}
         return {c: tally for c, tally in tallies.items() if tally.told and not tally.untestable}
 
@@ -283,7 +283,7 @@ class GridState:
     def witnesses(self, newer: Newer) -> tuple[Cell, Cell]:
         """A good cell and a bad one behind it, which must not be: the nearest to each other.
 
-        There are such of every way that does not fit.
+        Each way that does not fit has such cells.
         """
         pairs, way = [], self.way(newer)
         for good, bad in itertools.product(self.verdicts, repeat=2):

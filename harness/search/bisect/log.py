@@ -1,9 +1,9 @@
 """The log of a search: JSON lines, only ever appended to, and a search again from any of it (pure).
 
-The first line is the spec. A run is `asked` before it begins and `answered` when it ended, so a
-log of which the writer died shows what was under way; what was not answered is asked again.
-`resumed` says that somebody saw to the lab. People may edit it: correct an answer, take lines
-out. Places that were asked before stay known, whether or not they would be asked again.
+The first line is the spec. A run is `asked` before it begins and `answered` when it ended, so a log
+of which the writer died shows what was under way; what was not answered is asked again. `resumed`
+says that somebody saw to the lab. People may edit it: correct an answer, take lines out. A place
+that was asked stays known, even if it would not be asked again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.verdict import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
 LEFT_OUT: Final = "left_out"
-"""What a conclusion has the reason by why nothing is asked."""
+"""The field of a conclusion that says why nothing is asked."""
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
@@ -108,7 +108,7 @@ class Log(Generic[AnySpec]):
 
     @property
     def left_out(self) -> str | None:
-        """Why nothing is asked of what it is about, which does not fit; None if it is asked."""
+        """Why nothing is asked, since a device or an engine does not fit; None if something is."""
         last = self.entries[-1] if self.entries else None
         why = last.detail.get(LEFT_OUT) if isinstance(last, Concluded) else None
         return why if isinstance(why, str) else None
@@ -124,11 +124,11 @@ class Log(Generic[AnySpec]):
         return evidence
 
     def answers(self) -> list[Answered]:
-        """What runs told so far, if only that the lab failed."""
+        """What runs told so far, even if only that the lab failed."""
         return [entry for entry in self.entries if isinstance(entry, Answered)]
 
     def asked(self) -> list[Point]:
-        """What was asked, also of what died before it was answered."""
+        """What was asked, also what was never answered because its run died."""
         return [entry.at for entry in self.entries if isinstance(entry, Asked)]
 
     def under_way(self) -> Point | None:
@@ -164,7 +164,7 @@ def read_log(
     file: str | None = None,
     most_chars: int = MAX_LINE_CHARS,
 ) -> Log[Any]:
-    """Reads a log, whose first line is of the kind that it `begins` with: that of a bisection.
+    """Reads a log. `begins` is the kind of its first line, by default that of a bisection.
 
     A last line without its end is what a writer left that died: it is left out. Raises ConfigError
     that names the line for what is no entry or no point of the spec.
@@ -210,7 +210,7 @@ def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
 
 
 def _other_search(line: str, begins: type[FirstLine]) -> str | None:
-    """What a first line is that does not begin what it should: of another search, or older."""
+    """What an unexpected first line is: that of another search, or an older one."""
     try:
         said = from_json(line)
     except ValueError:

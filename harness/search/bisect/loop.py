@@ -22,11 +22,11 @@ from harness.verdict import JOURNAL, CaseRecord, RunFolder
 Discovery = TypeVar("Discovery")
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
-"""How long to wait before the same is asked again, after each failure of the lab in a row."""
+"""How long to wait, after each failure of the lab in a row, before the question is asked again."""
 
 
 class Watcher:
-    """Is told what goes on, and says nothing of it; nothing depends on it."""
+    """Is told what goes on. This one says nothing, and nothing depends on any."""
 
     def asked(self, question: Question) -> None:
         """A run begins."""

@@ -81,9 +81,9 @@ class Formula:
     times: tuple[str, ...]
     """The measurements in it that are times: no two runs measure the same."""
     limit: float | None
-    """How many times `good` is too much, or too little, where noise can be judged; else None.
+    """How many times `good` is too much, or too little, if noise can be judged; else None.
 
-    It can of one time or size of memory that is compared with a multiple of `good`.
+    It can be if one time or size of memory is compared with a multiple of `good`.
     """
     step: float
     """The smallest step of the left side, in its own unit, where noise can be judged."""
@@ -108,7 +108,7 @@ class Formula:
     ) -> Change:
         """How sizes of a version differ from those of the good side, each the oldest first.
 
-        Those of each of the `others` tell noise, too. Raises ConfigError without scipy.
+        Sizes of the `others` tell noise, too. Raises ConfigError without scipy.
         """
         base = [good, *others]
         columns = max(map(len, base))
@@ -120,7 +120,7 @@ class Formula:
         return told.changes[0]
 
     def answer(self, change: Change) -> Judged:
-        """What it means for a version that it differs so from the good side."""
+        """What the answer is for a version that differs so from the good side."""
         why = f"x {change.ratio:.3g} of good ({change.interval})"
         if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
             return Judged("unsure", why)
@@ -185,7 +185,7 @@ class Judged:
 class Match:
     """What counts as bad. Without `failure`, `comparison` and `drift_steps`, any failure does.
 
-    `others` is what a failure that is not the one asked for comes to. `drift_steps`: outputs that
+    `others` is what a failure other than the one asked for comes to. `drift_steps`: outputs that
     differ by more steps than these from those of the good end are bad.
     """
 
@@ -197,7 +197,7 @@ class Match:
 
     @property
     def judged(self) -> Formula | None:
-        """What it compares, if noise can be judged: then no single answer need be believed."""
+        """The comparison, if noise can be judged in it: then no single answer need be believed."""
         able = self.comparison is not None and self.comparison.limit is not None
         return self.comparison if able else None
 
@@ -243,12 +243,12 @@ class Match:
         """The answer of a run.
 
         What the lab or the harness spoilt is `unknown`. What this target cannot do, was skipped or
-        could not be set up as wanted (cause "config") is `untestable`. A failure that is another
-        one than asked for is `untestable` too: it may hide the one asked for, or stand before it.
-        But where older versions are known to fail otherwise, `others` makes it `good`. Failures
-        that are known issues count like others. With `needs_good`, `good` is what `reference`
-        gave, also for the runs of the good end themselves; with `drift_steps`, `changes` are its
-        outputs beside those of the good end.
+        could not be set up as wanted (cause "config") is `untestable`. A failure other than the one
+        asked for is `untestable`, too: it may hide that one, or come before it. If older versions
+        are known to fail otherwise, `others` makes it `good`. Failures that are known issues count
+        like others. With `needs_good`, `good` is what `reference` gave, also for the runs of the
+        good end themselves; with `drift_steps`, `changes` are its outputs beside those of the good
+        end.
         """
         if record.outcome in ("unsupported", "skipped"):
             return Judged("untestable", record.outcome)

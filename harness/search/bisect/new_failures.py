@@ -13,7 +13,7 @@ from harness.search.bisect.match import ELSE_GOOD
 
 @dataclass(frozen=True)
 class NewFailure:
-    """A case that failed and had not, or had in another way; `before` is its record then.
+    """A case that failed now and not before, or failed otherwise; `before` is its record then.
 
     `changed` are the axes on which the two ran with other versions.
     """
@@ -81,7 +81,7 @@ def bisected_apart(pair: Pair) -> tuple[object, ...]:
 
 
 def _between(one: str, other: str) -> str:
-    """All versions from one to the other; the two alone where they are not of the same source."""
+    """All versions from one to the other; the two alone if they are not of one source."""
     try:
         low, high = sorted((one, other), key=QnnVersion.parse)
     except ConfigError:

@@ -26,11 +26,11 @@ _NAMED: Final = 5
 def rate_step(state: AxisState, least: float) -> Question | AxisFinding:
     """What to run next, or what was found.
 
-    The ends once each. Then, while it is likeliest that nothing changed, the ends in turn, since
-    they tell that soonest; then what stands out alone, so that nothing that was seen is denied;
-    else the run that is expected to tell most about where the change is,
-    per second of its cost. That goes on until one change is sure enough, or until there is none by
-    `least` or more.
+    Each end is run once. While it is likeliest that nothing changed, the ends are run in turn,
+    since they tell that soonest. Then comes a version that stands out alone, so that nothing that
+    was seen is denied. Else comes the run that is expected to tell most about the place of the
+    change, per second of its cost. That goes on until one change is sure enough, or no change by
+    `least` or more is left.
     """
     limit = state.spec.bound().limit(wasted=state.evidence.wasted())
     spent = state.evidence.runs >= limit
@@ -116,7 +116,7 @@ def _direction(history: ChangePlace) -> Direction:
 
 
 def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> AxisFinding:
-    """It holds of one change at most: of two, what lies between was hardly run, or never."""
+    """It only holds if there is one change: between two changes versions were hardly run."""
     whole = rates.throughout(state.spec.confidence)
     verdict: GoodOrBad | None = None
     if whole.failed in (0, whole.runs):
@@ -178,7 +178,7 @@ def _more_than_one_change(state: AxisState, rates: Rates, least: float) -> AxisF
 
 
 def _failed(state: AxisState) -> dict[str, tuple[int, int]]:
-    """How many runs of a version failed, of how many: also of one that can be tested no more."""
+    """How many runs of a version failed, of how many, also if it can no longer be tested."""
     tallies = {name: state.evidence.of((name,)) for name in state.spec.searched()}
     return {name: (one.bad, one.bad + one.good) for name, one in tallies.items() if one.told}
 

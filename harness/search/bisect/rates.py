@@ -5,15 +5,15 @@ rate is known: each may be anything from 0 to 1, so a test that fails in 2 of 20
 around a good version. A history is a point and whether the rate rises there (a regression) or
 falls (a fix); and there is the one without a change.
 
-An answer is given when it would be wrong with at most the allowed probability at every single pair
-of rates: let E be how likely the answers so far were, averaged over all histories and rates with
-weights that are fixed beforehand, and W how likely they were by the histories that contradict the
-answer, each at the rates that fit it best. Answering only when W <= allowed * E, whenever that
-comes, is wrong with at most the allowed probability, however long one looks on: if one of these
-histories is true, E / W is no better than the stake of a fair game, which grows a hundredfold in
-at most one of a hundred games (Ville's inequality). This holds of each history by itself,
-wherever the change is, and whatever is run next. E is a sum over a table of rates; W is the
-greatest likelihood there is, at whatever rates, also between those of the table.
+At every single pair of rates an answer is wrong with at most the allowed probability. Let E be how
+likely the answers so far were, averaged over all histories and rates with weights that are fixed
+beforehand. Let W be how likely they were by the histories that contradict the answer, each at the
+rates that fit it best. An answer is given only when W <= allowed * E, whenever that comes and
+however long one looks on. If one of these histories is true, E / W is no better than the stake of a
+fair game, which grows a hundredfold in at most one of a hundred games (Ville's inequality). This
+holds of each history by itself, wherever the change is, and whatever is run next. E is a sum over a
+table of rates; W is the greatest likelihood there is, at whatever rates, also between those of the
+table.
 
 That nothing changed at all cannot be shown, only that nothing changed by much: `least` is the
 smallest change of the rate that would matter, and the histories that contradict are all with a
@@ -40,7 +40,7 @@ from harness.search.bisect.flaky import Floats, entropy, log_sum
 REGRESSION: Final = 0
 FIX: Final = 1
 ChangePlace = tuple[int, int]
-"""The way, and how many versions there are before the change."""
+"""The direction of the change, and how many versions there are before it."""
 
 # Even steps of the angle whose squared sine the rate is: runs tell neighbours apart as well near 0
 # as near one half. The best rate of the table is less likely than the very best one by 2 % after
@@ -68,7 +68,7 @@ _MOST_EACH: Final = 100_000
 
 
 def _weights() -> tuple[Floats, Floats]:
-    """How likely each pair of rates is of one that rises, and each of one that stays."""
+    """How likely beforehand each pair of rates is that rises, and each rate that stays."""
     number = len(_RATES)
     never, always = np.eye(number)[[0, -1]]
     some, below = np.full((2, number), 1 / (number - 1))
@@ -90,7 +90,7 @@ _RISING, _STAYING = _weights()
 
 @dataclass(frozen=True)
 class Side:
-    """The runs on one side of a change, and between which rates of failure theirs lies."""
+    """The runs on one side of a change, and the bounds of their rate of failures."""
 
     failed: int
     runs: int
@@ -149,7 +149,7 @@ class Rates:
 
     @cached_property
     def _without_change(self) -> tuple[float, float]:
-        """The same of no change: how likely, and the rate."""
+        """How likely the answers were if nothing changed, and the rate."""
         likely = _at_rates(self._all[None]).ravel()
         top = float(likely.max())
         weighed = _STAYING * np.exp(likely - top)
@@ -244,7 +244,7 @@ class Rates:
         return min(1.0, max(float(others.max()), self._against_none))
 
     def error_of_none(self, least: float) -> float:
-        """The same of answering that no change of the rate by `least` or more is there."""
+        """As `error`, for the answer that there is no change of the rate by `least` or more."""
         return min(1.0, float(self._against(least).max()))
 
     def most(self, confidence: float) -> tuple[list[ChangePlace], float]:
@@ -276,7 +276,7 @@ class Rates:
         return _side(self._all, math.log(1 - confidence) + self._evidence)
 
     def more_runs(self, least: float | None, confidence: float) -> int | None:
-        """How many more should answer, were they like those so far; None where too many would.
+        """How many more runs, like those so far, should answer; None if too many would be needed.
 
         The answer is that there is no change as large as `least`, or, without it, that there is one
         at all, wherever. 0 where these tell it.
@@ -324,7 +324,7 @@ def _log_likelihood(counts: Floats, rate: Floats) -> Floats:
 
 
 def _share(counts: Floats) -> Floats:
-    """The share of each row that failed: the rate that fits it best. 0 where none ran: any does."""
+    """The share of each row that failed: the rate that fits it best; 0 if none ran."""
     return np.asarray(counts[..., 0] / np.maximum(counts.sum(axis=-1), 1))
 
 

@@ -60,7 +60,7 @@ def bug_report(result: BisectionResult) -> str:
 
 
 def page_of(result: BisectionResult) -> str:
-    """The same as a page without network or assets, with all symbols that came or went."""
+    """The report as a page without network or assets, with all symbols that came or went."""
     return page(title(result), _blocks(result, symbols=sys.maxsize))
 
 
@@ -246,7 +246,7 @@ def _failed_otherwise(result: BisectionResult) -> list[str]:
 
 
 def _beside_noise(result: BisectionResult) -> list[str]:
-    """Of a change that times tell: whether noise alone would do that, judged as `compare` does.
+    """For a change that times tell: whether noise alone could cause it, judged as `compare` does.
 
     All runs of versions before it stand beside all runs of those after it, whatever they answered.
     """
@@ -353,7 +353,7 @@ def _side_rows(edge: EdgeShape) -> Iterator[tuple[str, object, object]]:
 
 
 def _cell(value: object) -> Span:
-    """A value in a table, of an answer with its sign; what is not there is a dash."""
+    """A value in a table, an answer with its sign; a dash if there is none."""
     if value is None:
         return Span("-")
     text = clip(str(value), _SHOWN_CHARS)

@@ -74,8 +74,8 @@ class Request:
 def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     """The searches that a request means: one, or one for each version a third axis is held at.
 
-    So many for each device, or kind of devices, where they are an axis. Raises ConfigError for
-    everything that is wrong with it; nothing is run or written.
+    There are so many for each device, or kind of devices, if these are an axis. Raises ConfigError
+    for everything that is wrong with it; nothing is run or written.
     """
     axes, each = _axes(request.axes)
     root = where_pytest_starts(request.case, "--case")
@@ -91,7 +91,7 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
 
 @dataclass(frozen=True)
 class _Part:
-    """One search of several that ask the same; `on` is what it is about, None: it is the only one.
+    """A search, of several with one question; `on` is what it is about, None for the only one.
 
     `devices` are those asked for, none where that is left to the case; `engine` is set where that
     is what differs.
@@ -112,7 +112,7 @@ def _begun(
     where: Where,
     part: _Part,
 ) -> list[Begun]:
-    """Those on the same devices. Without axes one version is run, and nothing is searched."""
+    """The searches of a part. Without axes one version is run, and nothing is searched."""
     given = dict(request.versions or {})
     candidates = {axis: _candidates(axis, request, given, versions) for axis in axes}
     if not axes:
@@ -184,7 +184,7 @@ def _axes(given: Sequence[str]) -> tuple[tuple[AxisName, ...], str | None]:
 
 
 def _parts(lab: Lab, request: Request, each: str | None) -> list[_Part]:
-    """The searches, one for each of what has no order."""
+    """The searches, one for each value of an axis without an order."""
     asked, case = request.devices, request.case
     if each is None:
         return [_Part(case, asked)]

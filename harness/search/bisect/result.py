@@ -76,10 +76,10 @@ class FailedShape(_Shape):
 class AxisAnswer(_Answer):
     """Of a search on one axis. `between` are the candidates of which nothing is known.
 
-    `changes` are all that are known, oldest first; the one that the other fields have is that
-    which was asked for. `failed` and what follows is known where rates of failures were searched:
-    `rates` before and after the change, or throughout; `least`, the smallest change of a rate that
-    was looked for; `excluded`, the smallest that is excluded, with the confidence asked for.
+    `changes` are all known changes, oldest first; the other fields are about the change that was
+    asked for. `failed` and what follows is known where rates of failures were searched: `rates`
+    before and after the change, or throughout; `least`, the smallest change of a rate that was
+    looked for; `excluded`, the smallest that is excluded, with the confidence asked for.
     """
 
     kind: Literal["change", "range", "no-change", "undecided"]
@@ -179,13 +179,12 @@ class CellShape(_Shape):
 
 
 class BisectionResult(_Shape):
-    """A bisection: `answer` is null while it is not over.
+    """What a bisection came to; `answer` is null while it is not over.
 
     `before` and `after` are the sides of the first of `edges`, or the one side that is known.
     `libraries` are those of the axes that differ at an edge. Paths are seen from the bisection's
-    folder. `on` is the device, the kind of device or the engine, where the same was asked of
-    several; `engine` is set if it is an engine.
-    `folder` and `exit_code` are printed by `--json` only.
+    folder. `on` is the device, the kind of device or the engine, if several were asked; `engine` is
+    set if it is an engine. `folder` and `exit_code` are printed by `--json` only.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)

@@ -35,9 +35,9 @@ class Bound:
 
     `alike` holds instead if both ends answer alike: then there is either no change, or two, and
     some runs go into looking for a point that differs. Runs that the lab spoils are not counted.
-    `all_points` is how many runs there are at all if no answer is asked for more than `repeat`
-    times, None if there is no such number. `if_none_fails` is how many tell that nothing changed
-    where no run fails, None where answers are believed.
+    `all_points` is how many runs there can be if no point is asked more than `repeat` times, None
+    if that has no limit. `if_none_fails` is how many runs tell that nothing changed if none fails,
+    None where answers are believed.
     """
 
     runs: int
@@ -51,7 +51,7 @@ class Bound:
         return limit if self.all_points is None else min(limit, self.all_points)
 
     def capped(self, most: int | None) -> Bound:
-        """The same with not more runs than these."""
+        """This bound with not more runs than these."""
         if most is None:
             return self
         runs, alike = min(self.runs, most), min(self.alike, most)
@@ -77,7 +77,7 @@ _UNTIL_SURE = 200
 
 
 def ideal_flaky_runs(candidates: int, flake: float, confidence: float) -> float:
-    """What no search can do better on average if a share `flake` of all answers is wrong.
+    """The fewest runs that any search needs on average if a share `flake` of all answers is wrong.
 
     log2(n) bits must pass through a channel of 1 - H(flake) bits a run, and the answer must be
     confirmed: log(c / (1 - c)) against the drift of its odds at each run.
@@ -172,8 +172,8 @@ class AxisSpec(_Spec):
         where the ends are alike, looking for one that differs, and halving on both sides of it.
         With several runs each: so many times more. With "auto": 2.5 times what an ideal search
         needs on average if 40 % of all answers are wrong; an exact test ends long before. With
-        "rate:10%" the same of rates that are 6 points apart: to exclude a change takes longer than
-        to find one.
+        "rate:10%" it is that for rates 6 points apart: to exclude a change takes longer than to
+        find one.
         """
         searched = self.searched()
         candidates = len(searched)
@@ -202,12 +202,11 @@ class AxisSpec(_Spec):
 class GridSpec(_Spec):
     """A search on two axes, oldest candidates first.
 
-    It holds for grids on which going up on an axis always cures, or always breaks. Which it is, is
-    found out for each axis, unless `newer` says for each whether newer candidates are the better
-    ones or the worse: then whether they are alike on both axes is taken for granted, and the
-    answer says so. `checks` is how many runs are spent at most on points whose
-    answer is already concluded, to see whether that holds. `every` asks every point instead, and
-    concludes nothing.
+    It holds for grids on which going up on an axis always cures, or always breaks. The search finds
+    out which for each axis, unless `newer` says for each whether newer candidates are better or
+    worse. Then that is taken for granted, and the answer says so. `checks` is how many runs are
+    spent at most on points whose answer is already concluded, to see whether that holds. `every`
+    asks every point instead, and concludes nothing.
     """
 
     kind: Literal["grid"] = "grid"
@@ -260,7 +259,7 @@ def seconds(cost: Cost, at: Point) -> float:
 def testable(distance: float | None) -> float:
     """How likely a point can be tested, at this distance from the next one that could not be.
 
-    What breaks an installation mostly breaks that of its neighbours too.
+    What breaks an installation mostly breaks those of its neighbours, too.
     """
     return 1.0 if distance is None else 1 - 0.5**distance
 
@@ -283,11 +282,11 @@ _Found_co = TypeVar("_Found_co", covariant=True)
 
 
 class Search(ABC, Generic[_Asked, _Found_co]):
-    """What every search does, whatever it thinks: asks, is told, and is resumed.
+    """What every search does: it asks, is told, and is resumed.
 
     What it asks follows from the spec, the answers and the costs alone, whatever the order of the
-    answers: so a search is resumed by telling it again what is known, and an answer that somebody
-    corrected needs no care.
+    answers. So a search is resumed by telling it again what is known, and an answer may be
+    corrected.
     """
 
     def __init__(
@@ -306,7 +305,7 @@ class Search(ABC, Generic[_Asked, _Found_co]):
         return step
 
     def answer(self, question: Question, answer: RunAnswer) -> None:
-        """What came of a run. `unknown` means that the lab failed: the same is asked again."""
+        """What came of a run. `unknown` means that the lab failed: the question is asked again."""
         self.evidence = self.evidence.plus(question.at, answer)
 
     def resume(self) -> None:
@@ -314,7 +313,7 @@ class Search(ABC, Generic[_Asked, _Found_co]):
         self.evidence = self.evidence.resumed()
 
     def likely_next(self) -> tuple[Point, ...]:
-        """Where the next but one run will be, for each answer of the next: worth fetching now."""
+        """Where the run after the next will be, for each answer of the next: worth fetching now."""
         first = self._step(self.evidence)
         if not isinstance(first, Question):
             return ()

@@ -44,7 +44,7 @@ class Versions:
         return self.catalog.resolve(spec, self.target, field=field)
 
     def paths(self, axis: AxisName, specs: Sequence[str]) -> dict[str, str]:
-        """{name: path} of those that are named by a path, which is how pytest must be told.
+        """{name: path} of the versions that are named by a path, as pytest must be told.
 
         Raises ConfigError for a path that holds several versions: pytest could not be told which.
         """
@@ -65,8 +65,8 @@ class Versions:
     def candidates(self, axis: AxisName, specs: Sequence[str], field: str) -> tuple[str, ...]:
         """The candidates of an axis, oldest first: all there are without `specs`.
 
-        Versions that are listed come in the order of the catalog; where it does not know one's
-        place (a path), in the order given. Raises ConfigError.
+        Versions that are listed come in the order of the catalog. If it does not know the place of
+        one (a path), they come in the order given. Raises ConfigError.
         """
         given = [name for spec in specs for name in self.meant(axis, spec, field)]
         has_all = axis != "ort" or bool(self.catalog.ort.versions(self.target))
@@ -181,9 +181,9 @@ COMPILING_TARGET: Final = "linux-x64"
 class Supply:
     """Knows what is here, and fetches what is likely to be wanted next while a bisection lasts.
 
-    A run makes ready what may come next, too, but ends with its case: what takes longer to fetch
-    than a case to run would begin anew each time. One version at a time is fetched, in a process
-    of its own, which ends with us; what it did not finish is fetched by the run that needs it.
+    A run makes ready what may come next, too, but ends with its case: a fetch that takes longer
+    than a case would begin anew each time. One version at a time is fetched, in a process of its
+    own, which ends with us. What it did not finish, the run that needs it fetches.
     """
 
     def __init__(self, catalog: Catalog, task: Task) -> None:

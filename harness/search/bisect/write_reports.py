@@ -77,9 +77,9 @@ def write_again(
 ) -> BisectionResult | None:
     """Makes and writes the result anew from the log; nothing is run.
 
-    What changed in the libraries is told as far as its lab can still be read. None for one that is
-    left as it is, since its log alone does not lead to its conclusion. Raises ConfigError for a
-    log that makes no sense, InfraError if nothing can be written.
+    What changed in the libraries is told as far as its lab can still be read. None for a bisection
+    that is left as it is, since its log alone does not lead to its conclusion. Raises ConfigError
+    for a log that makes no sense, InfraError if nothing can be written.
     """
     log = folder.read()
     task = task_of(log)

@@ -28,7 +28,7 @@ from harness.verdict import CaseRecord, ErrorRecord
 BUNDLE: Final = "minimal.zip"
 _SET: Final = "set"
 _MAX_CHARS: Final = 64 << 20
-"""So long is the first line of a log at most: it has the paths of all contexts."""
+"""The first line of a log has so many characters at most: it has the paths of all contexts."""
 
 
 class MinimizeFirstLine(FirstLine):
@@ -47,9 +47,9 @@ class MinimizeFolder(SearchFolder[Minimizing]):
 class Result(BaseModel):
     """What `contexts minimize --json` prints.
 
-    `contexts` are the names of those that are left, in their order, of `before` in all. `minimal`:
-    the failure is gone without any one of them. `order_matters`: it is gone in the other order;
-    null where that was not tried. `shown` of `confirmed` runs of just these failed so.
+    `contexts` are the names of the contexts that are left, in their order, of `before` in all.
+    `minimal`: the failure is gone without any one of them. `order_matters`: it is gone in the other
+    order; null where that was not tried. `shown` of `confirmed` runs of just these failed so.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -98,7 +98,7 @@ class Minimization(Loop[Minimum]):
 
     @classmethod
     def resume(cls, path: Path, words: Sequence[str] = (), **more: Any) -> Self:
-        """One that was stopped; as many runs are allowed again as at first. Raises ConfigError.
+        """Goes on with a stopped one, with as many runs allowed as at first. Raises ConfigError.
 
         `words` are those for pytest, which are named again where they had a secret.
         """
@@ -213,7 +213,7 @@ def _told(record: CaseRecord | None) -> str:
 
 
 def _match(expects: Expects | None) -> Match:
-    """What counts as the failure that is wanted: whatever else happens passes for it."""
+    """What counts as the failure that is wanted: anything else counts as passed."""
     if expects is None:
         return ANY_FAILURE
 

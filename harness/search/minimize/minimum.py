@@ -15,12 +15,12 @@ _FIRST_RUNS: Final = 3
 _TRIES: Final = 10
 _MOST_REPEATS: Final = 20
 _OVERLOOKED: Final = 0.02
-"""How likely a failure may be overlooked that comes as often as it did at first."""
+"""How likely a failure may be overlooked, if it comes as often as at first."""
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """The smallest `way` that is known to fail; none was seen to if `fails` is False.
+    """The smallest `way` that is known to fail. If `fails` is False, none was seen to fail.
 
     `minimal`: it passes without any one of its contexts. `order_matters`: it passes in the other
     order; None where that was not tried.
@@ -69,7 +69,7 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
         minimal = False
 
         def ask(way: Way) -> WayAnswer:
-            """A way fails if one of so many runs does: nothing fails so by chance."""
+            """Whether one of so many runs of a way fails: nothing fails so by chance."""
             nonlocal asked
             asked, tally = way, evidence.of(way.point)
             if not tally.bad and _runs(tally) < repeat:
@@ -105,7 +105,7 @@ def _runs(tally: Tally) -> int:
 
 
 def _repeats(often: float) -> int:
-    """How many runs overlook a failure hardly ever that comes so often."""
+    """How many runs hardly ever overlook a failure that comes so often."""
     if often == 1:
         return 1
     return min(_MOST_REPEATS, math.ceil(math.log(_OVERLOOKED) / math.log(1 - often)))

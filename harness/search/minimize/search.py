@@ -19,7 +19,7 @@ Element = TypeVar("Element")
 class Way:
     """A way to run contexts: which ones, by their numbers, in the order in which they are loaded.
 
-    Those with the same number are the same binary with the same inputs.
+    Contexts with one number are one binary with one set of inputs.
     """
 
     order: tuple[int, ...]
@@ -54,14 +54,14 @@ class WayAnswer:
 
 
 Ask = Callable[[Way], WayAnswer]
-"""Answers the same for the same way, which it is asked for again and again."""
+"""Whether a way fails. It is asked again and again, and always answers alike for a way."""
 
 
 def shrunk(start: Way, ask: Ask) -> Iterator[Way]:
     """Ever smaller ways that fail, beginning with `start`, which does.
 
-    Of the last one nothing can be left away: it passes without any one of its contexts. Contexts
-    keep their order; one of them again and again, and a simpler residency, are tried before. The
+    Nothing can be left away of the last one: it passes without any one of its contexts. Contexts
+    keep their order. One context again and again, and a simpler residency, are tried first. The
     same answers lead to the same ways.
     """
     best = start
@@ -78,8 +78,8 @@ def without(
     """Ever fewer of the items, in their order, that still fail together; at least one is left.
 
     Of the last ones none can be left away alone. What is left away at once is doubled after each
-    success: of n items most of which are needed, n sets are asked for, of n with few that matter,
-    some log n for each of these.
+    success. If most of n items are needed, n sets are asked for; if few matter, some log n for each
+    of these.
     """
     left = list(items)
     while True:
@@ -118,7 +118,7 @@ def _cut(way: Way, ask: Ask) -> Iterator[Way]:
 
 
 def _fewer_kinds(way: Way, ask: Ask) -> Iterator[Way]:
-    """All that are the same are left away together: there are fewer of these to try."""
+    """Leaves away all equal contexts together: there are fewer such kinds to try."""
     kinds = list(dict.fromkeys(way.order))
     if len(kinds) == len(way.order):
         return
@@ -139,7 +139,7 @@ def _fewer(way: Way, ask: Ask) -> Iterator[Way]:
 
 
 def _one_kind(way: Way, ask: Ask) -> Iterator[Way]:
-    """The context that failed, or the one before it, instead of so many different ones."""
+    """Tries only the context that failed, or the one before it, instead of many different ones."""
     context = ask(way).context
     if context is None or len(set(way.order)) == 1:
         return

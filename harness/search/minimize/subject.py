@@ -201,8 +201,8 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
 def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | None:
     """What the journal of a run says of a case; None without a `run` named, if none is there.
 
-    The run is the latest of the reports where none is named. Raises ConfigError for one that is
-    named and does not have the case.
+    Without a name it is the latest run of the reports. Raises ConfigError for a named run that does
+    not have the case.
     """
     if run is None and not (reports / LATEST / JOURNAL).is_file():
         return None

@@ -68,7 +68,7 @@ PROBLEM: Final = "problem.json"
 _MAX_BYTES: Final = 64 << 20
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
-"""What a run fails for that is in no record, so that nobody knows whether it is new."""
+"""A run may fail for something that is in no record, so that nobody knows whether it is new."""
 _NO_RUN: Final[dict[int | None, str]] = {
     5: "nothing was selected: pytest found no device test with these arguments"
 }
@@ -97,7 +97,7 @@ def held(reports: Path) -> Iterator[None]:
 
 
 def nights(reports: Path) -> Iterator[Night]:
-    """Those of a folder, the newest first; of what cannot be read it is said."""
+    """The nights of a folder, the newest first; what cannot be read is logged."""
     found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
     for file in (one / STATE for one in reversed(found)):
         try:
@@ -137,8 +137,8 @@ class Chain:
     def go_on(self) -> Night:
         """Does what is left of it. Raises HarnessError for what it cannot go on without.
 
-        A place of history that is wrong is found out before all else; one that does not answer may
-        do so in the morning.
+        A wrong place of history is found out first of all; one that does not answer now may do so
+        in the morning.
         """
         try:
             open_database(self._database)
@@ -299,9 +299,9 @@ class Chain:
 
 def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
     """What a night's run is compared with: the whole run of the last of these nights, which are
-    over; where there is none, the last run of the same cases that no night made.
+    over. Without one it is the last run of the same cases that no night made.
 
-    What a night saw that died before it was over was told to nobody: it would not be new any more.
+    A night that died before it was over told nobody what it saw, which would then not be new.
     """
     for night in before:
         with contextlib.suppress(ConfigError):
@@ -316,7 +316,7 @@ def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
 
 
 def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
-    """What is new at a source: newer than all that is here; if nothing is, the newest (pure)."""
+    """What is new at a source: newer than all that is here, else the newest (pure)."""
     here = [number for number, one in enumerate(entries) if one.cached]
     return entries[here[-1] + 1 :] if here else entries[-1:]
 

@@ -96,9 +96,9 @@ def followed(
 ) -> tuple[Issue, ...]:
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
-    One is closed when all its cases had a verdict and none fails so any more, or as a known issue
-    expects: what was not tested is not gone. One of more cases than it names waits for a run in
-    which no verdict is missing. `records` are those of the run, by case, `seen` is when it was.
+    One is closed when all its cases had a verdict and none fails so any more, or only as a known
+    issue expects: what was not tested is not gone. One with more cases than it names waits for a
+    run that lacks no verdict. `records` are those of the run, by case, `seen` is when it was.
     """
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
@@ -155,7 +155,7 @@ def _known(issue: Issue, after: Iterable[Brief]) -> tuple[str, ...]:
 def _not_run(
     issues: Iterable[Issue], coverage: Coverage, begins: Mapping[str, Any]
 ) -> Iterator[Issue]:
-    """The issues, and of them or new the one of cases that left no record."""
+    """The issues, with one for cases that left no record, old or new."""
     lacks, seen = coverage.not_run or coverage.selected is None, False
     for issue in issues:
         change: dict[str, Any] = {}
@@ -185,8 +185,7 @@ def _cases(found: Sequence[Brief]) -> dict[str, Any]:
 
 
 def lost_before(found: Comparison) -> Iterator[tuple[Pair, str]]:
-    """What fails unexpectedly, and had no verdict in the base though it was to have one; and the
-    names of these cases."""
+    """What fails unexpectedly, and lacks a verdict in the base; with the names of these cases."""
     for pair in found["added"]:
         if pair.after and cause_of(pair.after) and pair.before and pair.before.fault:
             yield pair, pair.after.case

@@ -62,8 +62,9 @@ class Night(Part):
 
     @property
     def exit_code(self) -> int:
-        """How it ends: 1 if something new fails; else 2 or 3 for verdicts that are missing, or as
-        its run; else 0."""
+        """1 if something new fails; else 2 or 3 if verdicts are missing, or as its run ended; else
+        0.
+        """
         if self.failed_on:
             return 1
         if self.coverage is not None and self.coverage.lost_code:
@@ -77,14 +78,14 @@ class Night(Part):
         return min(max(self.until - now, 0.0), self.budget_s)
 
     def goes_on_with(self, other: Night, now: float) -> bool:
-        """Whether another one, asked for by the same words in the same place, has work and time."""
+        """Whether another night, asked for by these words in this place, has work and time left."""
         names = ("arguments", "lab", "folder", "database", "budget_s")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and other.next_step is not None and other.left(now) > 0
 
     def resumed(self, asked: Night, now: float, *, budget: bool, database: bool) -> Night:
-        """The same with the whole time again, and with the `budget` and the `database` that another
-        one was asked for, where those were named. Raises ConfigError for other arguments.
+        """This night with its whole time again, and with the `budget` and the `database` that
+        another was asked for, if they were named. Raises ConfigError for other arguments.
 
         Words that were not named again must be whole: a secret in them was not kept.
         """
@@ -103,7 +104,7 @@ class Night(Part):
         return self.model_copy(update=change)
 
     def follows(self, other: Night) -> bool:
-        """Whether another one is over that ran the same cases: its issues are followed."""
+        """Whether another night ran these cases and is over, so that its issues are followed."""
         same = other.selection == self.selection and other.night != self.night
         return same and other.next_step is None
 

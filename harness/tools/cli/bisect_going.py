@@ -49,7 +49,7 @@ _COLORS = {"good": "green", "bad": "red"}
 
 @dataclass(frozen=True)
 class _End:
-    """How far one got; `why` it is not over, if it is not."""
+    """How far a bisection got, and `why` it is not over, if it is not."""
 
     code: int
     result: dict[str, Any]
@@ -62,9 +62,9 @@ def go_on_with(
     """Goes on with bisections that are held until each is over; prints what they came to.
 
     What stops one stops those behind it, too, and one line says how to go on with all. `new` ones
-    of which no run has answered are removed if their input turns out to be wrong. Of several, one
-    of a device which the case does not fit, or of an engine that does not take the file, is left
-    out, and its log says why. Raises HarnessError.
+    of which no run has answered are removed if their input turns out to be wrong. Of several
+    bisections, one for a device that the case does not fit, or for an engine that does not take the
+    file, is left out. Its log says why. Raises HarnessError.
     """
     ends: list[_End] = []
     results: dict[BisectFolder, dict[str, Any]] = {}
@@ -122,7 +122,7 @@ def go_on_with(
 
 
 def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> str:
-    """How to go on with all that are not gone."""
+    """How to go on with all that are left."""
     left = [folder for folder in folders if folder not in gone]
     every = f" with all {len(left)} slices" if len(left) > 1 else ""
     return f"to go on{every}: qnn-harness bisect --resume {shlex.quote(shown(left[0].path))}"

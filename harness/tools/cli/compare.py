@@ -175,8 +175,8 @@ def _bisect(
 ) -> Iterator[dict[str, Any]]:
     """Runs a bisection for each signature, sharing what is left of the time.
 
-    What they print is theirs, or with `as_json` part of what is yielded. One for which no time is
-    left is yielded without an exit code.
+    They print what they find; with `as_json` it is part of what is yielded. A bisection for which
+    no time is left is yielded without an exit code.
     """
     for group in groups(wanted, bisected_apart):
         left = until - time.monotonic()

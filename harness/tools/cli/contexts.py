@@ -151,7 +151,7 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 
 
 def lines(report: Inspection) -> Iterator[str]:
-    """The same for people: a few lines for each context."""
+    """An inspection for people: a few lines for each context."""
     for context in report.contexts:
         name = f"{context.file}#{context.origin}" if context.origin else context.file
         yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"

@@ -23,8 +23,7 @@ HOST_TARGET: Final = "linux-x64"
 
 
 class NamedPath(click.Path):
-    """A path that says something: an empty text, as of a shell variable that is not set, would be
-    the folder that one is in."""
+    """A path that is not empty, as that of a shell variable that is not set would be."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)  # who opens it tells of that
@@ -61,7 +60,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def simulated_instead(devices: Iterable[str]) -> Path | None:
-    """The lab of this computer's simulated device, said on stderr; None if others are asked for."""
+    """The lab of this computer's simulated device, told on stderr; None if others are asked for."""
     (device,) = load_lab(SIMULATED_LAB).devices
     if not set(devices) <= {device.name}:
         return None

@@ -46,7 +46,7 @@ _NO_NAMES: Final = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 class LazyGroup(click.Group):
-    """Loads the module of a command when that is used: the list of them needs none."""
+    """Loads the module of a command when that is used; the list of commands needs none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command; a reader that goes away (`| head`) has what it wanted.
 
-        Click makes 1 of that, which says here that the answer is negative.
+        Click would end with 1, which here says that the answer is negative.
         """
         try:
             return super().invoke(ctx)

@@ -111,7 +111,7 @@ def _is_named(option: str) -> bool:
 
 
 def _kept(database: str | None) -> str | None:
-    """What a night keeps of where the history is: whole from any folder, without its password."""
+    """What a night keeps of the place of history: valid from any folder, without its password."""
     if database is None or "://" in database:
         return database and without_secrets(database)
     return str(Path(database).absolute())

@@ -70,7 +70,7 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
 
 
 def _of_bisections(path: Path) -> bool:
-    """The same of a bisection, or of a folder with some; whether it is one of these."""
+    """Writes the reports of a bisection, or of a folder with some; whether it is one of these."""
     # what bisects is loaded for these alone: it takes as long as 1,000 cases
     from harness.search import LOG
 

@@ -112,7 +112,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
 
 
 def _require_engine(given: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an engine that is none, and for what it does without."""
+    """Raises ConfigError for an unknown engine, and for options that the engine does not take."""
     engine = ENGINES.get(given["contexts_engine"] or QNN.name)
     if engine is None:
         problem = f"no engine {given['contexts_engine']!r} runs artefacts"
@@ -173,7 +173,7 @@ class _Watch:
 
 
 def _options(given: dict[str, Any]) -> list[str]:
-    """What pytest is told; paths with "=", since it takes a word of its own for that of a test."""
+    """What pytest is told; paths with "=": a word alone would be the path of a test."""
     told = []
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"

@@ -269,13 +269,13 @@ def _file_row(file: LocalFile, fact: LibraryFacts, pushed: bool) -> dict[str, An
 
 
 def _build_text(fact: LibraryFacts) -> str | None:
-    """As in 2.51.0.260929181845, or the time alone where that is all that the file says."""
+    """A build as in 2.51.0.260929181845, or its time alone if the file says no more."""
     build = fact.build
     return ".".join(filter(None, (build.version, build.stamp))) if build else None
 
 
 def show_lines(row: Mapping[str, Any]) -> Iterator[str]:
-    """The same for people."""
+    """The files of a runtime for people."""
     archs = ", ".join(f"v{arch}" for arch in row["htp_archs"])
     yield (
         f"{row['name']} for {row['target']}: build {row['build_id'] or 'not told'}, "

@@ -61,7 +61,7 @@ def _json_text(value: object) -> str:
 
 
 def say_long_json(head: Mapping[str, object], **lists: Iterable[object]) -> None:
-    """The same of an object whose `lists` are too long to be held, behind its other keys."""
+    """As `say_json`, of an object whose `lists` are too long to be held; they come last."""
     parts = [_json_text({name: value})[2:-2] for name, value in head.items()]
     click.echo("{\n" + ",\n".join(parts), nl=False)
     for name, items in lists.items():

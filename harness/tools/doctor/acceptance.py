@@ -4,8 +4,8 @@ The order is that of the layers: what a step needs was tried before it. What the
 device lies in a folder of its own there, and is gone at the end, however that comes.
 
 It is no suite of the plug-in. Most steps are about what a case takes for granted: shells, files,
-the probe without any library, a cable, a reboot. And what a run does for its cases is wrong here:
-it tries again, recovers the device or puts it into quarantine, and goes on with the next.
+the probe without any library, a cable, a reboot. And what a run does for its cases would be wrong
+here: to try again, to recover the device or put it into quarantine, and to go on with the next.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def accept(
 ) -> Iterator[Checked]:
     """What the doctor finds, and then each step on the device of that name.
 
-    `options` are those of the steps that were asked for; what tells whose device and lab it is goes
+    `options` are those of the steps that were asked for. What tells whose device and lab it is goes
     into `words`, with what is to stand there instead. Raises as `examine`.
     """
     with contextlib.suppress(HarnessError):

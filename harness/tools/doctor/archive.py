@@ -70,9 +70,9 @@ def lab_words(lab: Lab) -> dict[str, str]:
 def own_words(
     words: Mapping[str, str], cache: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is to be taken out besides what looks like it, and what stands there instead.
+    """The words to be taken out besides what looks private, and what stands there instead.
 
-    `words` are what is known to be so.
+    `words` are known to be private.
     """
     words = dict(words)
     words |= {environment.get(one, "").strip(): f"<{one}>" for one in (*_FOLDERS, *SDK_VARIABLES)}
@@ -95,7 +95,7 @@ def own_words(
 
 
 def without(text: str, words: Mapping[str, str]) -> str:
-    """`text` without these words, where they stand for themselves, and without what looks private.
+    """`text` without these words, where they stand alone, and without what looks private.
 
     The longest come first: one may be part of another (pure).
     """

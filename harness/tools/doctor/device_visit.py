@@ -109,7 +109,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
 
 
 def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:
-    """What can be told of a device that is not there: what it needs from this computer."""
+    """What can be told of a device that is not there: what it needs of this computer."""
     (config,) = workbench.lab.described.select([name])
     if config.soc is not None and config.soc not in SOCS and config.htp_arch is None:
         yield Checked("device", name, "SoC", *unknown_soc(config.soc, config.soc))

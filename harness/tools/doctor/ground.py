@@ -28,8 +28,8 @@ class Ground:
 
     `logs` is a folder of this computer for what the archive is to have; `ask` tells the person at
     the device what to do now. `rules` are the lab's own for recovery. `probe` is where the probe
-    lies on the device, once it does. `doubtful`: whether it still answers, after the last
-    step. `going_on` is a step that nobody waits for any more.
+    lies on the device, once it does. `doubtful`: after the last step it may not answer. `going_on`
+    is a step that nobody waits for any more.
     """
 
     workbench: Workbench
@@ -104,13 +104,13 @@ def nothing_left(ground: Ground) -> Answer:
 class CountingDevice:
     """A way to a device that counts the bytes pushed, and ends behind `lost_after` files.
 
-    The link is not really cut: what was pushed by then arrived, as behind a cable pulled out.
+    The link is not really cut: what was pushed by then has arrived, as when a cable is pulled out.
     """
 
     def __init__(self, way: Transport, lost_after: int | None = None) -> None:
         self.pushed_bytes = 0
         self.way = copy.copy(way)
-        """The same way with a `push` of ours."""
+        """The device's way, with a `push` of ours."""
         self.way.push = self._push  # type: ignore[method-assign]
         self._push_really = way.push
         self._lost_after = lost_after

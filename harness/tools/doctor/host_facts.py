@@ -189,7 +189,7 @@ def _free(path: Path) -> int | None:
 
 
 def _write_problem(folder: Path) -> str | None:
-    """Why nothing can be written into a folder, or it cannot be made, or is open to others."""
+    """Why a folder cannot be written to or made, or that it is open to others."""
     if (why := open_to_others(folder)) is not None:
         return why
     try:

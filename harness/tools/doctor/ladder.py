@@ -38,7 +38,7 @@ _REACHED_AT: Final[Mapping[str, str]] = {
     "mixed-libraries": "stub and skel",
     "older-libraries": "stub and skel",
 }
-"""At which layer a session ended, by the diagnosis of its log; else at none below itself."""
+"""At which layer a session ended, by the diagnosis of its log; else at the session itself."""
 
 # What a process needs of the DSP's files; apps and shells are denied the `-secure` nodes, and need
 # none of them (quic/ai-hub-apps#41, where the same process goes on by way of a service).
@@ -112,7 +112,7 @@ def _ended_at(tried: DspTry) -> str | None:
 
 
 def _shown_by(tried: DspTry, before: Answer) -> Answer:
-    """A layer at which an attempt ended: what it logged of that, and what could be read before."""
+    """A layer at which an attempt ended: what it logged there, and what could be read before."""
     error = tried.error
     assert error is not None
     assert error.diagnosis is not None
@@ -233,7 +233,7 @@ def _unsigned_pd(patient: Patient) -> Answer:
 
 
 def _signature(patient: Patient) -> Answer:
-    """What a skel without the vendor's signature is let in by."""
+    """What lets in a skel without the vendor's signature."""
     if patient.answers.signatures:
         return Answer("ok", f"a test signature is there: {listed(patient.answers.signatures)}")
     if any(path.endswith(UNSIGNED_SHELL) for path in patient.answers.shells):

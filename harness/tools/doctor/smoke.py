@@ -35,8 +35,8 @@ def smoke_checks(
 ) -> Iterator[Checked]:
     """Tries HTP, layer by layer, GPU and CPU; what the probe was told and answered is kept.
 
-    That is in `doctor` of the cache. The device must have been found well; an error of the lab is a
-    check of its own.
+    It is kept in `doctor` of the cache. The device must have been found well. An error of the lab
+    is a check of its own.
     """
     device, target, logs = patient.device.name, patient.device.target, cache / "doctor"
     try:
@@ -63,7 +63,7 @@ def smoke_checks(
 
 
 def untried(patient: Patient, why: Answer) -> list[Checked]:
-    """The layers to the DSP where nothing is put on the device."""
+    """The layers to the DSP if nothing is put on the device."""
     return ladder(patient, None, DspTry(why), DspTry(why))
 
 
@@ -176,7 +176,7 @@ def hint(error: ErrorRecord) -> str:
 def _one_node(ready: ReadyPlacement, offline: bool) -> Plan:
     """A graph of one Relu, made on the device itself, and executed unless it only prepares.
 
-    On the HTP nothing is made: what prepares graphs is not among the libraries that a phone gets.
+    On the HTP nothing is made: a phone does not get the library that prepares graphs.
     """
     libraries = Libraries(
         backend=ready.runtime.library(BACKEND_LIBRARIES[ready.stock.placement.backend]),

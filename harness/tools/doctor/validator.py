@@ -105,7 +105,7 @@ def validator_checks(device: str, answers: BackendAnswers) -> Iterator[Checked]:
 
 
 def parse_answers(text: str) -> BackendAnswers:
-    """Reads its CSV files, and what it printed where those say nothing (pure)."""
+    """Reads its CSV files, and what it printed if those say nothing (pure)."""
     sections = sections_of(text)
     found: dict[str, dict[str, str]] = {}
     for row in _rows(sections.get("csv", [])):

@@ -35,9 +35,9 @@ PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
 """A file with measurements of real devices over time, which no repository of ours holds."""
 
 DSP = "a DSP in this computer: a qemu-hexagon for v68 (see dsp-setup) and ziglang"
-"""What runs a skel: neither is in Debian 12."""
+"""What runs a skel."""
 
-NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY, DSP})
+NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")
@@ -96,5 +96,5 @@ def installed_by_ci() -> frozenset[str]:
     variables = [
         name for line in re.findall(r"^ *export (.+)$", text, re.M) for name in line.split()
     ]
-    built = [HEXAGON] if "simulator dsp-setup" in text else []
+    built = [DSP, HEXAGON] if "simulator dsp-setup" in text else []
     return frozenset((*programs, *(name.partition("=")[0] for name in variables), *built, ROOT))

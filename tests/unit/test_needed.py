@@ -13,6 +13,7 @@ from tests.needed import (
     ANDROID,
     C_COMPILERS,
     CI,
+    DSP,
     HEXAGON,
     INSIST,
     installed_by_ci,
@@ -85,7 +86,7 @@ def test_tests_say_what_they_want() -> None:
 def test_what_ci_installs() -> None:
     programs = {"mksh", "toybox", "busybox", "gdb", "qemu-aarch64", "aarch64-linux-gnu-gcc"}
     variables = {"QNN_HARNESS_ADBD_ROOT", "QNN_HARNESS_ADB29", ANDROID, INSIST}
-    assert installed_by_ci() >= programs | variables | {C_COMPILERS[0], HEXAGON}
+    assert installed_by_ci() >= programs | variables | {C_COMPILERS[0], DSP, HEXAGON}
     assert CI.read_text().index("apt-get install") < CI.read_text().index("make test")
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import signal
+import subprocess
+import sys
 import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +21,7 @@ from harness.device.dsp.qemu_build import build_qemu
 from harness.ground import ConfigError, InfraError
 from harness.ground.files.notices import followed_by
 
+T = TypeVar("T")
 CONFIGURE = "#!/bin/sh\nchmod 700 .\n"
 PATCH = """--- a/target/hexagon/old.c
 +++ b/target/hexagon/old.c
@@ -192,6 +200,46 @@ def test_one_that_lacks_the_instructions_is_not_kept(
     with pytest.raises(ConfigError, match="does not execute"):
         build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
     assert not qemu.built_qemu(tmp_path / "cache").exists()
+
+
+CHILD = """import sys
+from pathlib import Path
+from harness.device.dsp import qemu
+from harness.device.dsp.qemu_build import build_qemu
+qemu.PATCH = Path(sys.argv[1])
+build_qemu(Path(sys.argv[2]), source=Path(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_build_ends_with_whoever_wanted_it(
+    tmp_path: Path, environment: dict[str, str], number: int
+) -> None:
+    mock_ninja = '#!/bin/sh\nsleep 100 &\necho $$ $! > "$LOG.new"\nmv "$LOG.new" "$LOG"\nwait\n'
+    (tmp_path / "mocks" / "ninja").write_text(mock_ninja)
+    arguments = [tmp_path / "patch", tmp_path / "cache", archive(tmp_path)]
+    command = [sys.executable, "-c", CHILD, *map(str, arguments)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as child:
+        pids = eventually((tmp_path / "log").read_text, "it has not begun").split()
+        child.send_signal(number)
+        child.wait(20)
+    eventually(lambda: ended(pids), "ninja goes on")
+    if number == signal.SIGINT:
+        assert unfinished(tmp_path / "cache") == []
+    assert not list((tmp_path / "cache").rglob("qemu-hexagon/*/qemu-hexagon"))
+
+
+def ended(pids: list[str]) -> bool:
+    return not any(Path("/proc", pid).exists() for pid in pids)
+
+
+def eventually(look: Callable[[], T], why: str) -> T:
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            if found := look():
+                return found
+        time.sleep(0.1)
+    pytest.fail(why)
 
 
 def test_without_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,13 +283,15 @@ int skel_load(const char *path, uint32_t arch) {
     return loaded;
 }
 
-/* Thread-local storage of libc++ is reached through the procedure linkage table, whose one entry
-   nobody fills in a static program. Before anything uses it, it is filled here. */
+/* Thread-local storage of the libraries is reached through the procedure linkage table, an entry for
+   each variable, which nobody fills in a static program. They are filled here before anything uses
+   them, with what follows up to the end of the page, which is padding. */
 extern void *__tls_get_addr(void *);
 extern uint32_t _GLOBAL_OFFSET_TABLE_[];
 enum { FIRST_ENTRY = 4 };
 __attribute__((constructor(101))) static void mend_linkage_table(void) {
-    _GLOBAL_OFFSET_TABLE_[FIRST_ENTRY] = (uint32_t)__tls_get_addr;
+    for (uint32_t *entry = &_GLOBAL_OFFSET_TABLE_[FIRST_ENTRY]; (uintptr_t)entry % PAGE != 0; entry++)
+        if (*entry == 0) *entry = (uint32_t)__tls_get_addr;
 }
 
 int main(int count, char **words) {

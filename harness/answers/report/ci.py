@@ -15,12 +15,7 @@ from typing import Any, Final, Literal
 
 from harness.answers.report.document import as_code, shortened
 from harness.answers.report.run_data import RunData
-from harness.answers.report.summary import (
-    cut_short,
-    failure_groups,
-    first_line,
-    outputs_lines,
-)
+from harness.answers.report.summary import cut_short, failure_groups, first_line, outputs_lines
 from harness.ground import counted, outgoing, write_whole
 from harness.ground.errors.outgoing_text import Command
 from harness.verdict import CaseRecord, Coverage, final_attempts

@@ -50,12 +50,7 @@ _LOCK_TIMEOUT_S = 1800.0
 class ContextStore:
     """Contexts below `<cache_root>/contexts`; made by the real compiler when they are missing."""
 
-    def __init__(
-        self,
-        cache_root: Path,
-        catalog: Catalog,
-        probe_builder: ProbeBuilder,
-    ) -> None:
+    def __init__(self, cache_root: Path, catalog: Catalog, probe_builder: ProbeBuilder) -> None:
         self._root = cache_root / "contexts"
         self._catalog = catalog
         self._probes = probe_builder

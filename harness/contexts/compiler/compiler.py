@@ -148,10 +148,7 @@ def run_jobs(
     """
     if not jobs:
         return {}
-    with (
-        scratch_folder() as folder,
-        tempfile.TemporaryFile() as out,
-    ):
+    with scratch_folder() as folder, tempfile.TemporaryFile() as out:
         answers = folder / "answers.jsonl"
         request = {
             "answers": answers,

@@ -21,11 +21,7 @@ from typing import Final
 
 from harness.device.dsp.dsp import log_end, log_size
 from harness.device.evidence.answers import MARGIN_S, Baseline, Report, baseline_of
-from harness.device.evidence.script import (
-    collect_script,
-    look_script,
-    state_script,
-)
+from harness.device.evidence.script import collect_script, look_script, state_script
 from harness.device.evidence.text import EvidenceFile, clean, fit, redact
 from harness.device.transport.device import Transport
 from harness.device.transport.ending import END_GRACE_S

@@ -40,7 +40,7 @@ from harness.ground import ConfigError, HarnessError, InfraError
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
 _LEAVE_S: Final = 15.0
-"""How long a place that was lost is left to whoever took it: a reservation would shut them out."""
+"""So long a lost place is left to whoever took it: a reservation would shut them out."""
 RELEASE_S: Final = 120.0
 """How long a coordinator that does not answer is asked to take places back."""
 
@@ -48,8 +48,8 @@ RELEASE_S: Final = 120.0
 def own_names() -> tuple[str, str]:
     """What this user is called by labgrid's own client, and by a session of ours.
 
-    The second is of this session alone: two of one user must not take each other's place for
-    their own. Neither has more than one slash, which is what labgrid's client can read.
+    The second is of this session alone: two sessions of a user must not take each other's places
+    for their own. Each has one slash at most, as labgrid's client can read.
     """
     host = os.environ.get("LG_HOSTNAME", socket.gethostname())
     user = os.environ.get("LG_USERNAME", getuser())
@@ -225,7 +225,7 @@ class Keeper:
         self._say_of(name, f"place {name} of labgrid was taken from this run: it {why}")
 
     def _queue_again(self, name: str, lost: _Lost) -> None:
-        """Queues for a place that was lost, as long as for a first one; it must be what it was."""
+        """Queues for a lost place, as long as for a first one; it must come back as it was."""
         place, state = self._place(name), ""
         if lost.token:
             with contextlib.suppress(Refused):
@@ -256,7 +256,7 @@ class Keeper:
             file.write(f"{what}\n")
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Does something with the coordinator; one that is away now ends no session."""
+        """Does something with the coordinator; if that is away now, the session goes on."""
         with contextlib.suppress(Away):
             if self._coordinator.is_down:
                 self._is_new = True

@@ -23,7 +23,7 @@ class Resources(Generic[_Value]):
         self._of: dict[str, dict[str, dict[tuple[str, str], _Value]]] = {}
 
     def put(self, key: Key, value: _Value) -> _Value | None:
-        """One that is there now, or is another one now; what it was before."""
+        """Takes a resource that is new or has changed; returns what it was before."""
         exporter, group, kind, name = key
         found = self._of.setdefault(exporter, {}).setdefault(group, {})
         before = found.get((kind, name))
@@ -31,7 +31,7 @@ class Resources(Generic[_Value]):
         return before
 
     def drop(self, exporter: str, group: str, name: str) -> list[_Value]:
-        """Those of a name are gone, of whatever class; which they were."""
+        """Drops the resources of a name, of whatever class; returns them."""
         found = self._of.get(exporter, {}).get(group, {})
         return [found.pop(key) for key in [key for key in found if key[1] == name]]
 

@@ -137,7 +137,7 @@ def tell(**what: object) -> None:
 
 
 def lost_file(folder: Path, name: str) -> Path:
-    """What is there says why a place was lost, and whether it is back."""
+    """The file that says why a place was lost, and whether it is back."""
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -157,7 +157,7 @@ class Session:
     """The places that this process took, until `close` or its end."""
 
     def __init__(self, wanted: Wanted) -> None:
-        """Waits for them. Raises ConfigError and InfraError."""
+        """Waits for its places. Raises ConfigError and InfraError."""
         root = cache_root() / "labgrid"
         root.mkdir(exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(dir=root))

@@ -48,7 +48,7 @@ _STATES: Final = ("waiting", "allocated", "acquired", "expired", "invalid")
 
 
 MAX_SAID_BYTES: Final = 32 << 20
-"""So much of places and resources is kept; a lab of 10,000 places says a tenth of that."""
+"""So many bytes of places and resources are kept; a lab of 10,000 places has a tenth of that."""
 
 
 class Away(InfraError):
@@ -230,7 +230,7 @@ class Coordinator:
                 self._count(gone, None)
 
     def _count(self, before: Any, what: Any) -> None:
-        """Something was said in the place of what was said before, either of which may be None."""
+        """Counts what is said now in place of what was said before; either may be None."""
         for one, sign in ((before, -1), (what, 1)):
             self._said_bytes += sign * one.ByteSize() if one is not None else 0
 

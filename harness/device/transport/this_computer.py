@@ -13,13 +13,7 @@ from typing import IO, Final
 
 from harness.device.transport.bridge import Bridge
 from harness.device.transport.device import SHORT_S, PacketTransport
-from harness.device.transport.files import (
-    Progress,
-    PushItem,
-    RemoteStat,
-    local_faults,
-    path_bytes,
-)
+from harness.device.transport.files import Progress, PushItem, RemoteStat, local_faults, path_bytes
 from harness.device.transport.link import ShellCall
 from harness.device.transport.shell_protocol import v2_script
 from harness.ground import Deadline, InfraError

@@ -34,12 +34,7 @@ class Platform:
 
 
 # QAIRT docs, HTP backend: running a model on a device
-_DSP_FOLDERS: Final = (
-    "/vendor/dsp/cdsp",
-    "/vendor/lib/rfsa/adsp",
-    "/system/lib/rfsa/adsp",
-    "/dsp",
-)
+_DSP_FOLDERS: Final = ("/vendor/dsp/cdsp", "/vendor/lib/rfsa/adsp", "/system/lib/rfsa/adsp", "/dsp")
 
 PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
     {

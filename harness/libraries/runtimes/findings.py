@@ -29,12 +29,7 @@ class Code:
 
 
 _CODES: Final = (
-    Code(
-        "sdk-mix",
-        "error",
-        "a library is of another SDK build than the backend",
-        f"{_ET}/8762",
-    ),
+    Code("sdk-mix", "error", "a library is of another SDK build than the backend", f"{_ET}/8762"),
     Code("sdk-unknown", "info", "a QNN library names no SDK build, so that it cannot be compared"),
     Code("version-label", "warning", "the libraries are not of the version they are said to be"),
     Code("library-twice", "error", "two files of the same kind, so that either may be loaded"),

@@ -187,13 +187,7 @@ class FolderRepository:
 class HttpRepository:
     """A repository behind a URL; what was fetched is kept below `cache_root` and checked there."""
 
-    def __init__(
-        self,
-        url: str,
-        cache_root: Path,
-        *,
-        bounds: Bounds = AAR_BOUNDS,
-    ) -> None:
+    def __init__(self, url: str, cache_root: Path, *, bounds: Bounds = AAR_BOUNDS) -> None:
         self._url = url.rstrip("/")
         key = hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
         root = cache_root / "maven" / key

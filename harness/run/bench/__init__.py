@@ -10,12 +10,4 @@ from harness.run.bench.case_bench import (
     TargetFailure,
 )
 
-__all__ = [
-    "Bench",
-    "CaseBench",
-    "NoVerdict",
-    "NotPassed",
-    "Notes",
-    "Observation",
-    "TargetFailure",
-]
+__all__ = ["Bench", "CaseBench", "NoVerdict", "NotPassed", "Notes", "Observation", "TargetFailure"]

@@ -187,9 +187,7 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
     return Limit(kind="mixed", reason=f"neither one budget nor one count explains: {figures}")
 
 
-def settled_limit(
-    measure: Callable[[], Sequence[SizePoint]],
-) -> tuple[Limit, Sequence[SizePoint]]:
+def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Sequence[SizePoint]]:
     """The conclusion, and what `measure` gave for it; measured anew if nothing explains it.
 
     Others may have held memory of the DSP during some trials; a target that is mixed by itself will

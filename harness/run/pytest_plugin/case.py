@@ -37,12 +37,7 @@ from harness.verdict import (
     diagnosed,
 )
 from harness.verdict.failure.diagnosis import Foreseen
-from harness.verdict.results.record import (
-    Expected,
-    Fixed,
-    PreflightRecord,
-    emulated_answer,
-)
+from harness.verdict.results.record import Expected, Fixed, PreflightRecord, emulated_answer
 
 if TYPE_CHECKING:
     from harness.libraries import Finding

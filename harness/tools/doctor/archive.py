@@ -146,10 +146,7 @@ def write_archive(
     told = json.dumps(report.as_json(), indent=1)
     texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), "report.json": told}
     try:
-        with (
-            written_whole(path) as stream,
-            zipfile.ZipFile(stream, "w") as archive,
-        ):
+        with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
             for name, text in texts.items():
                 archive.writestr(undated_entry(name), text, zipfile.ZIP_DEFLATED)
             left = _TOTAL_BYTES

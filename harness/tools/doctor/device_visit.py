@@ -77,12 +77,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield from without_it(workbench, name, order)
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
-    patient = Patient(
-        device=device,
-        answers=answers,
-        rules=lab_device.health_rules,
-        skew_s=skew_s,
-    )
+    patient = Patient(device=device, answers=answers, rules=lab_device.health_rules, skew_s=skew_s)
     yield from device_checks(patient)
     health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
     if health.state == "bad":

@@ -199,10 +199,7 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "look at the first links of the chain and at the device's logs; try without configuration",
         "`qnn-harness doctor` tries the way to the DSP without any configuration",
         ("qualcomm/ai-hub-apps#158",),
-        (
-            possible(r"Failed to create transport|Failed to load skel"),
-            possible(codes=(14001,)),
-        ),
+        (possible(r"Failed to create transport|Failed to load skel"), possible(codes=(14001,))),
         unrelated=False,
     ),
     Rule(

@@ -11,14 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    StrictInt,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictInt, WithJsonSchema
 
 from harness.ground import SOCS, ConfigError, QnnVersion
 from harness.ground.facts.axes import VERSIONS

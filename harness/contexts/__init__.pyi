@@ -1,4 +1,5 @@
 from .compiler.compiler import CompileError as CompileError
+from .compiler.litert import litert_host as litert_host
 from .compiler.models import Model as Model
 from .context.metadata import (
     Tensor as Tensor,

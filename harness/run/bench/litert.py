@@ -13,13 +13,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from harness.contexts import CompileError, ContextFile, Files, Tensor, TensorFiles
+from harness.contexts import (
+    CompileError,
+    ContextFile,
+    Files,
+    Tensor,
+    TensorFiles,
+    litert_host,
+)
 from harness.contexts.compiler.litert import (
     LITERT_VERSION,
     LitertHost,
     RefusedByCpu,
     compile_litert,
-    litert_host,
     run_on_cpu,
     soc_for,
 )

@@ -9,11 +9,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from harness.contexts import Context, Model, Reference, Schedule, Source, named_build
+from harness.contexts import (
+    Context,
+    Model,
+    Reference,
+    Schedule,
+    Source,
+    litert_host,
+    named_build,
+)
 from harness.contexts.capacity.forecasts import Forecasts
 from harness.contexts.compiler.models import OnnxFiles
 from harness.contexts.sources.contexts import Contexts, Made
-from harness.ground import ConfigError, HarnessError
+from harness.ground import ENGINES, ConfigError, HarnessError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.libraries import EXECUTORCH_VERSION, RUNNER, Catalog, ContextFacts, Runtime
 from harness.libraries.runtimes.executorch import EXECUTORCH_LIBRARIES, OWN_BUILD, runner_files
@@ -57,9 +65,10 @@ class Supplies:
     def materialise(self, need: Need, device: TargetSpec, *, strict: bool) -> Materials:
         """All that a case has on its device, made on this computer.
 
-        What only some cases take and cannot be had is left out: such a case is told when it asks
-        for it. With `strict` that is raised. What a compiler refuses is left out in any case: that
-        is an answer about the compiler, which its own case gives.
+        What only some cases take and cannot be had is left out, and so is wrong input: such a case
+        is told when it asks for it. With `strict` that is raised. What the engine of all of them
+        takes must be had. What a compiler refuses is left out in any case: that is an answer about
+        the compiler, which its own case gives.
         """
         stock, contexts = Stock(self, need.placement, device), dict[Source, Context]()
         runtime, probe = stock.runtime, self.probe(device.target, device.android_api)
@@ -72,7 +81,10 @@ class Supplies:
         program: EngineProgram | None = None
         with contextlib.nullcontext() if strict else contextlib.suppress(HarnessError):
             models = stock.models(need.models)
+        with contextlib.nullcontext() if strict else contextlib.suppress(ConfigError):
             program = stock.program
+            if ENGINES[need.placement.engine].compiles is not None:
+                litert_host(self.catalog, stock.compiler)
         return Materials(runtime, probe, contexts, models, program, need.files)
 
     def probe(self, target: str, android_api: int | None) -> Path:

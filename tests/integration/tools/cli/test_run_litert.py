@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from harness.ground.files.cache import cache_root
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.pypi import qnn_wheel
 from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
 from tests.integration.device_runs import ROOT, DeviceRuns
 
@@ -73,6 +75,26 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
     # and nothing of it is taken for a model the next time
     code, said, (again,) = lab.run_files(face, "--engine=litert", "--compiler=2.49.40")
     assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), said
+
+
+def test_a_missing_wheel_is_known_before_any_case_begins(
+    lab: DeviceRuns, catalog: Catalog, tmp_path: Path
+) -> None:
+    face = take(FACE, lab.folder)
+    catalog.runtime("2.51.0", "linux-x64")
+    (tmp_path / "index").mkdir()
+    qnn = qnn_wheel("2.51.0", "linux-x64").file_name
+    (tmp_path / "index" / qnn).symlink_to(cache_root() / "wheels" / qnn)
+    lab.environment |= {
+        "QNN_HARNESS_CACHE": str(tmp_path / "cache"),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "index"),
+    }
+    code, said, (record,) = lab.run_files(face, "--engine=litert", "--qnn=2.51.0")
+    assert (code, said.count("could not fetch ai-edge-litert 2.3.0")) == (3, 1), said
+    assert (record["outcome"], record["cause"], record["attempt"]) == ("error", "infra", 1)
+    (journal,) = lab.reports.glob("2*/results.jsonl")
+    assert len(journal.read_text().splitlines()) == 1, "no device is blamed"
 
 
 def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:

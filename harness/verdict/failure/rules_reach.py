@@ -19,7 +19,7 @@ _NO_WAY: Final = (4000, 14001, dsp_error(0x6))
 REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "dsp-restarted",
-        "the DSP restarted, and everything on it is gone",
+        "the DSP restarted, or the process's domain on it died, and everything there is gone",
         "make contexts, graphs and memory handles anew; the device's logs may say why",
         "the kernel's log says `crash detected` of the remote processor; a process that died alone "
         "leaves no such line",
@@ -41,7 +41,9 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "other processes still reach the DSP, and no restart of it is logged",
         ("qualcomm/qai-appbuilder#97", "ggml-org/llama.cpp#22208", "qualcomm/GenieX#1170"),
         (
-            likely(r"qnn_open.*\b0x0*68\b"),
+            likely(r"(?:qnn_open|transport_config failed).*\b0x(?:0*(?:68|27)|8000040d)\b"),
+            # what the transport makes of 0x8000040d (died in the call), and of 0x27 and 0x68
+            likely(r"DspTransport call failed, error 0x0*(?:10|7)\b"),
             likely(r"dspqueue_read\w* failed: 0x0*(?:2e|68|72)\b"),
             likely(evidence=r"CONN Reset"),
         ),
@@ -169,6 +171,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(foreseen="sdk-mix", codes=(1008,)),
             likely(foreseen="sdk-mix", codes=_NO_WAY),
             likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
+            # no such symbol: the stub asks for one that has its version in its name
+            likely(r"qnn_open.*\b0x80000442\b"),
             likely(r"(?:load Remote symbols\W{1,3}(?:error: )?|loadRemoteSymbols .*err )1008\b"),
             # a warning, behind which ExecuTorch goes on
             possible(r"(?i)qnn api version \S+ is mismatched"),
@@ -307,11 +311,14 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "the process may not talk to the DSP",
         "look at the permissions of the fastrpc device nodes and at SELinux",
         "`avc: denied` with permissive=0 names what was refused (permissive=1 refuses nothing); "
-        "`ls -lZ /dev/fastrpc* /dev/adsprpc*` shows who may",
+        "`ls -lZ /dev/fastrpc* /dev/adsprpc*` shows who may; where no session was free, it works "
+        "once other programs have ended",
         ("UbiquitousLearning/mllm#272", "qualcomm/ai-hub-apps#55"),
         (
             known(r"/dev/(?:adsprpc|fastrpc)\S*.{0,60}[Pp]ermission denied", absent=_OPENED),
-            likely(r"qnn_open.*\b0x(?:ffffffff|0*72)\b"),
+            likely(r"qnn_open.*\b0xffffffff\b"),
+            # also where the driver has no session left, or gives no domain without a signature
+            possible(r"qnn_open.*\b0x0*72\b"),
             likely(
                 r"(?:apps_dev_init|open_dev)\b.*failed.*(?:Permission denied|Connection refused)"
             ),
@@ -423,7 +430,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             likely(r"Failed in loading stub|(?:load Remote symbols|loadRemoteSymbols)\b.* 4000\b"),
             likely(
                 r"Failed to (?:create transport|load skel).*\b4000\b",
-                absent=r"qnn_open|createUnsignedPD failed|transport_config failed",
+                absent=r"qnn_open|createUnsignedPD failed|transport_config failed"
+                r"|DspTransport call failed",
             ),
         ),
     ),

@@ -299,6 +299,7 @@ EXPORTED int remote_handle64_open(const char *uri, uint64_t *handle) {
     struct wire_call_head head = {.kind = WIRE_OPEN, .scalars = 1u << INPUTS_AT};
     uint64_t remote = 0;
     error = call(pd, head, &name, &remote);
+    if (told == TOLD_DEATH) error = DSP_EBADSTATE;
     if (error != 0 && error != DSP_EBADSTATE) said("open", error, "the DSP does not load %s", skel);
     if (error == 0) *handle = keep_handle(pd, remote);
     if (error == 0 && *handle == 0) error = said("open", AEE_ENOMEMORY, "too many handles");

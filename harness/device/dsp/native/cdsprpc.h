@@ -81,7 +81,7 @@ struct pd {
     int domain, control, slot;
     pid_t pid;
     int users; /* the session, the thread, calls: who is last frees it */
-    int gone;  /* 0, or the error of calls that begin after its death */
+    volatile int gone; /* 0, or the error of calls that begin after its death */
     bool ended;
     char skel[MAX_PATH];
     pthread_mutex_t mutex; /* of the control socket and of what follows */

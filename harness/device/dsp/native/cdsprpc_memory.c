@@ -263,7 +263,8 @@ static int unmap_fd(struct pd *pd, int fd, uint64_t address) {
         if (one->asked && (fd >= 0 ? one->fd == fd : one->address == address)) found = one;
     }
     int error = found == NULL ? AEE_ENOSUCHMAP : found->references > 0 ? AEE_EBADPARM : 0;
-    if (error == 0 && unmap(pd, found) != 0 && pd->gone == 0) error = AEE_EFAILED;
+    if (error == 0) error = unmap(pd, found);
+    if (error == AEE_ENOSUCH || error == DSP_EBADSTATE) error = 0; /* it died with its process */
     pthread_mutex_unlock(&pd->mutex);
     return error;
 }

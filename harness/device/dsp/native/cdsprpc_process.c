@@ -24,7 +24,7 @@
 
 #include "cdsprpc.h"
 
-enum { DSP_CONTROL = 3, MAX_LOG_BYTES = 4 << 20 };
+enum { DSP_CONTROL = 3, MAX_LOG_BYTES = 4 << 20, DEATH_MS = 5000 };
 
 struct beginning {
     struct pd *pd;
@@ -122,8 +122,8 @@ static void *watch(void *argument) {
     }
     struct pollfd end = {.fd = pd->control};
     while (poll(&end, 1, -1) < 0 && errno == EINTR) continue;
-    pd_kill(pd);
     pthread_mutex_lock(&pd->mutex);
+    kill(pd->pid, SIGKILL);
     if (pd->gone == 0) pd->gone = AEE_ENOSUCH;
     bool asked = pd->ended;
     pthread_mutex_unlock(&pd->mutex);
@@ -199,10 +199,12 @@ void pd_release(struct pd *pd) {
     free(pd);
 }
 
+/* Kills its process, and waits until that is seen, so that what comes next is always the same. */
 void pd_kill(struct pd *pd) {
     pthread_mutex_lock(&pd->mutex);
     if (pd->gone == 0 && pd->pid > 0) kill(pd->pid, SIGKILL);
     pthread_mutex_unlock(&pd->mutex);
+    for (int waited = 0; pd->gone == 0 && waited < DEATH_MS; waited++) usleep(1000);
 }
 
 /* The session lets go of it: its process ends, and the device has a session more. */

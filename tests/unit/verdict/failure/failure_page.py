@@ -51,8 +51,9 @@ things; among equals the order of this page decides.
 
 `tests/field/fastrpc-chains.tsv` has what the real libQnnHtp.so 2.51.0 for arm64 logs when FastRPC
 answers errors: it runs under qemu over a libcdsprpc that answers as it is told
-(`tests/integration/probe/scripted_fastrpc.py`). There is no DSP behind it, so nothing is known
-from it of what comes after the skel's first answers. Compared with logs from devices:
+(`tests/integration/probe/scripted_fastrpc.py`). `tests/field/dsp-chains.tsv` has the same with the
+real skel of v73 behind it, in an emulator (`tests/integration/device/dsp/chains.py`). Compared with
+logs from devices:
 
 - The number in `Failed to create transport` and `Failed to load skel` is 1002 whatever failed on
   the DSP's side. Older versions said 1008 there (pytorch/executorch#2788,
@@ -65,6 +66,11 @@ from it of what comes after the skel's first answers. Compared with logs from de
   says that no unsigned domain was given (qualcomm/ai-hub-apps#130 has both).
 - A skel that answers with other data than the stub expects gives `QNN_TRANSPORT_CONFIG crc32
   failed`.
+- `DspTransport call failed, error 0x00000010` stands for 0x8000040d: the domain died in that call;
+  0x00000007 for 0x27 and 0x68: it, or the whole DSP, was gone before.
+- The library takes the death of one domain for a restart of the DSP: it says `SSR detected`, makes
+  all handles invalid, and opens another. One that dies while QnnDevice_create goes on is not
+  always survived: asked for the skel's state, the library waits for itself, and never returns.
 """
 
 

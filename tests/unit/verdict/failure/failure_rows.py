@@ -258,7 +258,7 @@ ROWS = (
         14001,
         ("DspTransport.openSession qnn_open failed, 0xffffffff, prio 100", *SKEL),
     ),
-    Row("fastrpc-denied likely", DEVICE, 4000, ("qnn_open failed, 0x72",)),
+    Row("fastrpc-denied possible", DEVICE, 4000, ("qnn_open failed, 0x72",)),
     Row("fastrpc-denied likely", DEVICE, 14001, SKEL, evidence=(AVC,)),
     Row("fastrpc-denied likely", DEVICE, 1003, evidence=(AVC,)),
     Row("fastrpc-denied likely", DEVICE, 14001, evidence=(AVC,)),

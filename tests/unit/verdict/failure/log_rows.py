@@ -298,7 +298,10 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("domain-refused likely", "FASTRPC_IOCTL_INIT_CREATE fails with AEE_ERESOURCENOTFOUND"),
     ("domain-refused likely", "DspTransport.openSession qnn_open failed, 0x80000416"),
     ("fastrpc-denied likely", DENIED_CHAIN),
-    ("fastrpc-denied likely", "DspTransport.openSession qnn_open failed, 0x00000072, prio 100"),
+    ("fastrpc-denied possible", "DspTransport.openSession qnn_open failed, 0x00000072, prio 100"),
+    ("mixed-libraries likely", "DspTransport.openSession qnn_open failed, 0x80000442, prio 100"),
+    ("pd-died likely", "DspTransport.openSession qnn_open failed, 0x8000040d, prio 100"),
+    ("pd-died likely", "<E> DspTransport.transport_config failed: rpc 0x8000040d, cfg 0x00000000"),
     ("fastrpc-denied likely", f"{AVC}\n{NOT_BUILT}"),
     ("fastrpc-denied possible", AVC),
     (
@@ -427,6 +430,19 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("dsp-restarted likely", "qcom_q6v5_pas remoteproc-cdsp: watchdog without message"),
     ("pd-died likely", "ggml-hexagon.cpp:1819: ggml-hex: dspqueue_read failed: 0x0000002e"),
     ("pd-died likely", "DspTransport.openSession qnn_open failed, 0x00000068, prio 100"),
+    (
+        "pd-died likely",
+        "<E> DspTransport call failed, error 0x00000010\n"
+        "<E> Failed to retrieve skel build id: err: 1003\n"
+        "<E> Failed to create transport for device, error: 4000",
+    ),
+    ("pd-died likely", "<E> DspTransport call failed, error 0x00000007"),
+    # a call that failed came to the DSP, so the stub was loaded
+    (
+        "invalid-config possible",
+        "<E> DspTransport call failed, error 0x00000002\n"
+        "<E> Failed to create transport for device, error: 4000",
+    ),
     # its name alone is no cause
     (None, "Error 0x8000044e: remote_handle_invoke failed for handle 0x0"),
     # -- contexts

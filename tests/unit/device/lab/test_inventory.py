@@ -38,7 +38,7 @@ def mistakes_of(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_the_shipped_lab() -> None:
-    device, board, twin = load_lab(ROOT / "devices.yaml").devices
+    device, board, twin, with_dsp = load_lab(ROOT / "devices.yaml").devices
     assert (device.name, device.simulated, device.soc) == ("sim-v73", True, "QCS8550")
     assert (device.htp_arch, device.adreno, device.target) == (73, "740", "linux-x64")
     assert (board.name, board.htp_arch, board.target) == ("sim-arm64", 73, "linux-arm64")
@@ -46,6 +46,8 @@ def test_the_shipped_lab() -> None:
     prepare = (device.prepares_gpu, board.prepares_gpu, twin.prepares_gpu)
     assert prepare == (True, False, False)
     assert (device.enabled, board.enabled, twin.enabled) == (True, "auto", "auto")
+    assert (with_dsp.name, with_dsp.htp_arch, with_dsp.enabled) == ("sim-v73-dsp", 73, "auto")
+    assert [bool(one.dsp) for one in (device, board, twin, with_dsp)] == [False] * 3 + [True]
 
 
 @pytest.mark.parametrize(
@@ -93,10 +95,10 @@ def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
         line.removeprefix("#").removeprefix(" ") for line in example.splitlines(keepends=True)
     )
     lab = lab_of(tmp_path, before + marker + uncommented)
-    names = ["sim-v73", "sim-arm64", "sim-arm64-sm8650"]
+    names = ["sim-v73", "sim-arm64", "sim-arm64-sm8650", "sim-v73-dsp"]
     names += ["phone", "board", "ssh-board", "far-phone"]
     assert [device.name for device in lab.devices] == names
-    assert [device.soc for device in lab.devices][3:] == ["SM8650", "QCS9100", "QCS6490", "SM8750"]
+    assert [device.soc for device in lab.devices][4:] == ["SM8650", "QCS9100", "QCS6490", "SM8750"]
     assert lab.host("lab-pc").port == 5037
 
 

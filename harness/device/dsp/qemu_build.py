@@ -46,7 +46,7 @@ _OPTIONS: Final = (
     *("--disable-tools", "--disable-docs", "--disable-download", "--disable-install-blobs"),
 )
 _ALL_S: Final = 3600.0
-_ASK_S: Final = 30.0
+_MIRROR: Final = re.compile(r"'([^']+/debian)/+dists/[^']+'")
 _STEP: Final = re.compile(r"\[(\d+)/(\d+)\]")
 
 _log = logging.getLogger(__name__)
@@ -159,12 +159,10 @@ def _fetched(folder: Path, mirror: str | None, environment: Mapping[str, str], s
 def _mirror(step: _Step) -> str:
     """The mirror of Debian that apt uses here. Raises ConfigError if there is none."""
     lines: list[str] = []
-    targets = ("--format", "$(REPO_URI) $(ORIGIN) $(CODENAME)", "Created-By: Packages")
-    step("apt-get", "indextargets", *targets, on_line=lines.append)
-    for uri, origin, codename in (line.split(" ", 2) for line in lines if line.count(" ") >= 2):
-        # without lists that were fetched, only the URI is known
-        if (origin == "Debian" and "-" not in codename) or uri.rstrip("/").endswith("/debian"):
-            return uri
+    step("apt-get", "--print-uris", "update", on_line=lines.append)
+    for line in lines:
+        if found := _MIRROR.match(line):
+            return found[1]
     raise ConfigError(
         "apt knows no mirror of Debian here: name one by --mirror URL, or an archive that you have "
         f"by --source: QEMU {SERIES}x as a .tar.xz"

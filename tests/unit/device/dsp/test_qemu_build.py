@@ -45,9 +45,9 @@ cat > qemu-hexagon <<'X'
 {BUILT}X
 chmod 700 qemu-hexagon"""
 MOCK_APT = """case "$*" in
-*indextargets*) echo 'http://mirror/ubuntu Ubuntu noble'
-  echo 'http://mirror/debian-security Debian bookworm-security'
-  echo 'http://mirror/debian Debian bookworm';;
+*print-uris*) echo "'http://mirror/ubuntu/dists/noble/InRelease' mirror_ubuntu 0"
+  echo "'http://mirror/debian-security/dists/bookworm-security/InRelease' mirror_security 0"
+  echo "'http://mirror/debian/dists/bookworm/InRelease' mirror_debian 0";;
 *source*) cp "$ARCHIVE" qemu_10.0.99.orig.tar.xz;;
 *update*) for one in "$@"; do
   case $one in -oDir::Etc::SourceList=*) cat "${one#*=}" >> "$LOG";; esac; done;;
@@ -125,6 +125,9 @@ def test_apt_fetches_it_from_the_mirror_of_this_computer(
     (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho no route\nexit 100\n")
     with pytest.raises(InfraError, match=r"(?s)QEMU's source cannot be fetched.*no route"):
         build_qemu(tmp_path / "c", mirror="http://other/debian", environment=environment)
+    (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho\n")
+    with pytest.raises(ConfigError, match=r"no mirror of Debian here.*--mirror URL.*--source"):
+        build_qemu(tmp_path / "c", environment=environment)
     key.unlink()
     with pytest.raises(ConfigError, match=r"debian-archive-keyring.*--source"):
         build_qemu(tmp_path / "c", environment=environment)

@@ -42,8 +42,9 @@ def set_up_dsp(source: Path | None, mirror: str | None, anew: bool) -> None:
             lacking = why_no_loader(cache)
             if lacking is None:
                 build_loader(cache)
-    say(f"{built}: QEMU {used.version} with {', '.join(sorted(used.can))}")
+    more = f" with {', '.join(sorted(used.can))}" if used.can else ""
+    say(f"{used.path}: QEMU {used.version}{more}")
     if used.path != built:
-        say(f"note: {VARIABLE} names another, {used.path}, which is used", err=True)
+        say(f"note: {built} was built, but {VARIABLE} names another, {used.path}", err=True)
     if lacking is not None:
         say(f"note: {lacking}", err=True)

@@ -86,7 +86,23 @@ typedef struct {
     unsigned bytes;                     /* of one weight */
     unsigned steps;                     /* taken so far */
     unsigned end;                       /* steps there are */
+    const uint8_t *tile;                /* where the last weights were */
+    uint32_t tile_address;
 } Stream;
+
+/* The vector of the next step. A tile's worth of memory is looked up at once. */
+static const uint8_t *next_vector(Stream *stream)
+{
+    unsigned vector = stream->steps * stream->bytes / 4;
+    uint32_t address = stream->address + vector * HMX_VECTOR;
+    uint32_t tile_address = address & -HMX_TILE;
+
+    if (!stream->tile || tile_address != stream->tile_address) {
+        stream->tile = stream->memory->at(stream->memory, tile_address, HMX_TILE, false);
+        stream->tile_address = tile_address;
+    }
+    return stream->tile + (address - tile_address);
+}
 
 static float half_to_float(uint16_t half)
 {
@@ -139,18 +155,14 @@ typedef union {
 /* Weights of the next steps; how many there were. */
 static int read_weights(Stream *stream, Operands *operands, const Channels *channels)
 {
-    int per_vector = 4 / stream->bytes;
     int n;
 
     if (stream->bytes == 1 && channels->count < HMX_CHANNELS) {
         memset(operands->bytes.weight, 0, sizeof(operands->bytes.weight));
     }
     for (n = 0; n < channels->count && stream->steps < stream->end; n++, stream->steps++) {
-        unsigned offset = stream->steps / per_vector * HMX_VECTOR;
-        const uint8_t *from = stream->memory->at(stream->memory, stream->address + offset,
-                                                 HMX_VECTOR, false);
+        const uint8_t *from = next_vector(stream) + stream->steps * stream->bytes % 4;
 
-        from += stream->steps % per_vector * stream->bytes;
         for (int out = 0; out < HMX_CHANNELS; out++, from += 4) {
             if (stream->bytes == 1) {
                 int group = channels->group < HMX_CHANNELS ? out & -channels->group : 0;

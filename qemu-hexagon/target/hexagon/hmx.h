@@ -79,6 +79,7 @@ bool hmx_weight(HMXState *state, const HMXMemory *memory, HMXType type, HMXTaps 
 void hmx_bias(HMXState *state, const HMXMemory *memory, uint32_t rs);
 void hmx_clear(HMXState *state);
 void hmx_clear_halves(HMXState *state);
+void hmx_swap(HMXState *state);
 bool hmx_convert_bytes(HMXState *state, uint32_t rs);
 bool hmx_convert_halves(HMXState *state, uint32_t rs);
 bool hmx_convert_pairs(HMXState *state, uint32_t rs);

@@ -37,6 +37,11 @@ void hmx_clear_halves(HMXState *state)
     memset(state->half_sum, 0, sizeof(state->half_sum));
 }
 
+void hmx_swap(HMXState *state)
+{
+    state->set ^= 1;
+}
+
 static unsigned bits(uint64_t word, int high, int low)
 {
     return (word >> low) & ((2ull << (high - low)) - 1);

@@ -21,6 +21,7 @@ void hmx_need(CPUHexagonState *env, bool known, uintptr_t ra);
 #define fHMX_BIAS(RS) hmx_bias(hmx_state(), hmx_memory(env, GETPC()), RS)
 #define fHMX_CLEAR() hmx_clear(hmx_state())
 #define fHMX_CLEAR_HALVES() hmx_clear_halves(hmx_state())
+#define fHMX_SWAP() hmx_swap(hmx_state())
 #define fHMX_CONVERT(WHAT, RS) \
     hmx_need(env, hmx_convert_##WHAT(hmx_state(), RS), GETPC())
 #define fHMX_STORE(LAYOUT, RS, RT) \

@@ -86,6 +86,11 @@ class Both:
         self.model.clear(self.kind)
         self.code += program.single(program.CLEARS[self.kind])
 
+    def swap(self) -> None:
+        """The other set becomes the current one."""
+        self.model.swap()
+        self.code += program.single(program.SWAPS[self.kind])
+
     def check(self, qemu: Path, folder: Path) -> None:
         """Both leave the same memory."""
         status, memory = program.run(qemu, self.code, self.before.tobytes(), folder)
@@ -102,6 +107,7 @@ def test_every_packet_of_activations_and_weights(
     both = Both(kind, len(which) + 10 * len(weights) + 100 * major)
     for store in ("", "cm", "2x2"):
         both.multiply(which, major, weights)
+        both.swap()
         both.multiply(which, major, weights)
         both.convert_and_store("bytes" if kind == "ub" else "halves", both.number(4), store)
         both.clear()

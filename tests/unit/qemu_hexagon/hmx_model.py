@@ -231,6 +231,10 @@ class Hmx:
         """mxclracc, mxclracc.hf."""
         (self.half_sums if kind == "hf" else self.sums)[:] = 0
 
+    def swap(self) -> None:
+        """mxswap, mxswap.hf."""
+        self.current ^= 1
+
     def _begin(self, rs: int) -> Ints:
         """Results of a conversion go here: a new generation, unless there is feedback."""
         if rs & 12 == 0:

@@ -221,6 +221,16 @@ def test_pairs_become_what_the_model_says(alone: Alone, seed: int) -> None:
         pair.store()
 
 
+@pytest.mark.parametrize(("kind", "what"), [("ub", "bytes"), ("hf", "halves")])
+def test_the_sets_are_swapped(alone: Alone, kind: str, what: str) -> None:
+    pair = Pair(alone, 3, kind)
+    for _ in range(3):
+        pair.multiply("", "", False, *pair.operands(""))
+        pair.model.swap()
+        pair.real.c.alone_swap()
+        pair.convert(what, 3)
+
+
 def test_a_shape_that_nobody_has_described_is_refused(alone: Alone) -> None:
     for bit in (15, 17, 18):
         pair = Pair(alone, bit, "ub")

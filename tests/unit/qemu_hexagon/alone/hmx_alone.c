@@ -45,6 +45,11 @@ void alone_clear(int halves)
     (halves ? hmx_clear_halves : hmx_clear)(&state);
 }
 
+void alone_swap(void)
+{
+    hmx_swap(&state);
+}
+
 bool alone_convert(int kind, uint32_t rs)
 {
     switch (kind) {

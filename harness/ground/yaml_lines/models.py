@@ -49,6 +49,8 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
     "string_too_long": ("max_length", "text of no more characters than"),
 }
+_Said = tuple[str, Sequence[object] | None]
+"""A problem, and the choices that there are."""
 _MOST_CHOICES = 200
 _LONGEST_WORD = 100
 
@@ -143,48 +145,34 @@ def _explained(
     places = [_in_document(document, one["loc"], one["type"] == "missing") for one in details]
     ordered = sorted(zip(places, details, strict=True), key=lambda one: document.line(one[0]))
     for number, (place, detail) in enumerate(ordered):
+        said: _Said = detail["type"], None
         if number <= MAX_SAID:
-            yield _explain(document, model, place, detail)
-        else:
-            yield document.mistake(place, detail["type"])
+            said = _explain(document.written.get(place), model, place, detail)
+        yield document.mistake(place, *said)
 
 
 def _explain(
-    document: Document, model: type[BaseModel], location: Location, detail: ErrorDetails
-) -> ConfigError:
+    written: str | None, model: type[BaseModel], location: Location, detail: ErrorDetails
+) -> _Said:
     kind = detail["type"]
     if kind == "extra_forbidden":
-        key, keys = str(location[-1]), _keys(_annotation(model, location[:-1]))
-        return document.mistake(location, f"unknown key{did_you_mean(key, keys)}", keys)
+        keys = _keys(_annotation(model, location[:-1]))
+        return f"unknown key{did_you_mean(str(location[-1]), keys)}", keys
     if kind == "missing":
-        return document.mistake(location, "is missing")
+        return "is missing", None
     if kind in ("literal_error", "enum"):
         choices = _literals(_annotation(model, location))
-        hint = did_you_mean(_shown(document, location, detail), choices)
-        return document.mistake(
-            location, f"unknown value {_shown(document, location, detail)!r}{hint}", choices
-        )
+        said = shown(str(detail["input"]) if written is None else written)
+        return f"unknown value {said!r}{did_you_mean(said, choices)}", choices
     if kind == "string_type":
-        return document.mistake(location, _not_text(document, location))
+        quotes = f': put it in quotes, "{shown(written)}"' if written else ", and is empty"
+        return f"must be text{'' if written is None else quotes}", None
     context = detail.get("ctx", {})
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        return document.mistake(location, f"must be {words} {context[name]}")
+        return f"must be {words} {context[name]}", None
     problem = _TYPE_NAMES.get(kind) or detail["msg"].removeprefix("Value error, ")
-    return document.mistake(location, problem[:1].lower() + problem[1:], context.get("choices"))
-
-
-def _not_text(document: Document, location: Location) -> str:
-    written = document.written.get(location)
-    if written is None:
-        return "must be text"
-    if not written:
-        return "must be text, and is empty"
-    return f'must be text: put it in quotes, "{shown(written)}"'
-
-
-def _shown(document: Document, location: Location, detail: ErrorDetails) -> str:
-    return shown(document.written.get(location, str(detail["input"])))
+    return problem[:1].lower() + problem[1:], context.get("choices")
 
 
 def _in_document(document: Document, location: Sequence[str | int], missing: bool) -> Location:

@@ -91,9 +91,8 @@ class ProbeBuilder:
 
         `android_api` is the API level of the device, by which the NDK's compiler is chosen.
         `sanitize` is a list for the compiler's -fsanitize, such as "address,undefined". Raises
-        ConfigError if there is no compiler for the target or it does not accept the sources, or a
-        prebuilt probe does not fit; InfraError if the compiler hangs or the result cannot be
-        stored.
+        ConfigError if there is no compiler for the target, it does not accept the sources, or a
+        prebuilt probe does not fit. Raises InfraError if it hangs or the result cannot be stored.
         """
         sources = read_sources()
         digest = source_hash(sources)

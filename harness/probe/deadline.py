@@ -43,7 +43,7 @@ def alive_at_deadline(
     Both moments are by the device's own clock: when the probe had read its plan, and when its
     process was found. It may only have been waiting, because of the link, for somebody to read what
     it printed. That is ruled out if less than a pipe takes came after the deadline (`late_bytes`),
-    and then the end of the stream (`heard_out`): one damaged byte can make a daemon wait for ever
+    and then the end of the stream (`heard_out`). One damaged byte can make a daemon wait for ever
     to send more. What is in the kernel (D) waits for no reader, and cannot be ended either.
     """
     if transcript.start is None or transcript.accepted is None or found.uptime_s is None:

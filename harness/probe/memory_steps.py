@@ -21,7 +21,7 @@ def io_bind(
 ) -> Step:
     """Gives a graph the buffers that `io_run` executes with, inputs read from files.
 
-    `raw` buffers are the process's own; those for `memhandle` come from rpcmem, a DMA-BUF heap or a
+    `raw` buffers are the process's own. Those for `memhandle` come from rpcmem, a DMA-BUF heap or a
     memfd, the first that the device has (the event says which), and are registered with QnnMem.
     """
     fields = given(context=context, graph=graph, memory=memory)

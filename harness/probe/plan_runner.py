@@ -91,7 +91,7 @@ def run_plan(
     `timed_out` if the device says that the process was still there. A process that had ended by
     itself, and was only heard of too late, is a run like any other. `on_hang` is called once, in
     either case of a hang, with the probe's process id and a deadline (8 s), while the process is
-    still there; it may end it, and an InfraError of it is ignored.
+    still there. It may end that, and an InfraError of it is ignored.
 
     Raises DeviceError if the probe did not start. Raises DeviceLost, with a note of the step under
     way, if the connection broke. Raises DeviceTimeout if nothing proves that the process was alive

@@ -63,9 +63,10 @@ class Done:
 class ThreadState:
     """What a thread of a process that hung was doing, as /proc said.
 
-    `state` is one letter (R running, S sleeping, D in the kernel for good, t traced), `wchan` where
-    in the kernel it waits ("0": nowhere), `syscall` the call's number and arguments or "running",
-    `stack` the kernel's side of it (for root only). `cpu_ticks` is user and system time together.
+    `state` is one letter (R running, S sleeping, D in the kernel for good, t traced). `wchan` is
+    where in the kernel it waits ("0": nowhere), `syscall` the call's number and arguments or
+    "running", `stack` the kernel's side of it (for root only). `cpu_ticks` is user and system time
+    together.
     """
 
     tid: int
@@ -97,13 +98,13 @@ class StepResult:
     """What is known of one step.
 
     `api` is the call that was under way last. A step that began and neither ended nor was skipped
-    is where the process crashed, hung or was ended. `code` is the library's (0: success); None
-    with an `error` means that the probe itself refused: `file`, `size`, `dlopen`, `symbol`,
-    `plan`, `memory`, `metadata`, `unsupported`, `given` (what a user gave does not fit a program),
-    or that the result is wrong: `mismatch` (outputs differ from what was expected), `guard` (the
-    library wrote outside of a buffer), `no-device` or `placement` (ORT offers no device of the
-    execution provider, or gave nodes to another one).
-    Durations (microseconds) cover the library's calls only.
+    is where the process crashed, hung or was ended. `code` is the library's (0: success). None with
+    an `error` means that the probe itself refused (`file`, `size`, `dlopen`, `symbol`, `plan`,
+    `memory`, `metadata`, `unsupported`, `given`: what a user gave does not fit a program), or that
+    the result is wrong: `mismatch` (outputs differ from what was expected), `guard` (the library
+    wrote outside of a buffer), `no-device` or `placement` (ORT offers no device of the execution
+    provider, or gave nodes to another one). Durations (microseconds) cover the library's calls
+    only.
     """
 
     step: int

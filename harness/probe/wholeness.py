@@ -25,7 +25,7 @@ def misfit(transcript: Transcript, plan: Plan) -> str | None:
     """What a probe that says it is done left out, or said besides; None if nothing (pure).
 
     Each step of the plan must have begun and ended once, or have been skipped for a reason that
-    holds, in the order of the plan; and the probe must have counted as we do.
+    holds, in the order of the plan. And the probe must have counted as we do.
     """
     if damaged := damage(transcript):
         return damaged

@@ -155,8 +155,8 @@ class ComparisonReport(Part):
 
     `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
     `passing` and `untested` are numbers, `speed` is null where it was not judged. `failed_on` has
-    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty, and else
-    with 2 or 3 where verdicts are missing in the new run.
+    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty. Else it
+    ends with 2 or 3 if verdicts are missing in the new run.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1

@@ -67,9 +67,10 @@ _NEW_IN: Final[Mapping[str, Sequence[str]]] = {
         "ALTER TABLE attempts ADD COLUMN placement TEXT",
     ),
 }
-"""What each version has that the one before had not: the place of a run and what cases of all
-versions share; how many cases left no record, and what run.json said when that was found; what
-records of schema 2 say of a case beside its name."""
+"""What each version has that the one before had not. First the place of a run, and what cases of
+all versions share. Then how many cases left no record, and what run.json said when that was found.
+Then what records of schema 2 say of a case beside its name.
+"""
 
 
 def kin_of(brief: Brief) -> str:

@@ -32,7 +32,7 @@ class CaseRow(Bisectable):
 
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
-    when it began to end as it does, `lost` why it has no verdict in its last run; `last_good` and
+    when it began to end as it does, `lost` why it has no verdict in its last run. `last_good` and
     `first_bad` are the last pass and the first failure after it.
     """
 
@@ -58,9 +58,9 @@ class CaseRow(Bisectable):
 
 
 class HistoryReport(Part):
-    """What the runs that are held say of what was asked for; `lost` is how many cases have no
-    verdict in the last run that has them, though it was to give one. `lacking` are runs in which
-    cases left no record, whatever their names.
+    """What the runs that are held say of what was asked for. `lost` is how many cases lack a
+    verdict in the last run that has them. `lacking` are runs in which cases left no record,
+    whatever their names.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1

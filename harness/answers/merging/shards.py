@@ -26,12 +26,12 @@ _Count = Annotated[StrictInt, Field(ge=1)]
 class Shard(BaseModel):
     """Which part of a selection a run has, as its run.json says.
 
-    `cases` is how many the whole selection has, `division` a digest of their names and of how long
-    each was taken to last by the run `by`: where that is the same, cases are divided alike. `unfit`
-    are tests that no device of its lab fits, which therefore are no cases of it. `code` has the
-    SHA-256 of each file that says what a case of some name does: test modules and what they import
-    beside them, conftests, files of models, known issues; and of each folder of inputs and of
-    expected outputs.
+    `cases` is how many the whole selection has. `division` is a digest of their names and of how
+    long each took in the run `by`: where it is equal, cases are divided alike. `unfit` are tests
+    that no device of its lab fits, which therefore are no cases of it. `code` has the SHA-256 of
+    each file that says what cases do: test modules and what they import beside them, conftests,
+    files of models, known issues. It has that of each folder of inputs and of expected outputs,
+    too.
     """
 
     model_config = ConfigDict(frozen=True)

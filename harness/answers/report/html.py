@@ -1,7 +1,7 @@
 """report.html: one page without network or assets, made from the journal's records.
 
-What must be seen at once is in the page as it is; table, charts and the view of a case are drawn
-by its script from data that lies packed in it (page_data.py).
+What must be seen at once is in the page as it is. Its script draws table, charts and the view of a
+case from data that lies packed in it (page_data.py).
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def junit_parts(
 ) -> Iterator[bytes]:
     """The document, piece by piece: a suite per suite, the last attempt of each case (pure).
 
-    Failed, crashed and hung are failures, what has no verdict is an error; unsupported and skipped
-    are skipped, with that as their type, and so is an expected failure, with type pytest.xfail as
+    Failed, crashed and hung are failures; what has no verdict is an error. Unsupported and skipped
+    are skipped, with that as their type. So is an expected failure, with type pytest.xfail as
     pytest writes it. Cases that left no record are one error together. `logs` is the path of the
     run's folder from where a CI system looks for attachments, the document's own folder by default.
     """

@@ -16,8 +16,8 @@ from harness.verdict.results.journal import Contents
 class Since:
     """What became of cases since an earlier run, which is called `base`.
 
-    `became` has a word for each case of either run (`Category` of history), `gone`
-    the cases that were not run this time, `titles` what is said of each word worth a mention.
+    `became` has a word for each case of either run (`Category` of history). `gone` are the cases
+    that were not run this time, `titles` what is said of each word worth a mention.
     """
 
     base: str

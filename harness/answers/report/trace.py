@@ -1,7 +1,7 @@
 """A run as a timeline: trace.json, in Chrome's trace-event format, which ui.perfetto.dev opens.
 
-A process for each device; in it threads for cases, for the probe's steps, for pushes and for what
-happened to the device besides; counters for the probe's memory and for the temperature.
+Each device is a process. In it are threads for cases, the probe's steps, pushes and what else
+happened to the device, and counters for the probe's memory and the temperature.
 """
 
 from __future__ import annotations

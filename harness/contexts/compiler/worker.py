@@ -3,8 +3,8 @@
     python -P worker.py REQUEST.json
 
 Its only imports are numpy and the onnxruntime on PYTHONPATH. Every job runs in a fork of its own,
-for two reasons: a crash or a hang costs just that job, and a binary does not depend on what was
-compiled before it (tensor ids count up in a process). Answers go, one JSON object per line and
+for two reasons. A crash or a hang costs just that job. And a binary does not depend on what was
+compiled before it: tensor ids count up in a process. Answers go, one JSON object per line and
 flushed, to the file that the request names; stdout and stderr belong to the libraries.
 """
 

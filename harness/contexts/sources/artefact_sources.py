@@ -23,8 +23,8 @@ class Given:
     """What a user gives besides an artefact; `inputs` and `expected` are folders.
 
     Such a folder holds the files of the tensors. For an artefact of several contexts it holds a
-    folder for each, called like its number: `0`, `1` and so on; for several artefacts, all this in
-    a folder called like the artefact. `graph` names the graph to execute.
+    folder for each, called `0`, `1` and so on. For several artefacts, each has all this in a folder
+    called like it. `graph` names the graph to execute.
     """
 
     inputs: Path | None = None

@@ -24,10 +24,10 @@ _KEYGEN_S = 30.0
 class PrivateAdbServer:
     """An adb server of our own for devices connected by TCP; the user's is not touched.
 
-    It runs adb of the adbutils wheel with `key_folder` as its HOME, shows the harness's key, looks
-    for no USB devices, emulators or mDNS services, and listens on a Unix socket in a folder that no
-    other account can enter. It ends with `stop`, and within 2 s when our process ends in any way;
-    the folder goes with it.
+    It runs adb of the adbutils wheel with `key_folder` as its HOME, and shows the harness's key. It
+    looks for no USB devices, emulators or mDNS services, and listens on a Unix socket in a folder
+    that no other account can enter. It ends with `stop`, and within 2 s when our process ends in
+    any way; the folder goes with it.
     """
 
     def __init__(self, *, key_folder: Path, adb: Path | None = None) -> None:

@@ -1,10 +1,10 @@
 """What a device can tell about a case that failed, crashed or hung, from the case's own time.
 
 Passing cases pay nothing for it: a case's beginning is a moment on the host's clock. When it has
-gone wrong, the device is asked for its own clocks along with its logs, and counts back from there,
-so that neither a clock that is wrong nor one that drifts matters. What has to be compared with
-something earlier (has it booted since, did its clock jump, what was its DSP doing) is compared
-with a baseline, taken once for many cases.
+gone wrong, the device is asked for its own clocks along with its logs, and counts back from there.
+So a clock may be wrong or drift. What has to be compared with something earlier (has it booted
+since, did its clock jump, what was its DSP doing) is compared with a baseline, taken once for many
+cases.
 """
 
 from __future__ import annotations

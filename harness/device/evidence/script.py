@@ -32,8 +32,8 @@ def collect_script(
 ) -> str:
     """Asks for the logs and dumps of the last `last_s` seconds.
 
-    `boot_epoch_s` is what the device's clock said at its boot when it was asked before; when that
-    has changed since, times in logs mean nothing, and their last part is taken instead.
+    `boot_epoch_s` is what the device's clock said at its boot when it was asked before. If that has
+    changed, times in logs mean nothing, and their last part is taken instead.
     """
     return _script(
         "collect",

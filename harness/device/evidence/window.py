@@ -59,9 +59,9 @@ _HALF_A_YEAR: Final = timedelta(days=180)
 class LogEntry:
     """One line of logcat in the format `threadtime`, with or without its modifiers.
 
-    `seconds` is since the epoch or the boot where the log says so (`-v epoch`, `-v monotonic`);
-    otherwise `moment` is the time that stands there, without a zone, its year that of the log or
-    1904 (a leap year) where it has none.
+    `seconds` is since the epoch or the boot where the log says so (`-v epoch`, `-v monotonic`).
+    Otherwise `moment` is the time that stands there, without a zone. Its year is that of the log,
+    or 1904 (a leap year) where it has none.
     """
 
     seconds: float | None

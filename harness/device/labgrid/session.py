@@ -1,8 +1,8 @@
 """A session's side of its places: starts the keeper, and sees whether a place is still its own.
 
-The keeper's folder is shared by all processes of the session: `held.json` has its places, `lost`
-a file for each that was taken away, with a line that says so and one for its return, and so on;
-and `alive` is locked as long as the keeper lives.
+The keeper's folder is shared by all processes of the session. `held.json` has its places. `lost`
+has a file for each that was taken away, with a line that says so, a line for its return, and so on.
+`alive` is locked as long as the keeper lives.
 """
 
 from __future__ import annotations

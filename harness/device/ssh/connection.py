@@ -1,7 +1,7 @@
 """Connections to other computers, held by the system's own ssh.
 
 There is one for each purpose, whatever number of processes of this account use it. Each of them
-holds the writing end of a pipe, whose other end is the stdin of ssh's guardian: when the last of
+holds the writing end of a pipe, whose other end is the stdin of ssh's guardian. When the last of
 them has ended, however it ended, so does the connection. Whoever finds it gone begins it anew.
 """
 

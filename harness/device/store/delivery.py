@@ -185,8 +185,8 @@ class Delivery:
     ) -> dict[str, str]:
         """Pushes what a plan has into our folder `own` of .incoming, and makes its sets.
 
-        Small files go packed to the script, which runs from the beginning and hashes each large one
-        as soon as the next one comes: so hashing costs next to no time of its own. A device
+        Small files go packed to the script. It runs from the beginning, and hashes each large file
+        as soon as the next comes, so that hashing costs next to no time of its own. A device
         without tar (not `pack`) is sent everything first. Raises DeviceError.
         """
         try:

@@ -79,8 +79,8 @@ class Channel:
     def receive(self, *, room_below: int = 0) -> bytes:
         """What has arrived, waiting for it if need be; b"" when output may be queued again.
 
-        With `room_below`, returns b"" as soon as fewer than that many bytes of output are queued,
-        so that a sender of much data can go on; without it, returns only with input.
+        With `room_below`, returns b"" as soon as fewer bytes of output are queued, so that a sender
+        of much data can go on. Without it, returns only with input.
         """
         while True:
             # also when there is always something to receive

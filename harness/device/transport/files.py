@@ -47,8 +47,8 @@ class PushItem:
 class RemoteStat:
     """What a device says about a file; `mtime_s` is seconds since 1970.
 
-    `error` is the device's errno, 0 if there was none; the first version of adb's protocol tells
-    only that a file is not there (2, ENOENT) and gives sizes modulo 4 GiB.
+    `error` is the device's errno, 0 if there was none. The first version of adb's protocol tells
+    only that a file is not there (2, ENOENT), and gives sizes modulo 4 GiB.
     """
 
     mode: int

@@ -105,9 +105,9 @@ def told_script(script: str, token: str | None, mark: str) -> str:
     """As `v2_script`, for a daemon that does not tell what ended a program (`ToldStreams`).
 
     Both streams begin with `mark`, since a login shell may print before. The status follows on
-    stderr behind another one. The shell that tells it stays out of the script's
-    process group and does not carry the token, neither in its environment nor, thanks to the empty
-    quotes, on its command line: so it can tell of processes that were ended, too.
+    stderr behind another one. The shell that tells it stays out of the script's process group. It
+    carries the token neither in its environment nor, thanks to the empty quotes, on its command
+    line. So it can tell of processes that were ended, too.
     """
     named = ""
     if token is not None:

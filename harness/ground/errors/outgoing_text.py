@@ -1,6 +1,6 @@
 """What any text is made into before it is printed, stored or raised (pure).
 
-Devices, servers and files say whatever they like: characters that steer a terminal are shown as
+Devices, servers and files say whatever they like. Characters that steer a terminal are shown as
 escapes, words that steer a CI system are broken, and what gives access somewhere is taken out.
 """
 

@@ -16,7 +16,7 @@ class Axis:
     """One axis. `name` is what records, conditions of known issues and `--axis` call it.
 
     `option` chooses its values, None: they follow from another axis. `type` says how a value is
-    read: a "version" is looked for among those that there are, and its commas may be of a range; a
+    read. A "version" is looked for among those that there are, and its commas may be of a range. A
     "name" stands for itself, and lists of names are split at commas. `values` are all names that
     there are, empty where only the lab or the catalog knows.
 

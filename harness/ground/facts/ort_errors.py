@@ -114,8 +114,8 @@ def plain(line: str) -> str:
 def qnn_code_in(text: str) -> tuple[int, str | None] | None:
     """The QNN code in a text of ORT's or QNN's, and its symbol if that is there; None if none is.
 
-    A number counts where a word such as "error" or "status" announces it and where it lies in one
-    of QNN's ranges, 6999 and other ends of a range included, since libraries do return them.
+    A number counts if a word such as "error" or "status" announces it and it lies in one of QNN's
+    ranges. The ends of a range, such as 6999, are included, since libraries do return them.
     """
     for found in _SYMBOL.finditer(text):
         codes = {symbol: code for code, symbols in symbol_table().items() for symbol in symbols}

@@ -58,10 +58,10 @@ def followed() -> bool:
 def at_work(device: str, **facts: object) -> None:
     """Tells what a device is at: facts replace those told before, None takes one back.
 
-    `name` is what the lab calls the device; `case` its case, which takes back what was told of
-    the one before; `step` of `steps` the step under way, `verb` what that does; `loaded` of
-    `contexts` what it has loaded; `doing` anything else, of which `done` of `total` is done
-    (`unit` is MB where these are bytes); `degrees` how hot it was when it last said so.
+    `name` is what the lab calls the device. `case` is its case, which takes back what was told of
+    the case before. `step` of `steps` is under way, `verb` says what it does, and `loaded` of
+    `contexts` are loaded. `doing` is anything else, of which `done` of `total` is done (`unit` is
+    MB where these are bytes). `degrees` is how hot it was when it last said so.
     """
     for follower in tuple(_followers):
         follower(device, facts)

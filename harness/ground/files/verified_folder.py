@@ -1,7 +1,7 @@
 """Folders made once and used many times: complete or absent, and checked at every use.
 
-A verified folder holds its files and a manifest with the size, sha256 and modification time of
-each, what the folder was made from (`facts`), and whatever its maker wants to keep (`data`). A file
+A verified folder holds its files and a manifest. That has the size, sha256 and modification time of
+each, what the folder was made from (`facts`), and what its maker wants to keep (`data`). A file
 whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
 """
 

@@ -1,7 +1,7 @@
 """YAML files written by people: read with line numbers, so that every mistake names its place.
 
-The file is turned into plain values without running any of YAML's constructors, and checked
-against a pydantic model; whatever is wrong comes out as one ConfigError with a line per mistake.
+The file is turned into plain values without running any of YAML's constructors, and checked against
+a pydantic model. Whatever is wrong comes out as one ConfigError with a line per mistake.
 """
 
 from __future__ import annotations

@@ -109,9 +109,9 @@ class Catalog:
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
         """The names of the runtimes that `spec` means for a target, in its order, none twice.
 
-        A comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40), ranges
-        (>=2.48,<2.51), `latest` and `all`, each of any source or, with its name and a colon in
-        front (sdk:latest), of that one; or the path of a source, which means all that it has.
+        It is a comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40),
+        ranges (>=2.48,<2.51), `latest` and `all`. Each is of any source, or of the one whose name
+        and a colon stand in front (sdk:latest). The path of a source means all that it has.
         Runtimes of qai-appbuilder are meant only where no other source has one. Raises ConfigError
         naming `field` and the choices.
         """

@@ -6,7 +6,7 @@ whatever the bytes are, the answer is facts or an ElfError, after a bounded numb
 many symbols there are stands nowhere; it is concluded from the hash table that finds them.
 
 Not pyelftools 0.33: of 400 damaged files 5 gave it other errors than its own (OverflowError,
-struct.error) and one did not end; it finds versions by section headers only, and reads the symbols
+struct.error) and one did not end. It finds versions by section headers only, and reads the symbols
 of libQnnHtp.so (8,070) in 4.4 s instead of 0.23. Not LIEF 1.0.0: 11,280 damaged files did not end
 its process, but it took 300 of 300 that were cut off for whole ones.
 """

@@ -25,7 +25,7 @@ EXECUTORCH_TAKES: Final = VersionRange.parse(">=2.49,<2.50")
 """The QNN versions whose HTP backend reads a device configuration as ExecuTorch 1.5.1 writes it.
 
 Behind the option word its fields start at byte 4 in the HTP API 5.49 (QNN 2.49.40), and at byte 8
-before and after that; measured with QNN 2.47.0 to 2.51.0, see also native/backend.c of the probe.
+before and after that. Measured with QNN 2.47.0 to 2.51.0; see also native/backend.c of the probe.
 """
 
 # Its headers and these libraries are the same for each Python.

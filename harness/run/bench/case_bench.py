@@ -147,7 +147,7 @@ class CaseBench:
         self._evidence = CaseEvidence(transport, self._held.baseline, dsp=dsp)
 
     def beside(self, qnn: str) -> CaseBench:
-        """The same device with another QNN on it."""
+        """This device with another QNN on it."""
         placement = replace(self.placement, qnn=qnn, compiler=qnn)
         logs = self._log_folder / f"beside-{qnn}"
         beside = CaseBench(self._held.place(placement), logs, self.folder)

@@ -140,8 +140,8 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
     """A model as LiteRT compiles it for the device of a case, and what its CPU makes of it.
 
     `tolerance` 0 means the usual one. Raises TargetFailure if the compiler or its plug-in refuses
-    it, or takes no node; ConfigError for a file that LiteRT does not take, or inputs or a tolerance
-    for a model that its CPU does not run; InfraError.
+    it, or takes no node. Raises InfraError, and ConfigError for a file that LiteRT does not take,
+    or inputs or a tolerance for a model that its CPU does not run.
     """
     graph, tensors = open_model(path), TensorFiles(cache_root())
     surface = [Tensor(one.name, one.size, str(one.data_type)) for one in graph.named(graph.inputs)]

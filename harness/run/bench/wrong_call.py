@@ -1,8 +1,8 @@
 """Who is at fault for an exception that nobody foresaw, told by its traceback.
 
 A test that calls the harness with what it does not take makes it fail somewhere inside. What a
-function of the harness takes stands in its signature: the arguments of the last call that a test
-made into the harness are held against it, after the fact, so that no call costs anything.
+function of the harness takes stands in its signature. The arguments of the last call that a test
+made into the harness are held against that afterwards, so that no call costs anything.
 """
 
 from __future__ import annotations

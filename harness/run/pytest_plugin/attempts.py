@@ -2,8 +2,8 @@
 
 A fault of the lab is no verdict: the case is tried again there, or on another device that shares
 it. What a device of one kind cannot do is asked of another kind, if any will do. With pytest-xdist
-a worker tries on its own devices; where those do not serve, the controller gives the case to a
-worker that has another one (`Course`), which goes on counting (`MovedCase`).
+a worker tries on its own devices. If those do not serve, the controller gives the case to a worker
+with another device (`Course`), which goes on counting (`MovedCase`).
 """
 
 from __future__ import annotations

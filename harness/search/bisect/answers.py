@@ -69,8 +69,8 @@ NOTHING: Final = Tally()
 class Evidence:
     """Everything that was answered; the order counts for `troubles` only.
 
-    `runs` counts the answers; runs that the lab spoilt (`unknown`) are counted in `unknown`, and
-    those of them since the last answer or the last time somebody went on in `troubles`.
+    `runs` counts the answers, `unknown` the runs that the lab spoilt, and `troubles` those of them
+    since the last answer, or since somebody went on.
     """
 
     tallies: Mapping[Point, Tally] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """The log of a search: JSON lines, only ever appended to, and a search again from any of it (pure).
 
-The first line is the spec. A run is `asked` before it begins and `answered` when it ended, so a log
-of which the writer died shows what was under way; what was not answered is asked again. `resumed`
-says that somebody saw to the lab. People may edit it: correct an answer, take lines out. A place
-that was asked stays known, even if it would not be asked again.
+The first line is the spec. A run is `asked` before it begins and `answered` when it ended. So a log
+whose writer died shows what was under way; what was not answered is asked again. `resumed` says
+that somebody saw to the lab. People may edit it: correct an answer, take lines out. A place that
+was asked stays known, even if it would not be asked again.
 """
 
 from __future__ import annotations

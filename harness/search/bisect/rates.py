@@ -15,9 +15,8 @@ holds of each history by itself, wherever the change is, and whatever is run nex
 table of rates; W is the greatest likelihood there is, at whatever rates, also between those of the
 table.
 
-That nothing changed at all cannot be shown, only that nothing changed by much: `least` is the
-smallest change of the rate that would matter, and the histories that contradict are all with a
-change as large.
+It cannot be shown that nothing changed at all, only that nothing changed by much. `least` is the
+smallest change of the rate that would matter; all histories with a change as large contradict.
 
 What the model does not hold: two changes, versions with rates of their own (both are noticed where
 they are plain: `one_change`), runs that influence each other (a device that stays sick).
@@ -331,8 +330,8 @@ def _share(counts: Floats) -> Floats:
 def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floats]:
     """The two rates that fit best in each row, the second greater by `least` or more.
 
-    Where the shares do not differ by so much, the best two differ by just that (the likelihood has
-    a single hill); the slope along these says on which side of the top one is.
+    If the shares do not differ by so much, the best two differ by just that, as the likelihood has
+    a single hill. The slope along these says on which side of the top a pair is.
     """
     low, high = _share(lower), _share(upper)
     if least == 0:  # one rate for all of these runs: no need to look for it

@@ -77,9 +77,9 @@ class AxisAnswer(_Answer):
     """Of a search on one axis. `between` are the candidates of which nothing is known.
 
     `changes` are all known changes, oldest first; the other fields are about the change that was
-    asked for. `failed` and what follows is known where rates of failures were searched: `rates`
-    before and after the change, or throughout; `least`, the smallest change of a rate that was
-    looked for; `excluded`, the smallest that is excluded, with the confidence asked for.
+    asked for. `failed` and what follows is known where rates of failures were searched. `rates` are
+    those before and after the change, or throughout. `least` is the smallest change of a rate that
+    was looked for, `excluded` the smallest that is excluded with the confidence asked for.
     """
 
     kind: Literal["change", "range", "no-change", "undecided"]

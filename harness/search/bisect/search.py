@@ -99,10 +99,10 @@ class _Spec(BaseModel):
     """What both kinds of search have in common.
 
     `repeat` is how often a point is asked before it counts as good ("auto", "rate:10%": until the
-    answer is sure enough; "judged": until its figures are told from noise), `patience` how many
-    troubles of the lab in a row stop the search, `held` what the other axes were held at, `match`
-    what counts as bad (None: any failure). `untestable` stands in every log and is empty: what
-    cannot be tested is found out.
+    answer is sure enough; "judged": until its figures are told from noise). `patience` troubles of
+    the lab in a row stop the search. `held` is what the other axes were held at, `match` what
+    counts as bad (None: any failure). `untestable` stands in every log and is empty: what cannot be
+    tested is found out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -168,8 +168,8 @@ class AxisSpec(_Spec):
     def bound(self) -> Bound:
         """How many runs the search may take.
 
-        If answers are believed: both ends (and a single claim between them), and halving the gaps;
-        where the ends are alike, looking for one that differs, and halving on both sides of it.
+        If answers are believed: both ends (and a single claim between them), and halving the gaps.
+        If the ends are alike: looking for a point that differs, and halving on both sides of it.
         With several runs each: so many times more. With "auto": 2.5 times what an ideal search
         needs on average if 40 % of all answers are wrong; an exact test ends long before. With
         "rate:10%" it is that for rates 6 points apart: to exclude a change takes longer than to

@@ -41,7 +41,7 @@ class Way:
 
     @property
     def reversed(self) -> Way:
-        """The same contexts in the other order."""
+        """These contexts in the other order."""
         return replace(self, order=self.order[::-1])
 
 

@@ -23,9 +23,8 @@ class Night(Part):
 
     `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
     that was said, without its password. `run` and `base` are the ids of its run and of the one it
-    was compared with; `coverage` is how many of its cases have a verdict, `failed_on` what of it is
-    new and bad; `told` is what went wrong without
-    ending it.
+    was compared with. `coverage` is how many of its cases have a verdict, `failed_on` what of it is
+    new and bad. `told` is what went wrong without ending it.
     """
 
     schema_version: Annotated[

@@ -216,8 +216,8 @@ def _domain(patient: Patient) -> Answer:
 def _unsigned_pd(patient: Patient) -> Answer:
     """Whether the DSP takes code that is not signed.
 
-    An unsigned process runs inside fastrpc_shell_unsigned_3, which the device's image brings; that
-    it is there and can be read is as much as can be told without a process on the DSP.
+    An unsigned process runs inside fastrpc_shell_unsigned_3, which the device's image brings.
+    Without a process on the DSP it can only be told that it is there and can be read.
     """
     shells = patient.answers.shells
     unsigned = {path: how for path, how in shells.items() if path.endswith(UNSIGNED_SHELL)}

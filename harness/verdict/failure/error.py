@@ -79,7 +79,7 @@ class Diagnosis(Part):
     """What is known of this kind of failure: in words, what helps, and a public thread about it.
 
     `confidence` is how sure it is that the failure is of this kind: `known` (a line states it),
-    `likely`, or `possible` (one of several causes); null in records of before it was said.
+    `likely`, or `possible` (one of several causes). It is null in older records.
     """
 
     id: RecordText

@@ -23,10 +23,10 @@ _GITHUB: Final = "https://github.com"
 class Symptoms:
     """What is known of one failure, or of a whole log.
 
-    `apis` are the calls that failed; `codes` the calls' own and those that their chain names;
-    `said` the lines of the library and the probe; `evidence` lines of the device's logs of that
-    time, which may be another process's. The lines of a log of unknown origin are both. `foreseen`
-    is what preflight had said of it: code and explanation of each finding.
+    `apis` are the calls that failed, `codes` their own and those that their chain names. `said` are
+    the lines of the library and the probe, `evidence` lines of the device's logs of that time,
+    which may be another process's. The lines of a log of unknown origin are both. `foreseen` is
+    what preflight had said of it: code and explanation of each finding.
     """
 
     outcome: str

@@ -1,7 +1,7 @@
 """From what a probe process did to outcome, cause and error of a case (pure).
 
-What the lab loses on the way (connection, device, deadline of adb) is an exception and never
-comes here: a verdict is given only about a process whose end was seen.
+What the lab loses on the way (connection, device, deadline of adb) is an exception and never comes
+here. A verdict is given only about a process whose end was seen.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ _MOST_SHOWN: Final = 8
 class CollectedTests:
     """What tests there are, whether or not they were chosen for this run.
 
-    `tests` has for each (suite, test) the values of its axes, by their texts; `suites` names those
-    that are there although nothing was collected of them; `devices` and `socs` are those of the
+    `tests` has for each (suite, test) the values of its axes, by their texts. `suites` names those
+    that are there although nothing was collected of them. `devices` and `socs` are those of the
     lab.
     """
 

@@ -24,11 +24,11 @@ def measure(transcript: Transcript) -> dict[str, object]:
     """The figures of one probe process; only what it really did appears.
 
     `loaded`, `executed` and `freed` count what succeeded (of a list, its contexts; of a step with
-    kept buffers, its executions); `load_us` and `execute_us` are one duration each in the order
-    they ran, without lists; `load_rss_bytes` is what the process held after each of several loads;
-    `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end;
-    `outputs` sums up the comparison with the reference.
-    What ONNX Runtime did is in the figures of `ort_figures`.
+    kept buffers, its executions). `load_us` and `execute_us` have a duration for each, in the order
+    they ran, without lists. `load_rss_bytes` is what the process held after each of several loads.
+    `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end.
+    `outputs` sums up the comparison with the reference. What ONNX Runtime did is in the figures of
+    `ort_figures`.
     """
     steps = transcript.steps
     loads = _succeeded(steps, "context-load", "executorch-context")
@@ -86,13 +86,12 @@ def context_estimate(transcript: Transcript) -> list[int]:
 def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
     """The figures of one process; nothing if it did not use ORT.
 
-    `sessions`, `runs` and `released` count successful steps; `create_us`, `run_us` and
-    `release_us` are one duration per step; `placement` tells per execution provider how many
-    nodes it got of the session asked last. `kept_bytes` is the memory that belongs to no file and
-    is there after the last release but was not before the first session, and
-    `growth_bytes_per_session` by how much that grows with most that are made and released, once
-    the first few are over; `drift_bytes` is the growth over all of those together. Each has its
-    noise: how far it may be off, and how much came back on the way.
+    `sessions`, `runs` and `released` count successful steps; `create_us`, `run_us` and `release_us`
+    have a duration for each. `placement` tells per execution provider how many nodes it got of the
+    session asked last. `kept_bytes` is the memory of no file that is there after the last release
+    and was not before the first session. `growth_bytes_per_session` is by how much it grows with
+    most sessions, once the first few are over; `drift_bytes` is the growth over all of those
+    together. Each has its noise: how far it may be off, and how much came back on the way.
     """
     if not any(step.verb.startswith("ort-") for step in steps):
         return {}

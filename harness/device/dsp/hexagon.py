@@ -18,7 +18,8 @@ from harness.ground import ConfigError
 from harness.ground.files.verified_folder import made_file
 
 DSP_ARCHS: Final = (68, 69, 73, 75, 79)
-"""The Hexagons whose skels the loader takes: v81's wants more of the C library than is here."""
+"""The Hexagons whose skels the loader takes, of QNN 2.40 to 2.51; v81's brings a C++ library of its
+own, which wants more of the C library than is here."""
 
 COMPILER_VARIABLE: Final = "QNN_HARNESS_HEXAGON_CC"
 """Names a compiler for hexagon-linux-musl with libc++, and its first words."""

@@ -55,7 +55,7 @@ class Outcome:
 
 
 class DspBoard:
-    """A QCS8550 (v73) whose libraries are real, with a DSP of these limits."""
+    """A board, a QCS8550 (v73) unless told, with real libraries and a DSP of these limits."""
 
     def __init__(
         self,
@@ -63,8 +63,9 @@ class DspBoard:
         folder: Path,
         programs: DspPrograms,
         limits: DspLimits | None = None,
+        soc: tuple[str, int] = ("QCS8550", 603),
     ) -> None:
-        """Lays it out in an empty folder."""
+        """Lays it out in an empty folder; `soc` is its name and the kernel's number for it."""
         tools = find_tools()
         self.qemu, self.root, self.libs = tools.qemu, folder / "root", folder / "libs"
         self.dsp = folder / "dsp"
@@ -72,7 +73,7 @@ class DspBoard:
         for library in libraries:
             (self.libs / library.name).symlink_to(library)
         (self.libs / FASTRPC).symlink_to(build_fastrpc(tools.cross, cache_root() / BOARDS))
-        for path, text in soc_files("QCS8550", 603).items():
+        for path, text in soc_files(*soc).items():
             shown = self.root / path.lstrip("/")
             shown.parent.mkdir(parents=True, exist_ok=True)
             shown.write_text(text)

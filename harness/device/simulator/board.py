@@ -106,6 +106,8 @@ def dsp_files() -> dict[str, str]:
         "/sys/class/remoteproc/remoteproc0/name": "cdsp\n",
         "/sys/class/remoteproc/remoteproc0/state": "running\n",
         "/sys/class/fastrpc/fastrpc-cdsp/uevent": "DEVNAME=fastrpc-cdsp\n",
+        # where ONNX Runtime's plug-in looks for an NPU (onnxruntime/onnxruntime-qnn#557)
+        "/dev/fastrpc-cdsp": "",
     }
 
 

@@ -30,7 +30,7 @@ APPBUILDER_WHEELS: Final[Mapping[str, str]] = MappingProxyType(
 _TAGS: Final = ("manylinux_2_39_aarch64", "3.12", "cp312")
 _FOLDER: Final = "qai_appbuilder/libs"
 APPBUILDER_RULES: Final = (
-    FileRule(f"{_FOLDER}/libQnnHtpPrepare.so", "none", "as in the wheels of onnxruntime-qnn"),
+    FileRule(f"{_FOLDER}/libQnnHtpPrepare.so", "host", "as in the wheels of onnxruntime-qnn"),
     FileRule(f"{_FOLDER}/libQnnHtpNetRunExtensions.so", "none", "for qnn-net-run's config file"),
     FileRule(f"{_FOLDER}/libQnn*.so", "device", "backends, stubs, skels, system library"),
     FileRule("*", "none", "Python, its extensions, Genie, licence"),

@@ -85,9 +85,9 @@ WHEEL_RULES: Final = (
     ),
     FileRule(
         "*/libQnnHtpPrepare.so",
-        "none",
-        "for preparing graphs on the device (QAIRT docs, HTP backend: online prepare); here they "
-        "come as context binaries",
+        "host",
+        "prepares graphs on a board (QAIRT docs, HTP backend: online prepare); a device gets it "
+        "where ORT compiles models there",
     ),
     FileRule("*/libGenie.so", "none", "runs language models, not opened"),
     FileRule("*/libDlModelToolsPy*.so", "none", "an extension of Python, not opened"),

@@ -53,7 +53,7 @@ def test_what_there_is_no_wheel_of(version: str, target: str, told: str) -> None
         ("qai_appbuilder/libs/libQnnGpu.so", "device"),
         ("qai_appbuilder/libs/libQnnSystem.so", "device"),
         ("qai_appbuilder/libs/libQnnHtpV81Skel.so", "device"),
-        ("qai_appbuilder/libs/libQnnHtpPrepare.so", "none"),
+        ("qai_appbuilder/libs/libQnnHtpPrepare.so", "host"),
         ("qai_appbuilder/libs/libQnnHtpNetRunExtensions.so", "none"),
         ("qai_appbuilder/libs/__init__.py", "none"),
         ("qai_appbuilder/libGenie.so", "none"),

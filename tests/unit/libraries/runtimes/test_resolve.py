@@ -99,7 +99,7 @@ def test_a_target_without_a_source(tmp_path) -> None:  # type: ignore[no-untyped
         ("onnxruntime_qnn/build_and_package_info.py", "host"),
         ("onnxruntime_qnn/__init__.py", "none"),
         ("onnxruntime_qnn/libHtpPrepare.so", "none"),
-        ("onnxruntime_qnn/libQnnHtpPrepare.so", "none"),
+        ("onnxruntime_qnn/libQnnHtpPrepare.so", "host"),
         ("onnxruntime_qnn/libGenie.so", "none"),
         ("onnxruntime_qnn/libDlModelToolsPy312.so", "none"),
         ("onnxruntime_qnn/Qualcomm_LICENSE.pdf", "none"),

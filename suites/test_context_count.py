@@ -15,6 +15,9 @@ AROUND_THE_EDGE = [1, 8, 32, 50, 51, 66, 100]
 RESIDENCIES = ["resident", "sequential", "window"]
 SIZES = tuple(Model("io-heavy", megabytes) for megabytes in (56, 36, 22))
 MOST_CONTEXTS = 200
+MORE_THAN_FOUR_DOMAINS_HOLD = 256
+MOST_EMULATED = 8
+MOST_LOADED_EMULATED = 60
 
 
 @pytest.mark.takes_contexts("workload")
@@ -24,7 +27,20 @@ MOST_CONTEXTS = 200
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
 def test_context_count(bench: Bench, workload: Model, residency: str, contexts: int) -> None:
     """All contexts load, execute with the reference's outputs, and free."""
+    bench.grid("contexts", "device")
+    if bench.device.simulated_dsp is not None and contexts > MOST_EMULATED:
+        pytest.skip(
+            "an emulated DSP takes minutes to execute so many; test_until_refused loads more"
+        )
     bench.run_contexts(workload, contexts, residency).check()
+
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("workload", WORKLOADS[-1:], ids=str)
+def test_until_refused(bench: Bench, workload: Model) -> None:
+    """All protection domains are filled: which context is refused, and whether the others run."""
+    bench.grid("workload", "device")
+    experiments.fill(bench, workload, most=MORE_THAN_FOUR_DOMAINS_HOLD)
 
 
 @pytest.mark.takes_contexts("workloads")
@@ -32,7 +48,9 @@ def test_context_count(bench: Bench, workload: Model, residency: str, contexts: 
 @pytest.mark.parametrize("workloads", [SIZES], ids=["io-heavy"])
 def test_limit(bench: Bench, workloads: tuple[Model, ...]) -> None:
     """Finds how many contexts of three sizes fit, and concludes what kind of limit that is."""
-    limit, points = experiments.find_limit(bench, workloads, cap=MOST_CONTEXTS)
+    emulated = bench.device.simulated_dsp is not None
+    cap = MOST_LOADED_EMULATED if emulated else MOST_CONTEXTS
+    limit, points = experiments.find_limit(bench, workloads, cap=cap)
     bench.conclude(str(limit))
     bench.measure(
         limit_kind=limit.kind,

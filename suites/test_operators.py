@@ -12,7 +12,6 @@ from harness import Bench, Model, experiments
 MODELS = [Model(name) for name in experiments.OPERATORS]
 
 
-@pytest.mark.takes_contexts("model")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_operator(bench: Bench, model: Model) -> None:

@@ -8,6 +8,8 @@ from typing import Literal
 from harness.ground.facts.memory_types import TensorMemory
 from harness.probe.plan import Step, given, numbered
 
+ProfileLevel = Literal["basic", "detailed"]
+
 BACK_MS = 2000
 
 
@@ -34,7 +36,7 @@ def io_run(
     *,
     repeat: int = 1,
     tolerance: float = 0.0,
-    profile: Literal["basic", "detailed"] | None = None,
+    profile: ProfileLevel | None = None,
 ) -> Step:
     """Executes with the buffers of `io_bind`; with `profile`, the last run's events are told."""
     told = f"{tolerance:.17g}"

@@ -3,10 +3,11 @@
 from harness.contexts.compiler.operators import OPERATORS
 from harness.ground.facts.memory_types import TENSOR_MEMORIES, TensorMemory
 from harness.run.experiments.backends import measure_backend, measure_context
-from harness.run.experiments.capacity import Limit, SizePoint, find_limit
+from harness.run.experiments.capacity import Limit, SizePoint, fill, find_limit
 from harness.run.experiments.growth import GrowthTolerance, measure_growth
 from harness.run.experiments.latency import LatencyTolerance
 from harness.run.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
+from harness.run.experiments.restart import measure_restart
 from harness.run.experiments.sharing import (
     STRATEGIES,
     Strategy,
@@ -29,11 +30,13 @@ __all__ = [
     "TensorMemory",
     "Tolerances",
     "by_memory",
+    "fill",
     "find_limit",
     "measure_backend",
     "measure_context",
     "measure_growth",
     "measure_pairing",
+    "measure_restart",
     "measure_sharing",
     "planned_sharing",
     "release_orders",

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.contexts import Schedule, Source, schedule
+from harness.contexts.context.schedule import Move
+from harness.ground.facts.codes import same_code
 from harness.probe import Settings
 from harness.run.bench import Bench, Observation
+from harness.verdict import held
 from harness.verdict.results.measurements import context_estimate
 
 _MOST_SIZES = 3
+_EXECUTED = 8
+_NO_ROOM = 1002
+"""QNN_COMMON_ERROR_MEM_ALLOC."""
 _NO_MEMORY = Settings(memory="off")
 
 LimitKind = Literal["bytes", "count", "leak", "none", "mixed", "unclear"]
@@ -30,7 +36,7 @@ class FitRange:
 
 
 def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
-    """Finds the largest number in 1..cap of which `attempt` loads all, by doubling and bisecting.
+    """Finds the largest number in 1..cap of which `attempt` loads all: one, all, then by bisecting.
 
     Each call of `attempt` is expected to use a process of its own, and to say how many it got to.
     After a refused trial that number and the next are tried first, so that an honest device needs
@@ -51,7 +57,7 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
                 hints = [loaded, loaded + 1]
             refused = number
         if refused == cap + 1:
-            number = min(2 * number, cap)
+            number = cap
             continue
         hints = [hint for hint in hints if fits < hint < refused]
         number = hints.pop(0) if hints else (fits + refused) // 2
@@ -199,6 +205,34 @@ def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Se
         points = measure()
         limit = conclude(points)
     return limit, points
+
+
+def fill(bench: Bench, source: Source, *, most: int) -> None:
+    """Loads contexts until one is refused; then some of those that fit execute, in a new process.
+
+    The refusal must be for want of memory (1002). What executes are the first, the last, and some
+    in between, of whichever protection domain. Raises TargetFailure if a process fails otherwise.
+    """
+    (deployed,) = bench.contexts(source)
+    loads = tuple(Move("load", number) for number in range(most))
+    frees = tuple(Move("free", number) for number in range(most))
+    seen = bench.run(bench.context_plan([deployed], Schedule(loads, frees), _NO_MEMORY))
+    failure = seen.run.transcript.first_failure
+    refused = failure is not None and failure.verb == "context-load" and failure.code
+    if not refused:
+        seen.check()
+    fits = seen.loaded
+    bench.measure(fits=fits, refused_code=failure.code if refused and failure else None)
+    bench.accept_refusal()
+    executed = {*range(0, fits, max(1, fits // _EXECUTED)), fits - 1} if fits else set()
+    moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))
+    bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()
+    bench.outputs_compared()
+    if not refused or failure is None:
+        bench.conclude(f"{fits} contexts of {source} are loaded together, and none was refused")
+        return
+    told = f"{fits} contexts of {source} fit, and the next is refused with {failure.code}"
+    bench.expect(held("refused_for_want_of_memory", same_code(failure.code, _NO_ROOM), told))
 
 
 def find_limit(

@@ -12,6 +12,7 @@ from harness.probe.transcript import StepResult, Transcript
 from harness.run.experiments.latency import Latency
 from harness.run.experiments.memory import MemorySamples, memory_samples
 from harness.run.experiments.pairing import (
+    LATENCY,
     PAIRINGS,
     STEADY_RUNS,
     Pairing,
@@ -20,6 +21,7 @@ from harness.run.experiments.pairing import (
     disturbed,
     judge_pairing,
     pairing_figures,
+    untimed,
 )
 from harness.run.experiments.rounds import in_doubt, over_rounds
 from harness.verdict.results.checks import Check, broken, conclusion, failure_text
@@ -271,3 +273,11 @@ def test_samples_take_numbers_only() -> None:
 def test_memories_that_do_not_exist() -> None:
     with pytest.raises(ConfigError, match="no memory 'ion'"):
         Pairing("raw", "ion")  # type: ignore[arg-type]
+
+
+def test_times_of_an_emulated_dsp_decide_nothing() -> None:
+    slow = Check(name=LATENCY, verdict="broken", reason="twice as slow")
+    other = Check(name="outputs_equal", verdict="broken", reason="differ")
+    assert untimed(slow).verdict == "unseen"
+    assert not untimed(slow).figures, "or it is measured again"
+    assert untimed(other) is other

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -15,7 +17,10 @@ from harness.ground.files.names_inside import listed_inside, open_below
 from harness.ground.files.whole_file import keep_whole, open_regular
 from harness.libraries import Blob, piece_file
 
+_log = logging.getLogger(__name__)
+
 _MAX_BYTES: Final = 2 << 30
+_BLOCK: Final = 16 << 20
 _MAX_LISTED: Final = 512
 _SEED: Final = 20_240
 _WORD = re.compile(r"[^A-Za-z0-9]+")
@@ -36,6 +41,7 @@ class TensorFiles:
         self._cache = cache_root
         self._root = cache_root / "tensors"
         self._made_up: dict[Tensor, Path] = {}
+        self._looked_at: set[Path] = set()
 
     def given(
         self,
@@ -47,7 +53,8 @@ class TensorFiles:
     ) -> tuple[Path, ...]:
         """One raw file per tensor, of those that a folder or a list has.
 
-        No link is followed in that folder, or from `within` on, which the user has named. Raises
+        No link is followed in that folder, or from `within` on, which the user has named. A file
+        with NaN is told once: whatever is compared of what comes of it says little. Raises
         ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
         """
         if isinstance(where, Path):
@@ -80,6 +87,8 @@ class TensorFiles:
                     content, size, kind, fits = _array(stream, tensor)
                 else:
                     content, kind, fits = None, "raw", True
+                if size == tensor.size and fits and file not in self._looked_at:
+                    self._tell_of_nan(what, file, tensor, stream, content)
         except (OSError, ValueError, EOFError) as error:
             told = error.strerror if isinstance(error, OSError) else None
             raise ConfigError(
@@ -91,6 +100,17 @@ class TensorFiles:
         if content is not None:
             return self.keep(content)
         return file if within is None else _found(file, size, within, self._cache)
+
+    def _tell_of_nan(
+        self, what: str, file: Path, tensor: Tensor, stream: BinaryIO, content: bytes | None
+    ) -> None:
+        self._looked_at.add(file)
+        if tensor.data_type not in _REALS:
+            return
+        if nan := _nan_in(io.BytesIO(content) if content is not None else stream, tensor):
+            of_inputs = "what targets make of NaN need not agree"
+            comes = of_inputs if what == "inputs" else "only NaN agrees with it"
+            _log.warning("%s: %s has NaN in %d elements of %s; %s", what, file, nan, tensor, comes)
 
     def keep(self, content: bytes) -> Path:
         """A file with this content, after which it is called, so that it never changes."""
@@ -212,6 +232,17 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
         return None, array.nbytes, kind, fits
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little.tobytes(), array.nbytes, kind, fits
+
+
+def _nan_in(stream: BinaryIO, tensor: Tensor) -> int:
+    """How many elements of a tensor of real numbers are NaN, read block by block."""
+    import numpy as np
+
+    blocks = iter(lambda: stream.read(_BLOCK), b"")
+    counts = (
+        np.count_nonzero(np.isnan(np.frombuffer(one, _REALS[tensor.data_type]))) for one in blocks
+    )
+    return int(sum(counts))
 
 
 def _plain(name: str) -> str:

@@ -95,16 +95,20 @@ def _difference(step: StepResult) -> str | None:
     outputs = step.data.get("outputs")
     for one in outputs if isinstance(outputs, list) else []:
         match one:
-            case {
-                "beyond": int(beyond),
-                "name": str(name),
-                "max_abs": int() | float() as most,
-                "first_value": int() | float() as got,
-                "first_expected": int() | float() as wanted,
-            } if beyond:
-                values = f"the first of them is {got:.6g}, and {wanted:.6g} was expected"
-                return f"{name} differs by up to {most:.6g}; {values}"
+            case {"beyond": int(beyond), "name": str(name), "max_abs": int() | float() as most} if (
+                beyond
+            ):
+                got, wanted = _value(one.get("first_value")), _value(one.get("first_expected"))
+                values = f"the first of them is {got}, and {wanted} was expected"
+                nan = one.get("nan")
+                told = f"; NaN: {nan} of its elements" if isinstance(nan, int) and nan else ""
+                return f"{name} differs by up to {most:.6g}; {values}{told}"
     return None
+
+
+def _value(said: object) -> str:
+    """A number, for which JSON has null where it is NaN or infinite."""
+    return f"{said:.6g}" if isinstance(said, int | float) else "no finite number"
 
 
 def cause_of(step: StepResult, blame: Sequence[Blame]) -> Cause:

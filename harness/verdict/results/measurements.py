@@ -55,10 +55,13 @@ def measure(transcript: Transcript) -> dict[str, object]:
     compared = [*executions, *bound, *_succeeded(steps, "ort-run")]
     outputs = [output for step in compared for output in _outputs(step)]
     if outputs:
+        # NaN is as expected where NaN is expected, and then says nothing
+        nan = int(sum(_number(output.get("nan")) for output in outputs))
         figures["outputs"] = {
             "compared": len(outputs),
             "max_abs": max(_number(output.get("max_abs")) for output in outputs),
             "beyond_tolerance": int(sum(_number(output.get("beyond")) for output in outputs)),
+            **({"nan": nan} if nan else {}),
         }
     estimates = context_estimate(transcript)
     if estimates:

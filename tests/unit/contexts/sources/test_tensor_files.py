@@ -16,6 +16,7 @@ from harness.contexts.sources import tensor_files
 from harness.contexts.sources.context_file import ContextFiles
 from harness.contexts.sources.tensor_files import TensorFiles, chosen_files, lying_files, made_up
 from harness.ground.errors import ConfigError
+from tests.logged import Logged
 
 X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
 BINARY = Path("/mine/model.bin")
@@ -56,6 +57,41 @@ def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
     assert files.given("inputs", listed, [X, MASK], BINARY) == (x, mask)
     x.write_bytes(b"damaged")
     assert files.given("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
+
+
+@pytest.mark.parametrize("form", ["raw", "npy"])
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("inputs", "what targets make of NaN need not agree"),
+        ("expected", "only NaN agrees with it"),
+    ],
+)
+def test_a_file_with_nan_is_told_once_by_its_name(
+    what: str, told: str, form: str, files: TensorFiles, tmp_path: Path, logged: Logged
+) -> None:
+    content = np.array([np.nan, 2], "<f4")
+    file = tmp_path / f"x.{form}"
+    if form == "npy":
+        np.save(file, content)
+    else:
+        content.tofile(file)
+    for _ in range(2):
+        (found,) = files.given(what, (file,), [X], BINARY)
+        assert found.read_bytes() == content.tobytes()
+    assert logged.warnings == [
+        f"{what}: {file} has NaN in 1 elements of x (8 bytes of float32); {told}"
+    ]
+
+
+def test_numbers_and_what_is_no_real_number_tell_nothing(
+    files: TensorFiles, tmp_path: Path, logged: Logged
+) -> None:
+    np.array([np.inf, 2], "<f4").tofile(tmp_path / "x.raw")
+    (tmp_path / "mask.raw").write_bytes(b"\xff" * 4)
+    listed = (tmp_path / "x.raw", tmp_path / "mask.raw")
+    files.given("inputs", listed, [X, MASK], BINARY)
+    assert logged.warnings == []
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,23 @@ def test_only_outputs_that_are_wrong_say_by_how_much() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ((None, 0.25), "the first of them is no finite number, and 0.25 was expected"),
+        ((0.5, None), "the first of them is 0.5, and no finite number was expected"),
+    ],
+)
+@pytest.mark.parametrize(("nan", "told"), [(2, "; NaN: 2 of its elements"), (0, "")])
+def test_outputs_that_are_nan_are_called_so(
+    first: tuple[float | None, float | None], said: str, nan: int, told: str
+) -> None:
+    given = dict(zip(("first_value", "first_expected"), first, strict=True))
+    wrong = {"name": "y", "max_abs": 0, "beyond": 3, "nan": nan, **given}
+    found = step("execute", error="mismatch", message="m", data={"outputs": [wrong]})
+    assert step_error(found).message == f"m\ny differs by up to 0; {said}{told}"
+
+
+@pytest.mark.parametrize(
     ("error", "cause"),
     [
         (None, "target"),

@@ -192,6 +192,17 @@ def test_figures_of_contexts_count_what_was_really_done() -> None:
     assert loaded_contexts(steps) == 5
 
 
+def test_nan_among_outputs_is_counted() -> None:
+    outputs = [{"max_abs": 0, "beyond": 0, "nan": 3}, {"max_abs": 0, "nan": "x"}]
+    figures = measure(Transcript(steps=[step("execute", data={"outputs": outputs})]))
+    assert figures["outputs"] == {
+        "compared": 2,
+        "max_abs": 0.0,
+        "beyond_tolerance": 0,
+        "nan": 3,
+    }
+
+
 @pytest.mark.parametrize("verb", ["context-free", "execute", "executorch-run"])
 def test_any_step_with_a_context_has_figures_even_if_it_failed(verb: str) -> None:
     figures = measure(Transcript(steps=[step(verb, code=1)]))

@@ -211,7 +211,7 @@ static int map_locked(struct pd *pd, const char *call, int fd, size_t size, uint
     struct mapping *there = mapping_of(pd, fd);
     bool same = there != NULL && there->device == status.st_dev && there->inode == status.st_ino;
     if (same && !asked) return 0;
-    if (same && there->asked) return AEE_EALREADY;
+    if (there != NULL && there->asked && asked) return AEE_EALREADY;
     if (there != NULL) unmap(pd, there);
     if (size == 0) size = (size_t)status.st_size;
     size_t most = (size_t)limits()->mapped_mb << 20;

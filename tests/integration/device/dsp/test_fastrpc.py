@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.device.dsp.dsp import DspLimits
 from tests.integration.device.dsp.fastrpc import (
@@ -338,3 +339,76 @@ def test_a_process_reserves_three_sessions_beside_its_first(
         return error, asked.effective, asked.session
 
     assert [reserve() for _ in range(4)] == [(0, 11, 1), (0, 19, 2), (0, 27, 3), (0x8A, 32, 4)]
+
+
+def test_an_answer_can_come_late(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc("invoke@2=delay:300;")
+    _, handle = rpc.open()
+    assert rpc.reverse(handle, b"ab") == (0, b"ba")
+    begun = time.monotonic()
+    assert rpc.reverse(handle, b"ab") == (0, b"ba")
+    assert time.monotonic() - begun >= 0.3
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("alloc", "free", "map", "unmap", "call")), st.integers(0, 3)),
+        min_size=4,
+        max_size=30,
+    )
+)
+def test_the_dsp_has_mapped_what_the_client_asked_for_and_what_calls_named(
+    one_session: tuple[FastRpc, int], steps: list[tuple[str, int]]
+) -> None:
+    rpc, handle = one_session
+    page, most = 4096, (1 << 20) // 4096
+    buffers: dict[int, tuple[int, int]] = {}  # by place: address, fd
+    asked: dict[int, int] = {}  # pages by fd
+    named: dict[int, int] = {}
+    try:
+        for what, place in steps:
+            pages = (1, 100, 200, 256)[place]
+            address, fd = buffers.get(place, (0, -1))
+            if what == "alloc" and not address:
+                address, fd = buffers[place] = rpc.alloc(pages * page)
+            elif what == "free" and address and fd not in asked:
+                rpc.free(buffers.pop(place)[0])
+                named.pop(fd, None)
+            elif what == "map" and address:
+                others = sum((named | asked).values()) - named.get(fd, 0)
+                wanted = 0x1A if fd in asked else 1 if others + pages > most else 0
+                named.pop(fd, None) if fd not in asked else None
+                if wanted == 0:
+                    asked[fd] = pages
+                assert rpc.map(fd, pages * page) == wanted
+            elif what == "unmap" and address:
+                assert rpc.unmap(fd) == (0 if asked.pop(fd, None) else 0x48)
+            elif what == "call" and address:
+                fits = fd in asked | named or sum((asked | named).values()) + pages <= most
+                call = Wanted(Method.REVERSE, [(address, 8)], [(address, 8)])
+                assert rpc.invoke(handle, call) == (0 if fits else 1)
+                if fits and fd not in asked:
+                    named[fd] = pages
+            assert rpc.mapped(handle) == sorted(asked.keys() | named.keys())
+    finally:
+        for fd in asked:
+            rpc.unmap(fd)
+        for address, _ in buffers.values():
+            rpc.free(address)
+    assert rpc.mapped(handle) == []
+
+
+@pytest.fixture(scope="module")
+def one_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastRpc, int]]:
+    """A session in which a MB can be mapped."""
+    rpc = FastRpc(tmp_path_factory.mktemp("one"), DspLimits(mapped_mb=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QNN_DSP", str(rpc.dsp))
+        patch.setenv("ADSP_LIBRARY_PATH", str(rpc.skels))
+        error, handle = rpc.open()
+        assert error == 0
+        yield rpc, handle
+        rpc.close(handle)

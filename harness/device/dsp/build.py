@@ -19,7 +19,8 @@ NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
 _FASTRPC_FLAGS: Final = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
-    *("-fvisibility=hidden", "-pthread"),
+    # threads of its own may still be ending when the last stub that wanted it is unloaded
+    *("-fvisibility=hidden", "-pthread", "-Wl,-z,nodelete"),
 )
 _COMPILE_S: Final = 120.0
 _KEPT_CHARS: Final = 2000

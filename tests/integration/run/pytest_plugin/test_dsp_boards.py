@@ -75,28 +75,35 @@ def test_what_a_limit_refuses_is_told_as_no_phones_answer(runs: DeviceRuns) -> N
     assert answer["words"] == "no session is left: the device has 0"
 
 
-MOCK_EMULATOR = r"""#!/bin/sh
-# As an emulator that lacks an instruction: said, and the process of the DSP dies.
-case $1 in
-*/loader)
-  printf 'emulator\tinvoke\tSIGILL\tvadd(sf,sf) at 0x1000\n' >>"$QNN_DSP/said"
-  echo 'mock: vadd(sf,sf) is no instruction'
-  kill -9 $$ ;;
-esac
-exec '@REAL@' "$@"
-"""
+MOCK_LACKING = r"""printf 'emulator\tinvoke\tSIGILL\tvadd(sf,sf) at 0x1000\n' >>"$QNN_DSP/said"
+kill -9 $$"""
+MOCK_CRASH = "echo 'mock: this DSP dies'; kill -9 $$"
+
+
+def mock_emulator(folder: Path, does: str) -> str:
+    """An emulator that does this in place of being the DSP, and can what the real one can."""
+    mock, real = folder / "mock-qemu-hexagon", find_qemu(cache_root() / BOARDS).path
+    mock.write_text(f"#!/bin/sh\ncase $1 in\n*/loader)\n{does} ;;\nesac\nexec '{real}' \"$@\"\n")
+    mock.chmod(0o755)
+    return str(mock)
 
 
 def test_what_the_emulator_lacks_is_unsupported(runs: DeviceRuns) -> None:
-    mock = runs.folder / "mock-qemu-hexagon"
-    real = find_qemu(cache_root() / BOARDS).path
-    mock.write_text(MOCK_EMULATOR.replace("@REAL@", str(real)))
-    mock.chmod(0o755)
-    case = only(runs, "dsp-1", *TINY, **{VARIABLE: str(mock)})
+    mock = mock_emulator(runs.folder, MOCK_LACKING)
+    case = only(runs, "dsp-1", *TINY, **{VARIABLE: mock})
     assert (case["outcome"], case["cause"]) == ("unsupported", None), case["output"]
     message = "the emulator cannot execute vadd(sf,sf) at 0x1000 (invoke: SIGILL)\n"
     assert case["error"]["message"].startswith(message)
     assert "emulator" in {answer["by"] for answer in case["emulated"]}
+
+
+def test_what_the_dsp_printed_is_evidence_of_a_failure(runs: DeviceRuns) -> None:
+    mock = mock_emulator(runs.folder, MOCK_CRASH)
+    case = only(runs, "dsp-1", *TINY, **{VARIABLE: mock})
+    assert (case["outcome"], case["cause"]) == ("failed", "target"), case["output"]
+    (log,) = (one for one in case["logs"] if one.endswith("evidence/simulated-dsp.txt"))
+    text = (runs.reports / "latest" / log).read_text()
+    assert text.startswith("mock: this DSP dies\n")
 
 
 def test_two_devices_at_once(runs: DeviceRuns) -> None:

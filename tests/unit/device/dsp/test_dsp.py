@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,8 @@ from harness.device.dsp.dsp import (
     dsp_environment,
     forget_said,
     lay_out_dsp,
+    log_end,
+    log_size,
     read_said,
 )
 from harness.ground import ConfigError
@@ -78,6 +81,23 @@ def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -
     forget_said(tmp_path)
     forget_said(tmp_path)
     assert read_said(tmp_path) == ()
+
+
+def test_the_end_of_the_log_is_what_was_printed_since(tmp_path: Path) -> None:
+    assert (log_size(tmp_path), log_end(tmp_path, 0, 9)) == (0, (b"", False))
+    log = tmp_path / "log"
+    log.write_bytes(b"before\n")
+    begin = log_size(tmp_path)
+    log.write_bytes(b"before\nsince\n")
+    assert log_end(tmp_path, begin, 100) == (b"since\n", False)
+    assert log_end(tmp_path, begin, 3) == (b"ce\n", True)
+    assert log_end(tmp_path, 99, 100) == (b"", False)
+
+
+def test_what_stands_in_the_logs_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(OSError, match="is no file"):
+        log_end(tmp_path, 0, 9)
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:

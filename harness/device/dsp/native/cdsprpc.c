@@ -172,7 +172,8 @@ static int call(struct pd *pd, struct wire_call_head head, const union remote_ar
         if (error != 0) return error;
     }
     int channel = pd_channel(pd);
-    if (channel < 0) return pd->gone != 0 ? pd->gone : DSP_EBADSTATE;
+    if (channel < 0)
+        return said("invoke", pd->gone != 0 ? pd->gone : DSP_EBADSTATE, "the DSP's process is gone");
     struct wire_answer answer;
     bool whole = send_all(channel, parts, part_count) &&
                  receive_all(channel, &answer, sizeof answer);

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.device import CaseEvidence
-from harness.device.dsp.dsp import Said, forget_said, read_said
+from harness.device.dsp.dsp import Said, forget_said, log_size, read_said
 from harness.device.evidence.case_evidence import telling_lines
 from harness.device.lab.lease import LeaseLost
 from harness.ground import Deadline, DeviceRefused, InfraError, disk_errors, scratch_folder
@@ -143,6 +143,7 @@ class CaseBench:
         self.notes.runtime = ready.stock.record
         self._log_folder = log_folder
         self._runs = 0
+        self._logged = 0
         transport, dsp = self.device.transport, self.device.simulated_dsp
         self._evidence = CaseEvidence(transport, self._held.baseline, dsp=dsp)
 
@@ -250,12 +251,13 @@ class CaseBench:
         if self.device.simulated_dsp is not None:
             with disk_errors("cannot begin with what the DSP says"):
                 forget_said(self.device.simulated_dsp)
+            self._logged = log_size(self.device.simulated_dsp)
 
     def _said(self) -> tuple[Said, ...]:
         if self.device.simulated_dsp is None:
             return ()
         with disk_errors("cannot read what the DSP said"):
-            return read_said(self.device.simulated_dsp)
+            return read_said(self.device.simulated_dsp, self._logged)
 
     @contextlib.contextmanager
     def _current_folder(self) -> Iterator[str]:

@@ -100,6 +100,19 @@ def test_what_stands_in_the_logs_place_is_not_waited_for(tmp_path: Path) -> None
         log_end(tmp_path, 0, 9)
 
 
+def test_an_emulator_that_bailed_out_is_heard(tmp_path: Path) -> None:
+    """As GLib words it for QEMU 10.0.13 at a word that it does not know."""
+    before = b"ERROR:../target/hexagon/decode.c:1:of_an_earlier_case: x\n"
+    last = b"ERROR:../target/hexagon/decode.c:529:decode_insns: code should not be reached\n"
+    after = b"loaded\n**\n" + last + b"Bail out! " + last
+    (tmp_path / "log").write_bytes(before + after)
+    (tmp_path / "said").write_text("kernel\tprocess\t0x8000040d\tended by signal 6\n")
+    assert read_said(tmp_path, len(before)) == (
+        Said("kernel", "process", "0x8000040d", "ended by signal 6"),
+        Said("emulator", "process", "SIGABRT", "an instruction (decode_insns)"),
+    )
+
+
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("kernel\tx\t1\ty\n")
     (tmp_path / "said").symlink_to(tmp_path / "secret")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.dsp.qemu import VARIABLE
 from harness.device.lab.inventory import load_lab
 from harness.device.simulator.emulation import CROSS_COMPILER_VARIABLE, why_no_board
+from harness.tools.doctor.lab_checks import simulated_checks
 
 CROSS, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 pytestmark = [pytest.mark.needs(QEMU), pytest.mark.needs(CROSS)]
@@ -44,6 +46,23 @@ def test_a_compiler_without_its_c_library(tmp_path: Path, monkeypatch: pytest.Mo
     assert "dlfcn.h" in why
     monkeypatch.delenv(CROSS_COMPILER_VARIABLE)
     assert [device.name for device in load_lab(file).in_use()] == ["sim", "board"]
+
+
+def test_a_board_with_a_dsp_is_off_where_only_the_dsp_lacks_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    file = tmp_path / "devices.yaml"
+    file.write_text(LAB + LAB.splitlines()[-1].replace("board", "dsp").replace("}", ", dsp: true}"))
+    lab = load_lab(file)
+    assert [device.name for device in lab.in_use()] == ["sim", "board"]
+    why = lab.why_off(lab.devices[2])
+    assert why == f"is off: {VARIABLE}: {tmp_path / 'none'} is no program"
+    checks = simulated_checks(lab, [lab.devices[2]], tmp_path)
+    assert [(one.subject, one.name, one.status) for one in checks] == [
+        ("dsp", "simulated here", "not-applicable"),
+        ("dsp", "DSP emulator", "fail"),
+    ]
 
 
 def test_an_emulator_that_does_not_run_it(tmp_path: Path) -> None:

@@ -152,7 +152,8 @@ def test_each_death_of_a_dsp_has_its_true_outcome(runs: DeviceRuns) -> None:
                 if found := dsps(runs.folder):
                     time.sleep(after_s)
                     for pid in found:
-                        os.kill(pid, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                            os.kill(pid, signal.SIGKILL)
                     killed.set()
                     return
 

@@ -1,0 +1,40 @@
+"""Whether this computer can be a DSP: the emulator first, then what compiles the loader."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.device.dsp.hexagon import COMPILER_VARIABLE
+from harness.device.dsp.programs import dsp_programs, lacks_floats, why_no_dsp
+from harness.device.dsp.qemu import VARIABLE, VECTOR_FLOAT
+from harness.ground import ConfigError
+from tests.unit.device.dsp.test_qemu import mock_qemu
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    nothing = {"PATH": str(tmp_path)}
+    why = why_no_dsp(tmp_path, nothing) or ""
+    assert why.startswith("there is no qemu-hexagon: `qnn-harness simulator dsp-setup` builds one")
+    emulator = mock_qemu(tmp_path / "emulator", "integer")
+    with_emulator = nothing | {VARIABLE: str(emulator), COMPILER_VARIABLE: str(tmp_path / "none")}
+    why = why_no_dsp(tmp_path, with_emulator) or ""
+    assert why.startswith("no compiler for Hexagon: pip install 'qnn-harness[dsp]' has one")
+    with pytest.raises(ConfigError, match="no compiler for Hexagon"):
+        dsp_programs(tmp_path, with_emulator)
+
+
+def test_nothing_is_built_to_find_out(tmp_path: Path) -> None:
+    emulator = mock_qemu(tmp_path / "emulator", "integer")
+    can = {"PATH": str(tmp_path), VARIABLE: str(emulator), COMPILER_VARIABLE: sys.executable}
+    assert why_no_dsp(tmp_path / "cache", can) is None
+    assert not list((tmp_path / "cache").glob("loader*"))
+
+
+def test_whether_it_has_floating_point_is_the_emulators_answer(tmp_path: Path) -> None:
+    for name, can, lacks in (("a", (), True), ("b", (VECTOR_FLOAT,), False)):
+        emulator = mock_qemu(tmp_path / name, "integer", *can)
+        environment = {"PATH": str(tmp_path), VARIABLE: str(emulator)}
+        assert lacks_floats(tmp_path / "cache", environment) is lacks

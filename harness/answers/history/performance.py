@@ -270,7 +270,7 @@ def _changes(
 
 
 def _borne_out(older: Array, new: Array, runs: Whole, effect: float) -> Whole:
-    """How many more or fewer runs bear it out, by runs of another level before the base.
+    """How many more runs, or fewer, bear it out because of earlier runs at another level.
 
     Were one or two runs of the base the odd ones, new runs would be back where others were before.
     """

@@ -147,7 +147,7 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
 
 
 def stays_inside(folder: Path, path: Path) -> bool:
-    """Whether what was found in a folder lies there, if by links within it. Raises OSError.
+    """Whether what was found in a folder lies there, perhaps by links within it. Raises OSError.
 
     For folders that are links and files in themselves, such as SDKs and builds.
     """

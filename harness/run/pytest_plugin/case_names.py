@@ -131,7 +131,7 @@ def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
 
 
 def _one_version(items: Sequence[pytest.Item]) -> None:
-    """Raises ConfigError for several versions. Several devices are one case with twins."""
+    """Raises ConfigError for several versions; several devices may stand in for each other."""
     places = [place for item in items if (place := placement_of(item)) is not None]
     versions = {(place.qnn, place.ort, place.compiler) for place in places}
     if len(versions) > 1:

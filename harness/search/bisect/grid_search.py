@@ -87,7 +87,7 @@ def _every(state: GridState) -> Question | GridFinding:
 
 
 def _alike(state: GridState) -> GridFinding:
-    """What follows if the corners are alike, unless a check has refuted that the rest is."""
+    """What follows if the corners are alike; a check may have found that the rest is not."""
     if len(set(state.verdicts.values())) > 1:
         odd = "bad" if state.verdicts[state.ends()[0]] == "good" else "good"
         points = tuple(state.point(s) for s, verdict in state.verdicts.items() if verdict == odd)

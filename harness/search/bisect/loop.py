@@ -26,7 +26,7 @@ WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
 
 
 class Watcher:
-    """Is told what goes on. This one says nothing, and nothing depends on any."""
+    """Is told what goes on, and ignores it; the loop does not depend on it."""
 
     def asked(self, question: Question) -> None:
         """A run begins."""

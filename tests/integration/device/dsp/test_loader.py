@@ -243,16 +243,24 @@ def test_a_process_that_cannot_go_on_says_why(
     assert "test_skel_handle_invoke" in process.log()
 
 
-def test_an_instruction_that_is_none_is_named_with_its_place(
-    process: DspProcess, channel: Channel
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (1, "vector float instruction 1dffffff"),
+        (2, "HMX instruction a6e0dfff"),
+        (3, "unknown instruction ffffffff"),
+    ],
+)
+def test_an_instruction_that_is_none_is_named_with_its_kind_and_place(
+    process: DspProcess, channel: Channel, how: int, told: str
 ) -> None:
     with pytest.raises(DspGone):
-        channel.invoke(0, END, [words(3)], [4])
+        channel.invoke(0, END, [words(how)], [4])
     assert process.end() == NO_INSTRUCTION
     (said,) = process.said()
     assert (said.kind, said.call, said.answer) == ("emulator", "method 10 of the skel", "SIGILL")
-    assert "instruction ffffffff at skel+0x" in said.words
-    assert "test_skel_handle_invoke" in said.words
+    assert said.words.startswith(f"{told} at skel+0x")
+    assert said.words.endswith(", test_skel_handle_invoke")
 
 
 def test_a_process_ends_with_its_client(process: DspProcess, channel: Channel) -> None:

@@ -347,7 +347,7 @@ bool hmx_weight(HMXState *state, const HMXMemory *memory, HMXType type, HMXTaps 
 }
 
 /* Each channel, or each second one; those are stored side by side, from Rs's bit 6 on. */
-static void store(const HMXState *state, const HMXMemory *memory, HMXLayout layout,
+static bool store(const HMXState *state, const HMXMemory *memory, HMXLayout layout,
                   uint32_t rs, uint32_t rt, int step)
 {
     uint32_t base = rs & -HMX_TILE;
@@ -355,6 +355,9 @@ static void store(const HMXState *state, const HMXMemory *memory, HMXLayout layo
     HMXGrid grid;
 
     hmx_grid(&grid, position_mask(HMX_BYTES, layout), rs, rt);
+    if (state->unknown[0] || (grid.column_selected > 0 && state->unknown[1])) {
+        return false;
+    }
     for (int row = 0; row < grid.rows; row++) {
         int below = row + grid.row_selected;
         uint32_t tile = below < grid.rows ? base : base + (rt & -HMX_TILE);
@@ -376,17 +379,18 @@ static void store(const HMXState *state, const HMXMemory *memory, HMXLayout layo
             }
         }
     }
+    return true;
 }
 
-void hmx_store(const HMXState *state, const HMXMemory *memory, HMXLayout layout,
+bool hmx_store(const HMXState *state, const HMXMemory *memory, HMXLayout layout,
                uint32_t rs, uint32_t rt)
 {
-    store(state, memory, layout, rs, rt, 1);
+    return store(state, memory, layout, rs, rt, 1);
 }
 
 /* The results of 16 pairs of channels, side by side from channel 0 or 16 on. */
-void hmx_store_odd_channels(const HMXState *state, const HMXMemory *memory,
+bool hmx_store_odd_channels(const HMXState *state, const HMXMemory *memory,
                             uint32_t rs, uint32_t rt)
 {
-    store(state, memory, HMX_SPATIAL_MAJOR, rs, rt, 2);
+    return store(state, memory, HMX_SPATIAL_MAJOR, rs, rt, 2);
 }

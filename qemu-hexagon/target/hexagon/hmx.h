@@ -65,6 +65,7 @@ typedef struct HMXState {
     uint64_t bias[HMX_CHANNELS];
     int set;                        /* the current one of the two sets of sums */
     HMXActivation activation;
+    bool unknown[HMX_GENERATIONS];  /* results of a conversion that nobody has described */
 } HMXState;
 
 /* One access lies within an aligned tile. It returns the place, or does not return at all. */
@@ -83,9 +84,9 @@ void hmx_swap(HMXState *state);
 bool hmx_convert_bytes(HMXState *state, uint32_t rs);
 bool hmx_convert_halves(HMXState *state, uint32_t rs);
 bool hmx_convert_pairs(HMXState *state, uint32_t rs);
-void hmx_store(const HMXState *state, const HMXMemory *memory, HMXLayout layout,
+bool hmx_store(const HMXState *state, const HMXMemory *memory, HMXLayout layout,
                uint32_t rs, uint32_t rt);
-void hmx_store_odd_channels(const HMXState *state, const HMXMemory *memory,
+bool hmx_store_odd_channels(const HMXState *state, const HMXMemory *memory,
                             uint32_t rs, uint32_t rt);
 
 /* The bits of a position in an address, and back: shared by multiplication and storing. */

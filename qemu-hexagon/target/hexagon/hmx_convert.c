@@ -59,6 +59,7 @@ enum {
 
 /* Which channels of each pair a conversion of 16-bit operands takes, by Rs 10..9. */
 enum {
+    PAIRS_NONE = 0,                     /* met where only the sums are to be cleared */
     PAIRS_ODD = 1,
     PAIRS_EVEN = 2,
     PAIRS_BOTH = 3,
@@ -70,6 +71,8 @@ static void age(HMXState *state, uint32_t rs)
     if (!(rs & CONVERT_FEEDBACK)) {
         memmove(state->result[1], state->result[0],
                 (HMX_GENERATIONS - 1) * sizeof(state->result[0]));
+        state->unknown[1] = state->unknown[0];
+        state->unknown[0] = false;
     }
 }
 
@@ -87,6 +90,14 @@ static int64_t fraction(int64_t sum, int exponent, int kept)
     }
     shifted = sum * (1ll << exponent);
     return (shifted >> (32 - kept)) * 2 | (sum != 0);
+}
+
+static void finish(HMXState *state, uint32_t rs)
+{
+    if (!(rs & CONVERT_KEEP)) {
+        memset(state->sum[state->set], 0, sizeof(state->sum[0]));
+        state->set ^= 1;
+    }
 }
 
 static int limited(int value, int earlier, uint32_t rs)
@@ -133,10 +144,7 @@ bool hmx_convert_bytes(HMXState *state, uint32_t rs)
             *result = value & 0xfff;
         }
     }
-    if (!(rs & CONVERT_KEEP)) {
-        memset(state->sum[state->set], 0, sizeof(state->sum[0]));
-        state->set ^= 1;
-    }
+    finish(state, rs);
     return true;
 }
 
@@ -252,8 +260,14 @@ bool hmx_convert_pairs(HMXState *state, uint32_t rs)
     int select = bits(rs, 10, 9);
     int feedback = rs & CONVERT_FEEDBACK;
 
-    if (select == 0 || feedback == CONVERT_FEEDBACK_OFFSET || feedback == CONVERT_FEEDBACK_SCALE) {
+    if (feedback == CONVERT_FEEDBACK_OFFSET || feedback == CONVERT_FEEDBACK_SCALE) {
         return false;
+    }
+    if (select == PAIRS_NONE) {
+        age(state, rs);
+        state->unknown[0] = true;
+        finish(state, rs);
+        return true;
     }
     for (int channel = 0; channel < HMX_CHANNELS; channel += 2) {
         if (!usual_pair(state->bias[channel], state->bias[channel + 1])) {
@@ -283,9 +297,6 @@ bool hmx_convert_pairs(HMXState *state, uint32_t rs)
             state->result[0][position + 1][to] = value >> 8 & 0xff0;
         }
     }
-    if (!(rs & CONVERT_KEEP)) {
-        memset(state->sum[state->set], 0, sizeof(state->sum[0]));
-        state->set ^= 1;
-    }
+    finish(state, rs);
     return true;
 }

@@ -25,8 +25,10 @@ void hmx_need(CPUHexagonState *env, bool known, uintptr_t ra);
 #define fHMX_CONVERT(WHAT, RS) \
     hmx_need(env, hmx_convert_##WHAT(hmx_state(), RS), GETPC())
 #define fHMX_STORE(LAYOUT, RS, RT) \
-    hmx_store(hmx_state(), hmx_memory(env, GETPC()), HMX_##LAYOUT, RS, RT)
+    hmx_need(env, hmx_store(hmx_state(), hmx_memory(env, GETPC()), HMX_##LAYOUT, RS, RT), \
+             GETPC())
 #define fHMX_STORE_ODD_CHANNELS(RS, RT) \
-    hmx_store_odd_channels(hmx_state(), hmx_memory(env, GETPC()), RS, RT)
+    hmx_need(env, hmx_store_odd_channels(hmx_state(), hmx_memory(env, GETPC()), RS, RT), \
+             GETPC())
 
 #endif

@@ -148,7 +148,8 @@ def test_what_is_not_implemented_is_an_illegal_instruction(qemu: Path, tmp_path:
         program.multiply(ACTIVATIONS["ub", "", False], program.NIBBLES, operands),
         program.multiply(ACTIVATIONS["hf", "", False], WEIGHTS["ub", ""], operands),
         bias + program.single(program.CONVERSIONS["bytes"]),
-        program.single(program.CONVERSIONS["pairs"]),
+        program.single(program.CONVERSIONS["pairs"])
+        + program.single(program.STORES[""], AT + RESULTS, 0x700),
     ):
         status, _ = program.run(qemu, code, shape.tobytes(), tmp_path)
         assert status == -signal.SIGILL

@@ -120,6 +120,7 @@ class Hmx:
     words: list[int] = field(default_factory=lambda: [0] * CHANNELS)
     current: int = 0
     latched: Activation | None = None
+    unknown: list[bool] = field(default_factory=lambda: [False, False])
 
     def activation(self, kind: str, which: str, channel_major: bool, rs: int, rt: int) -> None:
         """activation.ub or activation.hf: `which` is "", "above", "single", "dilate", "deep"."""
@@ -239,6 +240,7 @@ class Hmx:
         """Results of a conversion go here: a new generation, unless there is feedback."""
         if rs & 12 == 0:
             self.results[1] = self.results[0]
+            self.unknown = [False, self.unknown[0]]
         return self.results[0]
 
     def _end(self, rs: int, sums: np.ndarray[tuple[int, ...], np.dtype]) -> None:
@@ -274,8 +276,13 @@ class Hmx:
     def convert_pairs(self, rs: int) -> None:
         """cvt.uh:2x2=acc(Rs)."""
         select = rs >> 9 & 3
-        if select == 0 or rs >> 2 & 3 in (1, 2):
+        if rs >> 2 & 3 in (1, 2):
             raise NotKnown
+        if select == 0:
+            self._begin(rs)
+            self.unknown[0] = True
+            self._end(rs, self.sums)
+            return
         for even, odd in zip(self.words[::2], self.words[1::2], strict=True):
             unusual = field_of(even, 18, 15) or field_of(even, 21, 19) or field_of(even, 30, 23)
             strange = field_of(odd, 15, 10) or field_of(odd, 18, 17) or odd >> 31
@@ -343,6 +350,8 @@ class Hmx:
         mask = position_bits("ub", major)
         rows, columns = submasks(rt & mask), submasks(~rt & mask)
         down, split = rows.index(rs & rows[-1]), columns.index(rs & columns[-1])
+        if self.unknown[0] or (split and self.unknown[1]):
+            raise NotKnown
         channels = range(1, 32, 2) if which == "2x2" else range(32)
         start = (rs & 64) // 4 if which == "2x2" else 0
         for y, row in enumerate(rows):

@@ -62,11 +62,10 @@ bool alone_convert(int kind, uint32_t rs)
     }
 }
 
-void alone_store(int kind, uint32_t rs, uint32_t rt)
+bool alone_store(int kind, uint32_t rs, uint32_t rt)
 {
     if (kind == 2) {
-        hmx_store_odd_channels(&state, &accessor, rs, rt);
-    } else {
-        hmx_store(&state, &accessor, kind ? HMX_CHANNEL_MAJOR : HMX_SPATIAL_MAJOR, rs, rt);
+        return hmx_store_odd_channels(&state, &accessor, rs, rt);
     }
+    return hmx_store(&state, &accessor, kind ? HMX_CHANNEL_MAJOR : HMX_SPATIAL_MAJOR, rs, rt);
 }

@@ -81,8 +81,8 @@ UNSUPPORTED: Final = (
         r"GetEpDevices",
         None,
         r"offers no device of QNNExecutionProvider",
-        "ONNX Runtime 1.26 and 1.31 for arm64 Linux: they know CPUs and GPUs on the PCI bus, of "
-        "which the plug-in takes none, whatever DSP there is",
+        "ONNX Runtime with the QNN plug-in on a board where it finds no NPU",
+        lacks="dsp",
     ),
     UnsupportedRule(
         r"QnnBackend_create",

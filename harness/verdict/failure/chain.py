@@ -35,6 +35,10 @@ BENIGN: Final[dict[str, str]] = {
         "the QNN provider asks that of every backend and goes on without "
         "(seen with onnxruntime-qnn 2.3.0 to 2.7.0 on the GPU backend)"
     ),
+    r"Using existing ADSP_LIBRARY_PATH setting of ": (
+        "the QNN provider says it whenever somebody else has set the path of skels "
+        "(onnxruntime-qnn 2.7.0 on boards; sessions work)"
+    ),
 }
 """Lines that look like errors and are none: a pattern of each, and who says it why."""
 

@@ -85,7 +85,7 @@ UNSUPPORTED: Final = (
         lacks="dsp",
     ),
     UnsupportedRule(
-        r"QnnBackend_create",
+        r"QnnBackend_create|CreateSession",
         1006,
         r"Invalid OpenCL driver path",
         "libQnnGpu.so for arm64 on a board without an OpenCL driver",

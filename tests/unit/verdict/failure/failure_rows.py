@@ -25,6 +25,10 @@ SESSION = "CreateSession"
 NO_PD = "Failed to find available PD for contextId 56 on deviceId 0 coreId 0"
 SKEL = ("Failed to load skel, error: 4000", "Transport layer setup failed: 14001")
 BENIGN = "QnnContextCustomProtocol expected magic number: 0x5678abcd but get: 0x2000000"
+OWN_SKEL_PATH = (
+    "Using existing ADSP_LIBRARY_PATH setting of /data/x/sets/qnn-2.51.0;/vendor/dsp/cdsp;/dsp, "
+    "which may cause the HTP backend to fail"
+)
 NO_PLATFORM_INFO = (
     "Unable to get platform info: Only support getting platform info for HTP backend."
 )

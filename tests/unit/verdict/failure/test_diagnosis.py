@@ -245,10 +245,15 @@ def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [failure_rows.BENIGN, failure_rows.NO_PLATFORM_INFO, failure_rows.NO_OPTIMIZATIONS],
+    [
+        failure_rows.BENIGN,
+        failure_rows.NO_PLATFORM_INFO,
+        failure_rows.NO_OPTIMIZATIONS,
+        failure_rows.OWN_SKEL_PATH,
+    ],
 )
 def test_benign_lines_are_never_a_failure(line: str) -> None:
-    assert len(BENIGN) == 4
+    assert len(BENIGN) == 5
     passed = judge(run(START, begin(), log(line), end(), DONE))
     assert (passed.outcome, passed.error) == ("passed", None)
     failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error

@@ -22,6 +22,7 @@ NO_SOC = ("QnnLog_create", 4000, "No Snapdragon SOC detected\nFailed to init rou
 SKEL = ("QnnDevice_create", 14001, "Failed to load skel, error: 4000\nsetup failed: 14001")
 SKEL_LATER = ("QnnContext_createFromBinary", *SKEL[1:])
 OPENCL = ("QnnBackend_create", 1006, "GPU ERROR: (10006) - Invalid OpenCL driver path")
+OPENCL_ORT = ("CreateSession", *OPENCL[1:])
 NO_NPU = ("GetEpDevices", None, "the plug-in offers no device of QNNExecutionProvider")
 MEM = ("QnnMem_register", 1000, "QnnMem API is not supported")
 
@@ -57,6 +58,7 @@ ROWS = [
     (OPENCL, ONLY_GPU, False),
     (OPENCL, PHONE, False),
     (OPENCL, None, False),
+    (OPENCL_ORT, NOTHING, True),
     (("QnnBackend_create", 1006, "something else"), NOTHING, False),
     (NO_NPU, NOTHING, True),
     (NO_NPU, PHONE, False),

@@ -11,6 +11,7 @@ from harness import Bench, Model, experiments, steps
 
 MODELS = [Model("tiny"), Model("weights-heavy", 4)]
 HEAVY = Model("io-heavy", 56)
+MOST_EMULATED = 8
 # What a session may leave behind once the first few are over (microsoft/onnxruntime#22511): each by
 # itself, and all together. Measured with ORT 1.26, quiet and beside busy loops: with QNN 2.47.0 to
 # 2.49.40 most rounds leave nothing, with 2.50.40 and 2.51.0 first 20 to 50 kB and later 15 to 23;
@@ -49,6 +50,8 @@ def test_context_dump(bench: Bench, model: Model, embed: bool) -> None:
 @pytest.mark.parametrize("workload", [HEAVY], ids=str)
 def test_many_sessions(bench: Bench, workload: Model, sessions: int) -> None:
     """So many sessions exist at once, each made of the same EPContext model, and all run."""
+    if bench.device.simulated_dsp is not None and sessions > MOST_EMULATED:
+        pytest.skip("an emulated DSP takes minutes to execute so many")
     ort, deployed = bench.ort(), bench.model(workload)
     with bench.scratch() as folder:
         dump = f"{folder}/context.onnx"
@@ -64,4 +67,6 @@ def test_many_sessions(bench: Bench, workload: Model, sessions: int) -> None:
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_create_and_destroy(bench: Bench, model: Model) -> None:
     """A session that is gone leaves no more behind, however often it is made."""
+    if bench.device.simulated_dsp is not None:
+        pytest.skip("an emulated board takes many seconds to compile the model each time")
     experiments.measure_growth(bench, model, TOLERATED)

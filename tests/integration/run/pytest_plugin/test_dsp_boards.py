@@ -29,7 +29,7 @@ devices:
   - {name: dsp-0, simulated: true, soc: QCS8550, target: linux-arm64, dsp: {sessions: 0}}
 """
 TINY = ("-k", "context_count and tiny and resident-8")
-LONG = ("-k", "context_count and tiny and sequential-100")
+LONG = ("-k", "context_count and io-heavy-56mb and sequential-8")  # seconds an inference
 
 
 def begun_in(folder: Path) -> dict[int, bytes]:

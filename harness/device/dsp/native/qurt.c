@@ -182,7 +182,7 @@ bool begin_thread(void *(*run)(void *), void *argument, size_t stack) {
 static void thread_ends(int status) {
     pthread_mutex_lock(&threads_lock);
     own->status = status;
-    own->state = own->waiting > 0 ? ENDED : UNUSED;
+    own->state = ENDED;
     pthread_cond_broadcast(&thread_ended);
     pthread_mutex_unlock(&threads_lock);
 }
@@ -195,13 +195,23 @@ static void *run_thread(void *thread) {
     return NULL;
 }
 
+/* A place for a new thread: one that had none yet, or else whose thread has ended and was not joined.
+   NULL if all run. */
+static struct thread *free_place(void) {
+    struct thread *ended = NULL;
+    for (struct thread *thread = threads; thread < threads + MOST_THREADS; thread++) {
+        if (thread->state == UNUSED) return thread;
+        if (thread->state == ENDED && thread->waiting == 0) ended = thread;
+    }
+    return ended;
+}
+
 /* Numbers go on when a place is used again, so that an old one names nobody. */
 int dsp_qurt_thread_create(int *number, const struct attributes *asked, void (*run)(void *),
                            void *argument) {
     pthread_mutex_lock(&threads_lock);
-    struct thread *thread = threads;
-    while (thread < threads + MOST_THREADS && thread->state != UNUSED) thread++;
-    bool begun = thread < threads + MOST_THREADS;
+    struct thread *thread = free_place();
+    bool begun = thread != NULL;
     if (begun) {
         int before = thread->number == 0 ? (int)(thread - threads) + 1 : thread->number;
         *thread = (struct thread){run, argument, before + MOST_THREADS, 0, 0, asked->priority,
@@ -232,7 +242,8 @@ static struct thread *thread_of(int number) {
     return thread->number == number && thread->state != UNUSED ? thread : NULL;
 }
 
-/* One that has ended is no thread any more, as in QuRT. */
+/* One that has ended can be joined once, as threads that QuRT makes joinable: skels take it for a
+   failure if a thread was faster than whoever waits for it. */
 int dsp_qurt_thread_join(int number, int *status) {
     pthread_mutex_lock(&threads_lock);
     struct thread *thread = thread_of(number);

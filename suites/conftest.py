@@ -14,7 +14,6 @@ BESIDE_OTHER_DEVICES: Final = {
     "test_restart": "",
     "test_compiler_and_runtime": "",
     "test_mem_type_pairing": "memhandle-memhandle",
-    "test_spill_fill": "max",
     "test_context_count": "tiny|weights-heavy",
     "test_operator": "8bit",
 }

@@ -302,7 +302,7 @@ static int memory(const uint32_t *in, uint32_t *out) {
     uint32_t *data = static_cast<uint32_t *>(at);
     out[2] = data[0];
     data[1] = data[0] + 1;
-    out[3] = HAP_mmap_put(static_cast<int>(in[0]));
+    if (in[1] == 0) out[3] = HAP_mmap_put(static_cast<int>(in[0])); // else it is kept
     return 0;
 }
 

@@ -19,6 +19,7 @@
 
 enum { CHANNEL_STACK = 4 << 20, SLACK = 8192, ALIGNED = 128, MOST_ARGUMENTS = 2 * 255 + 2 * 15 };
 enum { MOST_COPIED = 256 << 20, MOST_MAPPINGS = 4096, MAP_DELAYED = 3 };
+enum { NO_LONGER_NAMED = -1 };
 
 static int loaded;
 
@@ -86,6 +87,10 @@ static int map(const struct wire_request *request, int own, uint64_t *address) {
     int failed = 0;
     pthread_mutex_lock(&mappings_lock);
     struct mapping *one = mapping_of(request->fd);
+    if (one != NULL && one->asked == 0) {
+        one->fd = NO_LONGER_NAMED; /* the client unmapped it: the same number is another file now */
+        one = NULL;
+    }
     if (one != NULL) {
         one->asked++;
         close(own);

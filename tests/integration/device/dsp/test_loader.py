@@ -175,6 +175,20 @@ def test_both_processes_see_memory_that_is_mapped(
         assert asked(channel, MEMORY, 4, 7)[0] == BAD_PARAMETER
 
 
+def test_a_number_that_the_client_gives_to_another_file_names_that_one(
+    process: DspProcess, channel: Channel
+) -> None:
+    with shared(words(1, 0) + bytes(4088)) as old, shared(words(2, 0) + bytes(4088)) as new:
+        assert process.map(7, old, 4096)[0] == 0
+        kept = asked(channel, MEMORY, 4, 7, 1)
+        assert process.unmap(7) == 0
+        assert process.map(7, new, 4096)[0] == 0
+        error, at, found, _ = asked(channel, MEMORY, 4, 7)
+        assert (error, found) == (0, 2)
+        assert at != kept[1], "what the skel kept stays where it is"
+        assert os.pread(old, 8, 0) == words(1, 2)
+
+
 def test_arguments_in_mapped_memory_are_not_copied(process: DspProcess, channel: Channel) -> None:
     with shared(b"skel" * 1024) as fd:
         assert process.map(7, fd, 4096)[0] == 0

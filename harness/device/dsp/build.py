@@ -17,6 +17,9 @@ from harness.ground.files.verified_folder import made_file
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
+BOTH_SIDES: Final = ("board.c", "wire.c")
+"""What is compiled for the board's CPU and for its DSP."""
+
 _FASTRPC_FLAGS: Final = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
     # threads of its own may still be ending when the last stub that wanted it is unloaded
@@ -33,8 +36,8 @@ def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
-    sources = sorted(NATIVE.glob("cdsprpc*.c"))
-    headers = [NATIVE / "cdsprpc.h", NATIVE / "wire.h"]
+    sources = [*sorted(NATIVE.glob("cdsprpc*.c")), *(NATIVE / one for one in BOTH_SIDES)]
+    headers = [NATIVE / one for one in ("cdsprpc.h", "board.h", "wire.h")]
     try:
         contents = [file.read_bytes() for file in (*sources, *headers)]
         status = Path(compiler[0]).stat()

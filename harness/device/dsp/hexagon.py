@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.device.dsp.build import NATIVE, run_build
+from harness.device.dsp.build import BOTH_SIDES, NATIVE, run_build
 from harness.ground import ConfigError
 from harness.ground.files.verified_folder import made_file
 
@@ -25,8 +25,11 @@ COMPILER_VARIABLE: Final = "QNN_HARNESS_HEXAGON_CC"
 """Names a compiler for hexagon-linux-musl with libc++, and its first words."""
 
 _ZIG: Final = "ziglang"
-_SOURCES: Final = ("loader.c", "faults.c", "qurt.c", "hap.c", "service.c", "queue.c", "imports.S")
-_HEADERS: Final = ("loader.h", "wire.h")
+_SOURCES: Final = (
+    *("loader.c", "faults.c", "qurt.c", "hap.c", "service.c", "queue.c", "imports.S"),
+    *BOTH_SIDES,
+)
+_HEADERS: Final = ("loader.h", "board.h", "wire.h")
 _FLAGS: Final = (
     *("-mcpu=hexagonv68", "-static", "-fno-pie", "-std=gnu11", "-O2", "-Wall", "-Wextra"),
     *("-Wno-unused-command-line-argument", "-Werror"),

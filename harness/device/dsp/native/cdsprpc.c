@@ -99,11 +99,6 @@ static bool find_skel(const char *uri, char *path) {
     return has_file(".", 1, plain, path);
 }
 
-/* As an ELF file has it: v73 is 0x73. */
-uint32_t arch_number(void) {
-    return (uint32_t)(limits()->arch / 10 * 16 + limits()->arch % 10);
-}
-
 /* Why the DSP would not load it: 0, or its error. */
 static int check_skel(const char *uri, char *path) {
     Elf32_Ehdr head;

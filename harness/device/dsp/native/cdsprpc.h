@@ -14,6 +14,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "board.h"
 #include "wire.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -40,13 +41,6 @@ enum {
 #define DSP_EBADSTATE ((int)0x8000040D) /* its protection domain died under the call */
 
 enum { CDSP = 3, DOMAINS = 8, SESSIONS = 4, EFFECTIVE = DOMAINS * SESSIONS, MAX_PATH = 4096 };
-
-/* What the board is told to be (cdsprpc_board.c); `folder` is NULL without a DSP behind it. */
-struct limits {
-    long arch, sessions, handles, mapped_mb, vtcm_mb, hvx_threads, unsigned_pd;
-};
-const char *dsp_folder(void);
-const struct limits *limits(void);
 
 /* One line of what kernel or driver answered, for the harness and on stderr. Returns `answer`. */
 int said(const char *call, int answer, const char *words, ...)
@@ -98,8 +92,6 @@ void pd_kill(struct pd *pd);
 int pd_control(struct pd *pd, struct wire_request request, int fd, uint64_t *value);
 int pd_channel(struct pd *pd);
 void pd_channel_done(struct pd *pd, int channel);
-bool send_all(int fd, struct iovec *parts, size_t count);
-bool receive_all(int fd, void *data, size_t size);
 
 /* The protection domain of a session (-1: the default one) or of a handle, to be released; NULL if
    there is none. */
@@ -122,7 +114,6 @@ int reserve_session(int domain);
 int close_session(int domain);
 /* Which DSP follows `before` in a text, such as "cdsp"; -1 if none that is known. */
 int named_domain(const char *text, const char *before);
-uint32_t arch_number(void);
 /* Runs `use` for each protection domain that is open. */
 void each_pd(void (*use)(struct pd *pd, void *context), void *context);
 

@@ -33,32 +33,6 @@ struct beginning {
     sem_t done;
 };
 
-bool send_all(int fd, struct iovec *parts, size_t count) {
-    while (count > 0) {
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count > 64 ? 64 : count};
-        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return false;
-        while (count > 0 && (size_t)sent >= parts->iov_len) {
-            sent -= (ssize_t)parts->iov_len;
-            parts++, count--;
-        }
-        if (count == 0) break;
-        parts->iov_base = (char *)parts->iov_base + sent;
-        parts->iov_len -= (size_t)sent;
-    }
-    return true;
-}
-
-bool receive_all(int fd, void *data, size_t size) {
-    for (size_t at = 0; at < size;) {
-        ssize_t got = recv(fd, (char *)data + at, size - at, MSG_WAITALL);
-        if (got == 0 || (got < 0 && errno != EINTR)) return false;
-        if (got > 0) at += (size_t)got;
-    }
-    return true;
-}
-
 /* A session of the device, which all its processes share; the lock goes with the last of its fds.
    -1 if none is left. */
 static int free_slot(void) {

@@ -19,6 +19,12 @@ enum { R31 = 31, MOST_DESCRIPTORS = 1 << 20 };
 _Thread_local char doing[96];
 static int PC = 42; /* which word of a signal's registers it is: 41 before QEMU 11 */
 
+static void lacks(const char *answer, const char *words) {
+    const char *what = doing[0] != '\0' ? doing : "a thread of the DSP";
+    say("%s: %s: %s", what, answer, words);
+    tell_harness("emulator", what, answer, words, NULL);
+}
+
 /* --- user DMA ------------------------------------------------------------------------------------ */
 
 /* A descriptor of size 0 copies `length` bytes. One of size 1 copies a rectangle: in form 0 its
@@ -60,7 +66,7 @@ static void run_dma(struct descriptor *first) {
             char words[80];
             snprintf(words, sizeof words, "user DMA with a descriptor of size %u, form %u",
                      (unsigned)one->size, (unsigned)one->form);
-            tell_harness(doing[0] != '\0' ? doing : "a thread of the DSP", "user DMA", words);
+            lacks("user DMA", words);
             _exit(EXIT_NO_INSTRUCTION);
         }
         one->done = 1;
@@ -121,7 +127,7 @@ static void on_illegal(uint32_t *registers) {
         if ((kind = kind_of(end[-i])) != NULL) lacking = i;
     snprintf(words, sizeof words, "%s instruction %08x at %s", kind != NULL ? kind : "unknown",
              (unsigned)end[-lacking], skel_place(end - length, place, sizeof place));
-    tell_harness(doing[0] != '\0' ? doing : "a thread of the DSP", "SIGILL", words);
+    lacks("SIGILL", words);
     _exit(EXIT_NO_INSTRUCTION);
 }
 

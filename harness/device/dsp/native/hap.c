@@ -67,7 +67,7 @@ static int waiting_clients; /* who want it meanwhile */
 
 static uint32_t vtcm_size(void) {
     static uint32_t size;
-    if (size == 0) size = (uint32_t)limit("vtcm_mb", 8) * MEGABYTE;
+    if (size == 0) size = (uint32_t)limits()->vtcm_mb * MEGABYTE;
     return size;
 }
 

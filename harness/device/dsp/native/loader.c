@@ -47,36 +47,6 @@ void say(const char *format, ...) {
     if (write(2, line, (size_t)length) < 0) return;
 }
 
-static bool board_file(const char *name, char *path, size_t size) {
-    const char *folder = getenv("QNN_DSP");
-    return folder != NULL && (size_t)snprintf(path, size, "%s/%s", folder, name) < size;
-}
-
-void tell_harness(const char *call, const char *answer, const char *words) {
-    char path[PATH_MAX], line[512];
-    say("%s: %s: %s", call, answer, words);
-    if (!board_file("said", path, sizeof path)) return;
-    int length = snprintf(line, sizeof line, "emulator\t%s\t%s\t%s\n", call, answer, words);
-    if (length >= (int)sizeof line) line[(length = sizeof line - 1) - 1] = '\n';
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
-    if (fd < 0) return;
-    if (write(fd, line, (size_t)length) < 0) say("cannot write %s", path);
-    close(fd);
-}
-
-long limit(const char *name, long missing) {
-    char path[PATH_MAX], line[128];
-    size_t length = strlen(name);
-    FILE *file = board_file("limits", path, sizeof path) ? fopen(path, "r") : NULL;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, name, length) == 0 && line[length] == ' ') {
-            missing = strtol(line + length, NULL, 10);
-            break;
-        }
-    if (file != NULL) fclose(file);
-    return missing;
-}
-
 /* --- symbols ------------------------------------------------------------------------------------- */
 
 static const char *name_of(const Elf32_Sym *symbol) {
@@ -299,8 +269,7 @@ int main(int count, char **words) {
         say("usage: loader SKEL, with a control socket as fd 3");
         return 2;
     }
-    long arch = limit("arch", 73);
     handle_faults();
-    serve(CONTROL, skel_load(words[1], (uint32_t)(arch / 10 * 16 + arch % 10)));
+    serve(CONTROL, skel_load(words[1], arch_number()));
     _exit(0);
 }

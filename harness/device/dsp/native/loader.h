@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "board.h"
+
 /* The DSP's own errors, as its loader and FastRPC give them (AEEStdErr.h, plus 0x80000400). */
 enum { DSP_OFFSET = (int)0x80000400 };
 enum dsp_error {
@@ -39,12 +41,8 @@ void *skel_symbol(const char *name);
 /* Where in the skel something is, as text for the log. */
 const char *skel_place(const void *address, char *text, size_t size);
 
-/* What the board tells its DSP (the `limits` file); `missing` where it does not. */
-long limit(const char *name, long missing);
 /* Prints into the DSP's log, which no longer grows once it is long. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A line for the harness: an instruction that the emulator lacks. */
-void tell_harness(const char *call, const char *answer, const char *words);
 
 /* Serves the client until its control socket closes; `loaded` is what opening answers if not 0. */
 void serve(int control, int loaded);

@@ -294,7 +294,7 @@ int dsp_qurt_hvx_unlock(void) { return 0; }
 
 /* How many vector contexts there are, of 128 and of 64 bytes. */
 int dsp_qurt_hvx_get_units(void) {
-    int count = (int)limit("hvx_threads", 4);
+    int count = (int)limits()->hvx_threads;
     return count << 8 | count;
 }
 

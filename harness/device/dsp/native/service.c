@@ -23,25 +23,6 @@ enum { NO_LONGER_NAMED = -1 };
 
 static int loaded;
 
-
-static bool receive_all(int socket, void *data, size_t size) {
-    for (size_t at = 0; at < size;) {
-        ssize_t got = recv(socket, (char *)data + at, size - at, 0);
-        if (got == 0 || (got < 0 && errno != EINTR)) return false;
-        if (got > 0) at += (size_t)got;
-    }
-    return true;
-}
-
-static bool send_all(int socket, const void *data, size_t size) {
-    for (size_t at = 0; at < size;) {
-        ssize_t sent = send(socket, (const char *)data + at, size - at, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR) return false;
-        if (sent > 0) at += (size_t)sent;
-    }
-    return true;
-}
-
 /* --- the client's memory ------------------------------------------------------------------------- */
 
 /* `fd` is the client's number, `own` this process's; `asked` counts the client's mappings, `held`
@@ -280,10 +261,10 @@ static bool serve_call(int channel) {
     }
     if (works && answer.status == 0) answer.status = make_call(&head, arguments, text, &answer.value);
     doing[0] = '\0';
-    works = works && send_all(channel, &answer, sizeof answer);
+    works = works && send_all(channel, (struct iovec[]){{&answer, sizeof answer}}, 1);
     for (uint32_t i = 0; i < head.count; i++) {
         if (works && told[i].kind == WIRE_OUT_COPIED)
-            works = send_all(channel, copies[i], told[i].size);
+            works = send_all(channel, (struct iovec[]){{copies[i], told[i].size}}, 1);
         if (i < held && arguments[i].buffer.data != NULL &&
             (told[i].kind == WIRE_IN_MAPPED || told[i].kind == WIRE_OUT_MAPPED))
             release_mapping(told[i].fd);
@@ -336,7 +317,7 @@ void serve(int control, int error) {
             answer.status = begin_thread(serve_channel, (void *)(intptr_t)fd, CHANNEL_STACK)
                                 ? 0
                                 : DSP_ENOMEMORY;
-        if (!send_all(control, &answer, sizeof answer)) break;
+        if (!send_all(control, (struct iovec[]){{&answer, sizeof answer}}, 1)) break;
     }
 
 }

@@ -10,7 +10,10 @@
 #ifndef WIRE_H
 #define WIRE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 enum wire_control {
     WIRE_CHANNEL = 1, /* with a fd: a new channel, served by a thread of its own */
@@ -57,5 +60,9 @@ struct wire_buffer {
     uint32_t fd, size, offset, flags;
     uint64_t address;
 };
+
+/* Whether all of it went, or came; what was sent is taken off `parts`. */
+bool send_all(int fd, struct iovec *parts, size_t count);
+bool receive_all(int fd, void *data, size_t size);
 
 #endif

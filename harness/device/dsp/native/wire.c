@@ -1,0 +1,32 @@
+/* Whole messages over the sockets between a client's libcdsprpc.so and a DSP's process. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "wire.h"
+
+bool send_all(int fd, struct iovec *parts, size_t count) {
+    while (count > 0) {
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count > 64 ? 64 : count};
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return false;
+        while (count > 0 && (size_t)sent >= parts->iov_len) {
+            sent -= (ssize_t)parts->iov_len;
+            parts++, count--;
+        }
+        if (count == 0) break;
+        parts->iov_base = (char *)parts->iov_base + sent;
+        parts->iov_len -= (size_t)sent;
+    }
+    return true;
+}
+
+bool receive_all(int fd, void *data, size_t size) {
+    for (size_t at = 0; at < size;) {
+        ssize_t got = recv(fd, (char *)data + at, size - at, MSG_WAITALL);
+        if (got == 0 || (got < 0 && errno != EINTR)) return false;
+        if (got > 0) at += (size_t)got;
+    }
+    return true;
+}

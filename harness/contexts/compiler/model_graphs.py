@@ -181,14 +181,22 @@ def spill_heavy(spec: GraphOf) -> onnx.GraphProto:
             ),
             *_requantized(f"moved_{layer}", f"real_{layer}"),
         ]
-    last = f"real_{_SPILL_DEPTH}"
+    nodes += _skips_back("Max", "greater")
+    return graph(spec, nodes, {"x": ("UINT8", shape)}, ("UINT8", shape), constants)
+
+
+def _skips_back(op: str, name: str) -> list[onnx.NodeProto]:
+    """Joins the last map with each one before it, all of which are kept until then; ends in `y`."""
+    from onnx import helper
+
+    nodes, last = [], f"real_{_SPILL_DEPTH}"
     for layer in range(_SPILL_DEPTH - 1, -1, -1):
-        nodes.append(helper.make_node("Max", [last, f"real_{layer}"], [f"greater_{layer}"]))
-        last = f"real_greater_{layer}"
-        nodes += _requantized(f"greater_{layer}", last)
+        nodes.append(helper.make_node(op, [last, f"real_{layer}"], [f"{name}_{layer}"]))
+        last = f"real_{name}_{layer}"
+        nodes += _requantized(f"{name}_{layer}", last)
     nodes[-1:] = []
     nodes[-1].output[0] = "y"
-    return graph(spec, nodes, {"x": ("UINT8", shape)}, ("UINT8", shape), constants)
+    return nodes
 
 
 def spill_pooled(spec: GraphOf) -> onnx.GraphProto:
@@ -210,13 +218,7 @@ def spill_pooled(spec: GraphOf) -> onnx.GraphProto:
             pads=[1, 1, 1, 1],
         )
         nodes += [pool, *_requantized(f"wider_{layer}", f"real_{layer}")]
-    last = f"real_{_SPILL_DEPTH}"
-    for layer in range(_SPILL_DEPTH - 1, -1, -1):
-        nodes.append(helper.make_node("Add", [last, f"real_{layer}"], [f"sum_{layer}"]))
-        last = f"real_sum_{layer}"
-        nodes += _requantized(f"sum_{layer}", last)
-    nodes[-1:] = []
-    nodes[-1].output[0] = "y"
+    nodes += _skips_back("Add", "sum")
     return graph(spec, nodes, {"x": ("UINT8", shape)}, ("UINT8", shape), _quantization(zero=0))
 
 

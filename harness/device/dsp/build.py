@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
 import shlex
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.ground import ConfigError, Deadline, InfraError, spawn_guarded
-from harness.ground.files.verified_folder import made_file
+from harness.ground.files.verified_folder import key_of, made_file
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
@@ -44,7 +43,7 @@ def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
     identity = (*compiler, status.st_size, status.st_mtime_ns, *_FASTRPC_FLAGS, *contents)
-    key = hashlib.sha256(repr(identity).encode()).hexdigest()[:24]
+    key = key_of(identity)
 
     def make(folder: Path) -> Path:
         output = folder / FASTRPC

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import os
@@ -15,7 +14,7 @@ from typing import Final
 
 from harness.device.dsp.build import BOTH_SIDES, NATIVE, run_build
 from harness.ground import ConfigError
-from harness.ground.files.verified_folder import made_file
+from harness.ground.files.verified_folder import key_of, made_file
 
 DSP_ARCHS: Final = (68, 69, 73, 75, 79)
 """The Hexagons whose skels the loader takes, of QNN 2.40 to 2.51; v81's brings a C++ library of its
@@ -97,5 +96,5 @@ def _compiler(environment: Mapping[str, str]) -> tuple[str, ...] | None:
 def _built(cache: Path, environment: Mapping[str, str]) -> Path:
     contents = [(NATIVE / one).read_bytes() for one in (*_SOURCES, *_HEADERS)]
     identity = (environment.get(COMPILER_VARIABLE), _FLAGS, _LIBRARIES, *contents)
-    key = hashlib.sha256(repr(identity).encode()).hexdigest()[:24]
+    key = key_of(identity)
     return cache / f"loader-{key}"

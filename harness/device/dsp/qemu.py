@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from harness.device.dsp.build import run_build
 from harness.ground import ConfigError, disk_errors, scratch_folder
+from harness.ground.files.verified_folder import key_of
 from harness.ground.files.whole_file import read_note, write_json
 
 VARIABLE: Final = "QNN_HARNESS_QEMU_HEXAGON"
@@ -94,7 +95,7 @@ def patch_key(patch: Path) -> str:
         contents = [(one.relative_to(patch).as_posix(), one.read_bytes()) for one in files]
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    return hashlib.sha256(repr(contents).encode()).hexdigest()[:24]
+    return key_of(contents)
 
 
 def what_it_can(path: Path, folder: Path) -> tuple[str, frozenset[str]]:

@@ -6,7 +6,6 @@ program is compiled for the board and run.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import shutil
@@ -21,7 +20,7 @@ from harness.device.dsp.dsp import DspLimits
 from harness.device.dsp.programs import dsp_programs
 from harness.device.simulator.board import LOADER, Board, BoardDsp, cpu_files, dsp_files
 from harness.ground import ConfigError, HarnessError, InfraError, disk_errors, scratch_folder
-from harness.ground.files.verified_folder import made_file
+from harness.ground.files.verified_folder import key_of, made_file
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
 FLAKY_DSP_SOURCE: Final = SHIM_SOURCE.with_name("flaky_dsp.c")
@@ -146,7 +145,7 @@ def build_shim(compiler: Sequence[str], cache: Path, source: Path = SHIM_SOURCE)
         identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, source.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    built = cache / f"{source.stem}-{_key(identity)}.so"
+    built = cache / f"{source.stem}-{key_of(identity)}.so"
 
     def compile_into(folder: Path) -> Path:
         output = folder / built.name
@@ -170,7 +169,7 @@ def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> st
         tools = find_tools(environment)
         build_shim(tools.compiler, cache)
         files = (tools.libraries / LOADER, tools.qemu, Path(tools.cross[0]))
-        worked = cache / f"tried-{_key((tools.cross, *map(_identity, files)))}"
+        worked = cache / f"tried-{key_of((tools.cross, *map(_identity, files)))}"
         if worked.is_file() and all(map(os.path.exists, worked.read_text().split("\n"))):
             return None
         cache.mkdir(parents=True, exist_ok=True)
@@ -227,10 +226,6 @@ def run_program(
 def _identity(path: Path) -> tuple[str, int, int]:
     status = path.stat()
     return str(path), status.st_size, status.st_mtime_ns
-
-
-def _key(identity: tuple[object, ...]) -> str:
-    return hashlib.sha256(repr(identity).encode()).hexdigest()[:24]
 
 
 def _first_error(said: str) -> str:

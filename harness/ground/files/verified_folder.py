@@ -198,6 +198,11 @@ def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
         holder.release()
 
 
+def key_of(made_from: object) -> str:
+    """A short name that changes with what a file is made from: anything whose repr tells it all."""
+    return hashlib.sha256(repr(made_from).encode()).hexdigest()[:24]
+
+
 def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s: float) -> Path:
     """A file that is made once: `make` makes it in an empty folder, and says where it is there.
 

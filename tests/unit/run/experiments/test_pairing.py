@@ -108,7 +108,7 @@ def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -
         (IO * 3 // 4, True),
         (IO, True),
         (IO * 5 // 4, True),
-        (IO * 3 // 2, True),  # the library has some of its own
+        (IO * 3 // 2, False),
         (2 * IO, False),
     ],
 )

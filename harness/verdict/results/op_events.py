@@ -1,0 +1,263 @@
+"""What a profile says of each op: from the library's own events to a record's `profile` (pure)."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import truediv
+from typing import Any, Final, Literal, TypeGuard
+
+ProfileAsked = Literal["basic", "ops", "trace"]
+EVENTS_MOST: Final = 4096
+OPS_MOST: Final = 2000
+_NAME_CHARS: Final = 200
+_OTHERS_MOST: Final = 60
+
+# QnnProfile's units and types by their numbers, and by the words of ONNX Runtime's CSV file.
+_UNITS: Final = {1: "us", 2: "bytes", 3: "cycles", 4: "count"}
+_KINDS: Final = {100: "init", 300: "finalize", 400: "execute", 404: "node"}
+_UNIT_WORDS: Final = {one.upper(): one for one in _UNITS.values()}
+_KIND_WORDS: Final = {one.upper(): one for one in _KINDS.values()}
+_TIMES: Final = ("cycles", "us")
+_SAID_UNIT: Final = re.compile(r" \((?:cycles|us)\)$")
+_OP_ID: Final = re.compile(r"[ :]OpId_\d+$")
+
+
+@dataclass(frozen=True)
+class ProfileEvent:
+    """One event as the library tells it; `depth` 0 stands alone, 1 is a part of the one before.
+
+    `kind` is init, finalize, execute, node or other, `unit` us, bytes, cycles, count or other.
+    """
+
+    kind: str
+    unit: str
+    value: int
+    name: str
+    depth: int = 0
+
+    def figure(self) -> dict[str, object]:
+        """The event as it stands in a record."""
+        return {"name": self.name, "unit": self.unit, "value": self.value}
+
+
+ProfiledRun = Sequence[ProfileEvent]
+"""What was told of one execution."""
+
+
+@dataclass(frozen=True)
+class OpEvent:
+    """An op of an executed graph: what it took in each profiled run, in `unit` (cycles or us).
+
+    `source` is the node of the source graph, None where that is not known.
+    """
+
+    op: str
+    source: str | None
+    unit: str
+    runs: tuple[int, ...]
+
+    @property
+    def value(self) -> int:
+        """The median of the runs."""
+        return round(statistics.median(self.runs))
+
+    @property
+    def key(self) -> str:
+        """What it is called in another version, too: its node, else its name without its number."""
+        return self.source or _OP_ID.sub("", self.op)
+
+
+def probe_events(data: Mapping[str, object]) -> list[ProfileEvent]:
+    """The events of a step that was profiled, as far as each has its proper form."""
+    told = data.get("profile_events")
+    found = []
+    for one in told[:EVENTS_MOST] if isinstance(told, list) else []:
+        value, depth = (one.get("value"), one.get("depth")) if isinstance(one, dict) else (-1, -1)
+        if _is_count(value) and _is_count(depth):
+            kind, unit = _KINDS.get(one.get("type"), "other"), _UNITS.get(one.get("unit"), "other")
+            name = str(one.get("name", ""))[:_NAME_CHARS]
+            found.append(ProfileEvent(kind, unit, value, name, depth))
+    return found
+
+
+def csv_events(content: bytes) -> list[ProfileEvent]:
+    """The events of the CSV file that ONNX Runtime's QNN provider writes.
+
+    Lines that are no events (a header, the rest of one that was cut) are left out; names may hold
+    commas, which nothing quotes.
+    """
+    rows = (line.split(",", 6) for line in content.decode("utf-8", "replace").splitlines())
+    return [
+        ProfileEvent(
+            _KIND_WORDS.get(row[1], "other"),
+            _UNIT_WORDS.get(row[3], "other"),
+            int(row[2]),
+            row[6][:_NAME_CHARS],
+            int(row[5] == "SUB-EVENT"),
+        )
+        for row in rows
+        if len(row) == 7 and re.fullmatch(r"[0-9]{1,18}", row[2])
+    ]
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def runs_in(events: Iterable[ProfileEvent]) -> list[list[ProfileEvent]]:
+    """Events of several executions, taken apart: each ends with its own `execute` event.
+
+    What the library told before an `init` or `finalize` event, with the parts of that, is of none.
+    """
+    runs: list[list[ProfileEvent]] = []
+    current: list[ProfileEvent] = []
+    preparing = False
+    for event in events:
+        if event.kind in ("init", "finalize") and event.depth == 0:
+            current, preparing = [], True
+        elif preparing and event.depth > 0:
+            continue
+        else:
+            preparing = False
+            current.append(event)
+            if event.kind == "execute" and event.depth == 0:
+                runs.append(current)
+                current = []
+    return runs
+
+
+def phases_in(events: Iterable[ProfileEvent]) -> list[dict[str, object]]:
+    """What preparing a graph, or loading a context, spent its time with: `phase` and `us`."""
+    inside, found = False, []
+    for event in events:
+        if event.depth == 0:
+            inside = event.kind in ("init", "finalize")
+        if inside and event.unit in ("us", "other"):  # without a unit it is time, says QNN
+            found.append({"phase": event.name, "us": event.value, "part": event.depth > 0})
+    return found[:_OTHERS_MOST]
+
+
+def ops_of(runs: Sequence[ProfiledRun], nodes: Collection[str] = ()) -> list[OpEvent]:
+    """The ops of the runs of one graph, in the order that the library tells them in.
+
+    `nodes` are the names of the source graph's nodes.
+    """
+    values: dict[tuple[str, str], list[int]] = {}
+    for run in runs:
+        for (name, unit), total in _once(_nodes_of(run)).items():
+            values.setdefault((name, unit), []).append(total)
+    by_length = sorted(nodes, key=len, reverse=True)
+    return [
+        OpEvent(name, _source(name, by_length), unit, tuple(seen))
+        for (name, unit), seen in values.items()
+    ]
+
+
+def _once(events: Iterable[ProfileEvent]) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for event in events:
+        key = _SAID_UNIT.sub("", event.name), event.unit
+        found[key] = found.get(key, 0) + event.value
+    return found
+
+
+def _nodes_of(run: ProfiledRun) -> Iterator[ProfileEvent]:
+    return (one for one in run if one.kind == "node" and one.depth == 1 and one.unit in _TIMES)
+
+
+def _source(op: str, by_length: Iterable[str]) -> str | None:
+    """The node whose name the op's begins with: what ORT adds to it stands behind an underscore."""
+    stem = _OP_ID.sub("", op)
+    return next((one for one in by_length if one and f"{stem}_".startswith(f"{one}_")), None)
+
+
+def total_of(run: ProfiledRun) -> ProfileEvent | None:
+    """The accelerator's own total: the event that the ops are parts of, else its time."""
+    roots = [one for one in run if one.depth == 0 and one.unit in _TIMES]
+    above: ProfileEvent | None = None
+    for event in run:
+        if event.depth == 0:
+            above = event
+        elif event.kind == "node" and above is not None and above.unit in _TIMES:
+            return above
+    accelerators = [one for one in roots if one.name.startswith("Accelerator")]
+    return next(iter(accelerators or [one for one in roots if one.kind == "execute"]), None)
+
+
+def profile_of(
+    level: ProfileAsked,
+    graphs: Mapping[str, Sequence[ProfiledRun]],
+    *,
+    phases: Sequence[Mapping[str, object]] = (),
+    nodes: Collection[str] = (),
+    added_us: int | None = None,
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A record's `profile`: of the runs of each graph, by its name.
+
+    `ops` has each op with its median, the single runs and its share of all ops. `total` is what the
+    accelerator says itself, `ops_share` how much of that the ops are (the median of the runs), and
+    `spread` how far its runs lie apart: (most - least) / median. `notes` tell in words what is
+    missing. `added_us` is what profiling added to an execution, by the medians.
+    """
+    by_graph = {name: ops_of(runs, nodes) for name, runs in graphs.items()}
+    listed = [(name, one) for name, ops in by_graph.items() for one in ops]
+    units = {one.unit for _, one in listed}
+    unit = next((one for one in _TIMES if one in units), None)
+    same = [(name, one) for name, one in listed if one.unit == unit]
+    whole = sum(one.value for _, one in same) or 1
+    ops: list[dict[str, Any]] = [
+        {"op": one.op, "source": one.source, one.unit: one.value, "share": one.value / whole}
+        | {"runs": list(one.runs)}
+        | ({"graph": name} if len(graphs) > 1 else {})
+        for name, one in same
+    ]
+    cut = len(ops) - OPS_MOST
+    if cut > 0:
+        ops = sorted(ops, key=_share, reverse=True)[:OPS_MOST]
+        notes = [*notes, f"{cut} ops that took least are left out"]
+    told: dict[str, Any] = {"level": level, "ops": ops, "phases": list(phases)}
+    told |= {"total": _totals(graphs), "added_us": added_us, "notes": list(notes)}
+    last = [run for runs in graphs.values() for run in runs[-1:]]
+    rest = [one for run in last for one in run if one.depth == 0]
+    return told | {"events": [one.figure() for one in rest[:_OTHERS_MOST]]}
+
+
+def _totals(graphs: Mapping[str, Sequence[ProfiledRun]]) -> dict[str, object] | None:
+    """The totals of all graphs together; None if they have none in one unit."""
+    told = [[(one, run) for run in runs if (one := total_of(run))] for runs in graphs.values()]
+    units = {one.unit for seen in told for one, _ in seen}
+    if len(units) != 1 or not all(told):
+        return None
+    (unit,) = units
+    rounds = list(zip(*told, strict=False))
+    sums = [sum(one.value for one, _ in each) for each in rounds]
+    parts = [sum(one.value for _, run in each for one in _nodes_of(run)) for each in rounds]
+    middle = statistics.median(sums)
+    return {
+        unit: round(middle),
+        "event": told[0][0][0].name,
+        "runs": sums,
+        "spread": (max(sums) - min(sums)) / middle if middle else 0.0,
+        "ops_share": statistics.median(map(truediv, parts, sums)) if all(parts) else None,
+    }
+
+
+def most_expensive(profile: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], float]]:
+    """The ops of a record's `profile`, the most expensive first, each with its cumulative share.
+
+    What has not the form of an op is left out: a record can be anybody's.
+    """
+    told = profile.get("ops")
+    ops = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    ops.sort(key=_share, reverse=True)
+    return list(zip(ops, accumulate(map(_share, ops)), strict=True))
+
+
+def _share(one: Mapping[str, object]) -> float:
+    share = one.get("share")
+    return float(share) if isinstance(share, int | float) else 0.0

@@ -14,7 +14,14 @@ from typing import Literal
 
 import click
 
-from harness.contexts import RESIDENCIES, Inspection, Residency, memory_bytes, needs
+from harness.contexts import (
+    RESIDENCIES,
+    Inspection,
+    OnnxModel,
+    Residency,
+    memory_bytes,
+    needs,
+)
 from harness.contexts.capacity.calibration import (
     Calibration,
     Silent,
@@ -24,9 +31,11 @@ from harness.contexts.capacity.calibration import (
 )
 from harness.contexts.capacity.fit_text import FitContext, fit, fit_lines
 from harness.contexts.capacity.packing import Room
+from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.context.metadata import Unreadable, read_each
 from harness.contexts.sources.inspection import ContextReport, TensorReport, context_report
 from harness.ground import ConfigError, cache_root, counted
+from harness.ground.facts.socs import Soc
 from harness.libraries import (
     Artefact,
     ArtefactError,
@@ -39,6 +48,7 @@ from harness.libraries import (
 from harness.libraries.containers.extract import extract
 from harness.libraries.containers.manifest import MANIFEST
 from harness.probe import ProbeBuilder
+from harness.tools.cli.contexts_compile import compile_command, soc_with_htp
 from harness.tools.cli.contexts_minimize import bundle_command, minimize_command
 from harness.tools.cli.lab_options import (
     HOST_TARGET,
@@ -217,6 +227,7 @@ def size(count: int) -> str:
 @click.option("--window", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain.")
 @click.option("--sessions", type=click.IntRange(1, 64), help="How many of them there are.")
+@click.option("--soc", default="QCS8550", show_default=True, help="What an .onnx is compiled for.")
 @qnn_option
 @lab_option
 @json_option
@@ -227,18 +238,21 @@ def fit_command(
     window: int,
     budget: int | None,
     sessions: int | None,
+    soc: str,
     qnn: str | None,
     lab_file: Path,
     as_json: bool,
 ) -> int:
     """Tell whether the contexts of FILEs fit, which is the first that does not, and what helps.
 
+    An .onnx is compiled first, as `run` does it.
+
     What each takes is what the real library reserves when it loads it alone, here. Without
     --budget the simulator's own is taken; a device has another. Ends with 1 if not all fit.
     """
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
-    measured = _measured(runtime, _contexts(files))
+    measured = _measured(runtime, _contexts(files, catalog, runtime, soc_with_htp(soc)))
     wanted = list(islice(cycle(measured), contexts or len(measured)))
     if budget is None:
         known = kept_calibration(cache_root(), runtime) or _calibrated(catalog, runtime)
@@ -286,12 +300,20 @@ def _calibrated(catalog: Catalog, runtime: Runtime) -> Calibration:
     return calibrate(root, catalog, ProbeBuilder(root / "probe"), runtime)
 
 
-def _contexts(files: Sequence[Path]) -> list[tuple[str, Piece]]:
-    found = []
+def _contexts(
+    files: Sequence[Path], catalog: Catalog, runtime: Runtime, soc: Soc
+) -> list[tuple[str, Piece]]:
+    root, found = cache_root(), []
     for artefact in open_artefacts(files):
         name = artefact.path.name
         pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
-        if left_out := len(artefact.pieces) - len(pieces):
+        if artefact.kind == "onnx":
+            store = ContextStore(root, catalog, ProbeBuilder(root / "probe"))
+            compiler = catalog.compiler_for(runtime.name, HOST_TARGET)
+            model = OnnxModel.of(artefact.path.absolute())
+            made = store.get(model, compiler, soc.htp_arch or 0)
+            pieces = [Piece(made.path, 0, made.size, "", "context")]
+        if (left_out := len(artefact.pieces) - len(pieces)) > 0:
             _log.warning("%s: left out, without a context: %d", artefact.path, left_out)
         elif not pieces:
             _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
@@ -322,5 +344,6 @@ def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitC
     return found
 
 
+contexts.add_command(compile_command)
 contexts.add_command(minimize_command)
 contexts.add_command(bundle_command)

@@ -1,0 +1,119 @@
+"""`qnn-harness contexts compile`: from a model to a file, as `run` does it inside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from harness.contexts import CompileError, OnnxModel, memory_bytes
+from harness.contexts.compiler.made_file import MadeFile, compile_to_file
+from harness.contexts.context.metadata import entries
+from harness.ground import SOCS, ConfigError, cache_root
+from harness.ground.facts.socs import Soc, near_socs
+from harness.libraries import all_versions, open_artefact, resolve_versions
+from harness.probe import ProbeBuilder
+from harness.tools.cli.lab_options import (
+    NamedPath,
+    json_option,
+    lab_option,
+    open_catalog,
+)
+from harness.tools.cli.say import say, say_found
+
+_NEGATIVE: Final = 1
+
+
+@click.command("compile")
+@click.argument("model", type=NamedPath())
+@click.option("-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="The file.")
+@click.option("--soc", required=True, metavar="SOC", help="For which SoC, such as SM8650.")
+@click.option("--qnn", metavar="VERSION", help="Whose compiler. By default the newest.")
+@click.option("--beside", is_flag=True, help="Of an .onnx: the binary lies beside it.")
+@lab_option
+@json_option
+def compile_command(
+    model: Path,
+    output: Path,
+    soc: str,
+    qnn: str | None,
+    beside: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> int:
+    """Compile MODEL, an .onnx, for the NPU of a SoC.
+
+    FILE is a context binary; if it ends with .onnx, a model with an EPContext node that holds the
+    binary. It is the file that `run` makes of MODEL inside, and `run`, `fit`, `inspect` take it. A
+    FILE that is there is replaced.
+
+    \b
+    Exit codes: 0 it was made, 1 the compiler does not make it, 2 the input is wrong,
+    3 this computer failed.
+    """
+    if (kind := open_artefact(model).kind) != "onnx":
+        problem = f"what is compiled is an .onnx, and this is: {kind}"
+        raise ConfigError(problem, file=model)
+    if beside and output.suffix != ".onnx":
+        problem = "--beside is of an .onnx, and this is the binary itself"
+        raise ConfigError(problem, file=output, field="--output", choices=["a name with .onnx"])
+    _require_writable(output)
+    if output.exists() and output.samefile(model):
+        raise ConfigError("is the model itself; name another file", file=output, field="--output")
+    chosen, source = soc_with_htp(soc), OnnxModel.of(model.absolute())
+    versions = resolve_versions(qnn, field="--qnn") if qnn else all_versions()
+    if len(versions) > 1 and qnn:
+        raise ConfigError(f"{qnn!r} is several versions", field="--qnn", choices=versions)
+    host = open_catalog(lab_file).compiler_host(versions[-1])
+    probes = ProbeBuilder(cache_root() / "probe")
+    try:
+        made = compile_to_file(source, host, chosen, probes, output, embedded=not beside)
+    except CompileError as error:
+        say(f"error: {error}", err=True)
+        return _NEGATIVE
+    graphs = [str(one.get("name")) for one in entries(made.metadata, "graphs")]
+    told = {
+        "files": [str(one) for one in made.files],
+        "bytes": made.bytes,
+        "sha256": made.sha256,
+        "qnn": host.qnn_version,
+        "soc": chosen.name,
+        "htp_arch": chosen.htp_arch,
+        "graphs": graphs,
+        "memory_bytes": memory_bytes(made.metadata),
+    }
+    say_found(told, _lines(made, host.qnn_version, chosen, graphs), as_json)
+    return 0
+
+
+def _lines(made: MadeFile, qnn: str, soc: Soc, graphs: list[str]) -> Iterator[str]:
+    yield f"{made.files[-1]}: compiled by QNN {qnn} for {soc.name}, HTP v{soc.htp_arch}"
+    needs = f"{memory_bytes(made.metadata):,} bytes at least"
+    yield f"    context of {made.bytes:,} bytes; it needs {needs}; graphs: {', '.join(graphs)}"
+    yield f"    sha256 {made.sha256}"
+    for beside in made.files[:-1]:
+        yield f"    the context lies in {beside}"
+
+
+def soc_with_htp(name: str) -> Soc:
+    """The SoC that `--soc` names, in whatever letters. Raises ConfigError for one without HTP."""
+    with_htp = {one.name: one for one in SOCS.values() if one.htp_arch is not None}
+    found = with_htp.get(name.upper())
+    if found is None:
+        why = "has a DSP without HTP" if name.upper() in SOCS else "is no SoC that is known"
+        near = [one for one in near_socs(name) if one in with_htp]
+        raise ConfigError(f"{name[:80]!r} {why}", field="--soc", choices=near or list(with_htp))
+    return found
+
+
+def _require_writable(output: Path) -> None:
+    """Before a compiler works for minutes. Raises ConfigError."""
+    if output.is_dir():
+        raise ConfigError("is a folder: name a file", file=output, field="--output")
+    if not output.parent.is_dir():
+        raise ConfigError("there is no such folder", file=output.parent, field="--output")
+    if not os.access(output.parent, os.W_OK):
+        raise ConfigError("the folder cannot be written", file=output.parent, field="--output")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.ground import ConfigError
-from harness.probe.plan import Step, executed_fields, given, numbered
+from harness.probe.plan import Rounds, Step, executed_fields, given, numbered
 
 QNN_EP: Final = "QNNExecutionProvider"
 """What ORT calls Qualcomm's execution provider, built in or from a plug-in library."""
@@ -90,7 +90,7 @@ def ort_run(
     expected: Iterable[str | None] = (),
     saved: Iterable[str | None] = (),
     tolerance: float = 0.0,
-    repeat: int = 1,
+    repeat: int | Rounds = 1,
 ) -> Step:
     """Runs a session `repeat` times with inputs from files, as `plan.execute` does a graph."""
     files = executed_fields(inputs, expected, saved, tolerance, repeat)

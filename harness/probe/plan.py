@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 from zlib import crc32
@@ -38,6 +38,43 @@ class Step:
     def line(self) -> str:
         """The step as it stands in a plan, without a line end."""
         return _line(self.verb, self.fields)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often something is executed: `most` times that count, after `warmup` that do not.
+
+    No further round begins once `budget_ms` are over (None: however long it takes), but one is
+    always made; if the warm-up takes all the time, its last round counts.
+    """
+
+    most: int = 1
+    warmup: int = 0
+    budget_ms: int | None = None
+
+    def shared(self, steps: int) -> Rounds:
+        """A step's part, where so many share the time."""
+        if self.budget_ms is None:
+            return self
+        return replace(self, budget_ms=max(1, self.budget_ms // max(1, steps)))
+
+    def halves(self) -> tuple[Rounds, Rounds]:
+        """The same in two steps, whose outputs are compared: the second needs no warm-up."""
+        budget = None if self.budget_ms is None else max(1, self.budget_ms // 2)
+        first = Rounds((self.most + 1) // 2, self.warmup, budget)
+        return first, Rounds(max(1, self.most // 2), 0, budget)
+
+    def fields(self) -> dict[str, str]:
+        """What a step that executes is told."""
+        return given(repeat=self.most, warmup=self.warmup or None, budget_ms=self.budget_ms)
+
+
+ONCE: Final = Rounds()
+
+
+def rounds_of(repeat: int | Rounds) -> Rounds:
+    """A number of times, as rounds."""
+    return repeat if isinstance(repeat, Rounds) else Rounds(repeat)
 
 
 @dataclass(frozen=True)
@@ -158,9 +195,9 @@ def execute(
     expected: Iterable[str | None] = (),
     saved: Iterable[str | None] = (),
     tolerance: float = 0.0,
-    repeat: int = 1,
+    repeat: int | Rounds = 1,
 ) -> Step:
-    """Executes a graph `repeat` times with inputs from files.
+    """Executes a graph `repeat` times, or in rounds, with inputs from files.
 
     Every run's outputs are compared with the files in `expected` (None: not this one): elements
     may differ by `tolerance`, in the unit of the tensor's raw values. `saved` names files for the
@@ -185,11 +222,11 @@ def executed_fields(
     expected: Iterable[str | None],
     saved: Iterable[str | None],
     tolerance: float,
-    repeat: int,
+    repeat: int | Rounds,
 ) -> dict[str, str]:
     """What each verb that executes takes: see `execute`."""
     files = numbered("input", inputs) | numbered("expect", expected) | numbered("save", saved)
-    return files | {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)}
+    return files | {"tolerance": f"{tolerance:.17g}"} | rounds_of(repeat).fields()
 
 
 def numbered(key: str, values: Iterable[object | None]) -> dict[str, str]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.answers.report.document import as_code, shortened
+from harness.answers.report.document import as_code, markdown, shortened
+from harness.answers.report.model_figures import figure_blocks
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import cut_short, failure_groups, first_line, outputs_lines
 from harness.ground import counted, outgoing, write_whole
@@ -29,6 +30,7 @@ _FINDINGS: Final = 1000
 _SUMMARY_BYTES: Final = 1 << 20
 """GitHub shows no summary that is longer."""
 _OUR_SUMMARY_BYTES: Final = 256 << 10
+_FIGURE_CHARS: Final = 64 << 10
 _GROUPS: Final = 100
 _CASES: Final = 5
 
@@ -120,6 +122,8 @@ def step_summary(
             lines.append(f"  - and {len(group) - _CASES} more")
     if len(groups) > _GROUPS:
         lines.append(f"- and {len(groups) - _GROUPS} more kinds of failures")
+    if figures := figure_blocks(records):
+        lines += ["", *markdown(figures, most=_FIGURE_CHARS).splitlines()]
     text = "\n".join(lines) + "\n\n"
     while len(text.encode()) > _OUR_SUMMARY_BYTES:
         lines = lines[: len(lines) // 2]

@@ -124,6 +124,21 @@ def markdown(blocks: Iterable[Block], *, deeper: int = 0, most: int | None = Non
     return text
 
 
+def lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """Blocks as lines of a terminal."""
+    for block in blocks:
+        match block:
+            case Heading(line) | Paragraph(line):
+                yield _bare(line)
+            case Items(items):
+                yield from (f"- {_bare(item.line)}" for item in items)
+            case CodeBlock(told):
+                yield from told
+            case Table(title, columns, rows):
+                yield from (title,) if title else ()
+                yield from aligned([columns, *([*map(_bare, row)] for row in rows)])
+
+
 def html(blocks: Iterable[Block]) -> Markup:
     """Blocks as what stands in a page's body."""
     return Markup("\n").join(map(_html, blocks))
@@ -179,6 +194,10 @@ def _pieces(block: Block, deeper: int) -> Iterator[str]:
 def _plain(line: Line) -> str:
     """A line in Markdown."""
     return "".join(one if isinstance(one, str) else _said(one) for one in _spans(line))
+
+
+def _bare(line: Line) -> str:
+    return "".join(one if isinstance(one, str) else one.text for one in _spans(line))
 
 
 def _said(span: Span) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Span, Table
 from harness.answers.report.forecast import forecast_of
+from harness.answers.report.model_figures import figure_blocks
 from harness.answers.report.pages import clip
 from harness.answers.report.run_data import RunData
 from harness.answers.report.tables import drift_tables, pairings, sharings
@@ -77,7 +78,10 @@ def shown(value: object) -> str:
     return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
 
 
-ABOVE_CASES: Final[Mapping[str, PageSection]] = {"Bisections": _bisections}
+ABOVE_CASES: Final[Mapping[str, PageSection]] = {
+    "How well": lambda run: figure_blocks(run.cases),
+    "Bisections": _bisections,
+}
 BELOW_CASES: Final[Mapping[str, PageSection]] = {
     "Memory types": lambda run: pairings(run.cases),
     "Sharing": lambda run: sharings(run.cases),

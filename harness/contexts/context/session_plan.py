@@ -19,6 +19,7 @@ from harness.probe import (
     execute,
     system_load,
 )
+from harness.probe.plan import ONCE, Rounds
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,18 @@ def session_plan(
     settings: Settings = Settings(),  # noqa: B008 - it is frozen
     *,
     save_below: str | None = None,
+    rounds: Rounds = ONCE,
 ) -> Plan:
     """The plan for a schedule; context number i is made from `contexts[i % len(contexts)]`.
 
-    Each context's outputs are saved once, below the folder `save_below` (`saved_output`).
+    Each context's outputs are saved once, below the folder `save_below` (`saved_output`). `rounds`
+    is how often each graph is executed; all of them share its time.
     """
-    moves, frees = _steps(contexts, steps.moves, save_below), _steps(contexts, steps.frees)
+    graphs = [1 + len(one.others) for one in contexts]
+    executed = [one.context % len(graphs) for one in steps.moves if one.verb == "execute"]
+    each = rounds.shared(sum(graphs[at] for at in executed))
+    moves = _steps(contexts, steps.moves, save_below, each)
+    frees = _steps(contexts, steps.frees)
     return within_session(libraries, moves, frees, settings)
 
 
@@ -111,7 +118,10 @@ def saved_output(folder: str, context: int, graph: int, output: int) -> str:
 
 
 def _steps(
-    contexts: Sequence[DeployedContext], moves: Sequence[Move], save_below: str | None = None
+    contexts: Sequence[DeployedContext],
+    moves: Sequence[Move],
+    save_below: str | None = None,
+    rounds: Rounds = ONCE,
 ) -> Iterator[Step]:
     for move in moves:
         deployed = contexts[move.context % len(contexts)]
@@ -122,17 +132,17 @@ def _steps(
         else:
             folder = save_below if move.context < len(contexts) else None
             for one in (deployed, *deployed.others):
-                step = execute(
-                    move.context,
-                    graph=one.context.graph,
-                    inputs=one.inputs,
-                    expected=one.expected,
-                    saved=_saved(one, move.context, folder),
-                    tolerance=one.context.tolerance,
-                )
-                yield step
-                if not one.expected:
-                    yield step  # what its outputs are compared with is each other
+                # without expected outputs they are compared with each other
+                for part in (rounds,) if one.expected else rounds.halves():
+                    yield execute(
+                        move.context,
+                        graph=one.context.graph,
+                        inputs=one.inputs,
+                        expected=one.expected,
+                        saved=_saved(one, move.context, folder),
+                        tolerance=one.context.tolerance,
+                        repeat=part,
+                    )
 
 
 def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequence[str]:

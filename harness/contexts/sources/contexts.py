@@ -15,6 +15,7 @@ from harness.contexts.sources.context_file import ContextFile, ContextFiles
 from harness.ground import ConfigError, HarnessError, InternalError
 from harness.libraries import Catalog, Expects, RunPlan
 from harness.probe import ProbeBuilder
+from harness.probe.plan import ONCE, Rounds
 
 Source = Model | ContextFile
 """The kinds of sources that there are."""
@@ -34,6 +35,9 @@ class SourceList(tuple[Source, ...]):
     empty_caches: tuple[str, ...]
     """Where its file should hold further contexts, and holds none."""
 
+    rounds: Rounds
+    """How often each graph is executed."""
+
     plan: RunPlan | None
     expects: Expects | None
     """How its file says that they were run, and what that came to."""
@@ -50,7 +54,7 @@ class SourceList(tuple[Source, ...]):
         made = super().__new__(cls, tuple(sources))
         made.name = name
         made.empty_caches = tuple(empty_caches)
-        made.plan, made.expects = plan, expects
+        made.plan, made.expects, made.rounds = plan, expects, ONCE
         return made
 
     def __str__(self) -> str:

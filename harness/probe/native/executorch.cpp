@@ -323,7 +323,7 @@ void forget(void) {
         std::copy(program.fresh[i].begin(), program.fresh[i].end(), program.planned[i].begin());
 }
 
-bool run_once(const struct step *step, struct run *run, struct rounds *rounds, bool save,
+bool run_once(const struct step *step, struct run *run, struct rounds *rounds,
               struct outcome *outcome) {
     forget();
     /* the program works on what it does not keep, and may have written there */
@@ -342,7 +342,7 @@ bool run_once(const struct step *step, struct run *run, struct rounds *rounds, b
         look_at((*given)[output->at], output);
         if (!unharmed(&output->lent, "output", i, rounds->made, outcome) ||
             !check_output(step, i, rounds->made, output, outcome) ||
-            (save && !output_save(&output->tensor, i, step, outcome)))
+            (rounds->made == 1 && !output_save(&output->tensor, i, step, outcome)))
             return false;
     }
     return true;
@@ -411,15 +411,12 @@ extern "C" void executorch_context(const struct step *step, struct outcome *outc
 
 extern "C" void executorch_run(const struct step *step, struct outcome *outcome) {
     static struct rounds rounds;
-    uint64_t repeats = step_number(step, "repeat", 1);
     if (!loaded(outcome)) return;
     if (!proceed(true, outcome)) return;
     struct run run;
     if (!prepare(step, &run, outcome)) return;
-    rounds_begin(&rounds);
-    while (rounds.made < repeats &&
-           run_once(step, &run, &rounds, rounds.made + 1 == repeats, outcome))
-        continue;
+    rounds_begin(&rounds, step);
+    while (rounds_more(&rounds) && run_once(step, &run, &rounds, outcome)) continue;
     rounds_report(&rounds, outcome);
     if (outcome->code != 0) return;
     json_open(&outcome->data, "digests", '[');

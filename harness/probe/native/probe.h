@@ -56,7 +56,7 @@ struct verb {
         enum kind { IS_TEXT, IS_NUMBER, IS_REAL, IS_WORD } kind;
         uint64_t least, most; /* of a number; of what follows the dot */
         const char *words;    /* with spaces between them */
-    } rules[9];
+    } rules[12];
 };
 
 struct field {

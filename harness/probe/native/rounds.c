@@ -53,27 +53,51 @@ void report_comparison(const struct tensor *output, uint32_t index, struct json 
     json_close(data, '}');
 }
 
-void rounds_begin(struct rounds *rounds) {
-    rounds->made = rounds->total_us = rounds->most_us = 0;
-    rounds->least_us = UINT64_MAX;
+void rounds_begin(struct rounds *rounds, const struct step *step) {
+    uint64_t budget_ms = step_number(step, "budget_ms", 0);
+    rounds->made = rounds->total_us = rounds->first_us = 0;
+    rounds->warmup = step_number(step, "warmup", 0);
+    rounds->most = rounds->warmup + step_number(step, "repeat", 1);
+    rounds->until_us = budget_ms > 0 ? now_us() + budget_ms * 1000 : 0;
+    rounds->least_us = rounds->most_us = 0;
+}
+
+bool rounds_more(const struct rounds *rounds) {
+    bool over = rounds->until_us > 0 && now_us() >= rounds->until_us;
+    return rounds->made == 0 || (rounds->made < rounds->most && !over);
+}
+
+/* How many of the rounds made came before those that count. */
+static uint64_t warm(const struct rounds *rounds) {
+    uint64_t before = rounds->made > 0 ? rounds->made - 1 : 0;
+    return before < rounds->warmup ? before : rounds->warmup;
 }
 
 void rounds_add(struct rounds *rounds, uint64_t took_us) {
+    if (rounds->made == 0) rounds->first_us = took_us;
     rounds->total_us += took_us;
+    rounds->made++;
+    uint64_t counted = rounds->made - warm(rounds);
+    if (counted == 1) { /* so does each of the warm-up, until the next begins anew */
+        rounds->least_us = UINT64_MAX;
+        rounds->most_us = 0;
+    }
     if (took_us < rounds->least_us) rounds->least_us = took_us;
     if (took_us > rounds->most_us) rounds->most_us = took_us;
-    if (rounds->made < REPEATS_LISTED) rounds->listed_us[rounds->made] = took_us;
-    rounds->made++;
+    if (counted <= REPEATS_LISTED) rounds->listed_us[counted - 1] = took_us;
 }
 
 void rounds_report(const struct rounds *rounds, struct outcome *outcome) {
     struct json *data = &outcome->data;
     outcome->duration_us = rounds->total_us;
-    json_u64(data, "runs", rounds->made);
+    uint64_t counted = rounds->made - warm(rounds);
+    json_u64(data, "runs", counted);
+    json_u64(data, "warmup", warm(rounds));
+    json_u64(data, "first_us", rounds->first_us);
     json_u64(data, "run_min_us", rounds->least_us);
     json_u64(data, "run_max_us", rounds->most_us);
     json_open(data, "run_us", '[');
-    for (uint64_t i = 0; i < rounds->made && i < REPEATS_LISTED; i++)
+    for (uint64_t i = 0; i < counted && i < REPEATS_LISTED; i++)
         json_u64(data, NULL, rounds->listed_us[i]);
     json_close(data, ']');
 }
@@ -136,14 +160,13 @@ void tensors_execute(struct tensors *tensors, const struct step *step, const cha
                      bool execute(void *of, struct rounds *rounds, struct outcome *outcome),
                      void *of, struct outcome *outcome) {
     static struct rounds rounds;
-    uint64_t repeats = step_number(step, "repeat", 1);
     uint32_t inputs = tensors->inputs;
     bool fine = true;
-    rounds_begin(&rounds);
+    rounds_begin(&rounds, step);
     for (uint32_t at = inputs; at < tensors->count; at++)
         tensors->all[at].comparison = (struct comparison){0};
     event_call(api);
-    while (fine && rounds.made < repeats) {
+    while (fine && rounds_more(&rounds)) {
         for (uint32_t at = inputs; at < tensors->count; at++) buffer_fill(&tensors->all[at].buffer);
         fine = execute(of, &rounds, outcome) && check_guards(tensors, rounds.made, outcome) &&
                check_outputs(tensors, step, rounds.made, outcome);

@@ -4,12 +4,16 @@
 
 #include "probe.h"
 
-/* How long executions took in microseconds; of the first REPEATS_LISTED each. */
+/* How long executions took in microseconds; of the first REPEATS_LISTED each. A step says how many
+ * `warmup` rounds come before those that count, and after how long (`budget_ms`) no further one is
+ * begun. If that ends the warm-up, its last round is the one that counts. */
 struct rounds {
-    uint64_t made, total_us, least_us, most_us;
+    uint64_t made, warmup, most, until_us; /* made: all of them; until: 0 is never */
+    uint64_t first_us, total_us, least_us, most_us;
     uint64_t listed_us[REPEATS_LISTED];
 };
-void rounds_begin(struct rounds *rounds);
+void rounds_begin(struct rounds *rounds, const struct step *step);
+bool rounds_more(const struct rounds *rounds);
 void rounds_add(struct rounds *rounds, uint64_t took_us);
 void rounds_report(const struct rounds *rounds, struct outcome *outcome);
 

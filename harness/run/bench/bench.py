@@ -29,9 +29,10 @@ from harness.ground.facts.backends import BACKEND_LIBRARIES
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT
 from harness.ground.facts.versions import VersionRange
 from harness.probe import Plan, Settings
+from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.run.bench.executor_runner import run_with
-from harness.run.bench.executorch import FAILED, Program, Replay, open_program, replayed
+from harness.run.bench.executorch import FAILED, open_program, replay_of
 from harness.run.bench.kept_outputs import keep_outputs_of
 from harness.run.bench.litert import compiled_model
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
@@ -40,6 +41,7 @@ from harness.run.bench.wrong_call import require
 from harness.run.workbench import Placement
 from harness.verdict import KEPT, Check, ErrorRecord, Verdict
 from harness.verdict.results.checks import conclusion, failure_text
+from harness.verdict.results.graph_figures import graph_figures
 from harness.verdict.results.json_value import as_json
 
 _CASE_TIMEOUT_S = 300.0
@@ -183,7 +185,7 @@ class Bench:
         inputs: AnyPath | Sequence[AnyPath] | None = None,
         expected: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
-        repeat: int = 1,
+        repeat: int | Rounds = 1,
         timeout_s: float = _CASE_TIMEOUT_S,
     ) -> Observation:
         """Has ONNX Runtime make a session of an .onnx, with EPContext nodes or to be compiled.
@@ -201,7 +203,9 @@ class Bench:
         known = None if made.model is None else self.model(made.model)
         self._case.notes.makers += self._ready.stock.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
-        return self.run(made.plan(ort, deployed, repeat), timeout_s=timeout_s)
+        seen = self.run(made.plan(ort, deployed, rounds_of(repeat)), timeout_s=timeout_s)
+        self._note_graphs(seen, [made.path.name])
+        return seen
 
     def executorch(
         self,
@@ -211,7 +215,7 @@ class Bench:
         inputs: AnyPath | Sequence[AnyPath] | None = None,
         expected: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
-        repeat: int = 1,
+        repeat: int | Rounds = 1,
         timeout_s: float = _CASE_TIMEOUT_S,
     ) -> Observation:
         """Loads a .pte with ExecuTorch in a process of its own, executes it, and judges that.
@@ -254,6 +258,7 @@ class Bench:
         else:
             observation = self._case.run(plan, timeout_s, probe=runs)
         self.measure(executorch=runner.version, **observation.measurements)
+        self._note_graphs(observation, [made.path.name])
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
             known = list(required(self._ready.stock.contexts(made.sources())).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
@@ -261,7 +266,7 @@ class Bench:
                 self._note_forecast(known, schedule(len(known), "resident"))
         if observation.verdict.outcome in FAILED and made.contexts and made.holds_contexts:
             executions = list(self._case.notes.executions)
-            replay = self._replay(made, observation.verdict)
+            replay = replay_of(made, observation.verdict, self.contexts, self._runs_resident)
             self._case.notes.executions = executions  # those of the program itself
             self.measure(replay=replay.figures())
             self.conclude(str(replay))
@@ -274,6 +279,7 @@ class Bench:
         *,
         inputs: AnyPath | Sequence[AnyPath] | None = None,
         tolerance: float = 0.0,
+        rounds: Rounds = ONCE,
     ) -> Observation:
         """Has LiteRT compile a .tflite, and runs what came of it: every partition, as a context.
 
@@ -291,31 +297,7 @@ class Bench:
         made = compiled_model(self._case, folder / model, read, tolerance)
         self.measure(litert=made.figures())
         self.conclude(str(made))
-        return self.run_contexts(made.sources, None, "resident", keep_outputs=True)
-
-    def _replay(self, program: Program, verdict: Verdict) -> Replay:
-        """A program's contexts without ExecuTorch, loaded as it does, and the failing one alone."""
-        sources = program.sources()
-        try:
-            contexts = self.contexts(*sources)
-        except ConfigError:
-            return self._unreadable(sources)
-        steps = schedule(len(contexts), "resident")
-        together = self.attempt(self.context_plan(contexts, steps)).verdict
-        failed = None if together.error is None else together.error.context
-        if failed is None:
-            return replayed(verdict, together, None)
-        alone = self.context_plan([contexts[failed]], schedule(1, "resident"))
-        return replayed(verdict, together, self.attempt(alone).verdict)
-
-    def _unreadable(self, sources: Sequence[Source]) -> Replay:
-        """The first of these whose metadata cannot be read, either."""
-        for number, source in enumerate(sources):
-            try:
-                self.contexts(source)
-            except ConfigError as error:
-                return Replay("context", number, str(error.problem))
-        raise InternalError("each context can be read alone, and not all of them")
+        return self.run_contexts(made.sources, None, "resident", keep_outputs=True, rounds=rounds)
 
     def model(self, model: Model) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""
@@ -386,6 +368,7 @@ class Bench:
         *,
         window: int = 4,
         keep_outputs: bool = False,
+        rounds: Rounds = ONCE,
     ) -> Observation:
         """`resident`, `sequential` or `window`, by its name. Raises ConfigError for another.
 
@@ -403,17 +386,27 @@ class Bench:
         if self.placement.backend == "htp" and not any(one.compiled for one in sources):
             self._note_forecast([one.context for one in deployed], steps)
         if not keep_outputs:
-            return self.run(self.context_plan(deployed, steps))
+            return self.run(session_plan(self.libraries(), deployed, steps, rounds=rounds))
         with self.scratch() as folder:
-            seen = self.run(session_plan(self.libraries(), deployed, steps, save_below=folder))
+            plan = session_plan(self.libraries(), deployed, steps, save_below=folder, rounds=rounds)
+            seen = self.run(plan)
             ran = seen.run.transcript
             kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
         self.measure(**{KEPT: kept})
+        self._note_graphs(seen, [str(one) for one in sources])
         error = seen.verdict.error
         step = None if error is None or error.step is None else seen.run.plan.steps[error.step]
         if step is not None and (graph := graph_of(deployed, step)):
             self.conclude(f"graph {graph} failed")
         return seen
+
+    def _runs_resident(self, contexts: Sequence[DeployedContext]) -> Verdict:
+        plan = self.context_plan(contexts, schedule(len(contexts), "resident"))
+        return self.attempt(plan).verdict
+
+    def _note_graphs(self, seen: Observation, contexts: Sequence[str]) -> None:
+        steps = seen.run.transcript.steps
+        self.measure(graphs=graph_figures(steps, contexts, self._case.executes_on))
 
     def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
         if told := self._ready.stock.forecast(contexts, steps):

@@ -165,6 +165,14 @@ class CaseBench:
         return self._held.lab_device.device_id.check()
 
     @property
+    def executes_on(self) -> str:
+        """In words, what executes a case's graphs."""
+        backend, arch = self.placement.backend.upper(), self.ready.stock.htp_arch
+        name = f"{backend} v{arch}" if backend == "HTP" and arch else backend
+        simulated = self._held.lab_device.config.simulated
+        return f"{name}, simulated on this computer" if simulated else name
+
+    @property
     def run_folder(self) -> Path:
         """The folder of the run that the case is part of: its logs lie two below."""
         return self._log_folder.parents[1]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.contexts import ContextFile, Files, Tensor, TensorFiles
+from harness.contexts import ContextFile, DeployedContext, Files, Tensor, TensorFiles
 from harness.contexts.sources.tensor_files import lying_files
-from harness.ground import ConfigError, cache_root
+from harness.ground import ConfigError, InternalError, cache_root
 from harness.libraries import Artefact, Piece, open_artefact, piece_file
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.pte import MethodTensor, method_tensors
 from harness.probe import Plan, Step
+from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.verdict import Verdict
 
 ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
@@ -108,24 +109,24 @@ class Program:
         expected: Sequence[str],
         *,
         tolerance: float,
-        repeat: int,
+        repeat: int | Rounds,
     ) -> Plan:
         """Loads it on a device, a step for the device and for each context, and executes it.
 
         It is executed once more than `repeat` says, in a step of its own, so that there is always
         something to compare its outputs with.
         """
-        fields = {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)}
-        fields |= {f"input.{number}": path for number, path in enumerate(inputs)}
-        fields |= {f"expect.{number}": path for number, path in enumerate(expected)}
+        told = {"tolerance": f"{tolerance:.17g}"}
+        files = {f"input.{number}": path for number, path in enumerate(inputs)}
+        files |= {f"expect.{number}": path for number, path in enumerate(expected)}
         numbers = range(len(self.contexts))
         return Plan(
             (
                 Step("executorch-program", {"file": program, "method": self.method}),
                 Step("executorch-device"),
                 *(Step("executorch-context", {"context": str(number)}) for number in numbers),
-                Step("executorch-run", fields),
-                Step("executorch-run", fields | {"repeat": "1"}),
+                Step("executorch-run", told | rounds_of(repeat).fields() | files),
+                Step("executorch-run", told | ONCE.fields() | files),
                 Step("cleanup"),
                 Step("executorch-free"),
             )
@@ -215,6 +216,38 @@ def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Repl
         return Replay("library", None, signature)
     fails_alone = alone is not None and alone.outcome in FAILED
     return Replay("context" if fails_alone else "room", context, signature)
+
+
+def replay_of(
+    program: Program,
+    verdict: Verdict,
+    contexts: Callable[..., list[DeployedContext]],
+    run: Callable[[Sequence[DeployedContext]], Verdict],
+) -> Replay:
+    """A program's contexts without ExecuTorch, loaded as it does, and the failing one alone.
+
+    `contexts` puts sources on the device, `run` loads and executes contexts there.
+    """
+    sources = program.sources()
+    try:
+        found = contexts(*sources)
+    except ConfigError:
+        return _unreadable(sources, contexts)
+    together = run(found)
+    failed = None if together.error is None else together.error.context
+    return replayed(verdict, together, None if failed is None else run([found[failed]]))
+
+
+def _unreadable(
+    sources: Sequence[ContextFile], contexts: Callable[..., list[DeployedContext]]
+) -> Replay:
+    """The first of these whose metadata cannot be read, either."""
+    for number, source in enumerate(sources):
+        try:
+            contexts(source)
+        except ConfigError as error:
+            return Replay("context", number, str(error.problem))
+    raise InternalError("each context can be read alone, and not all of them")
 
 
 def _only_with_executorch(program: Verdict) -> ProgramFault:

@@ -22,6 +22,7 @@ from harness.probe import (
     ort_session_free,
 )
 from harness.probe.ort_plan import Provider, ort_end, ort_env, ort_load, ort_register_ep
+from harness.probe.plan import Rounds
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class OrtOnDevice:
         return created, ort_placement(number, whole=None if fallback else QNN_EP)
 
     @staticmethod
-    def run(number: int, model: DeployedModel, *, repeat: int = 1) -> Step:
+    def run(number: int, model: DeployedModel, *, repeat: int | Rounds = 1) -> Step:
         """Runs a session with the model's inputs and compares what comes out."""
         return ort_run(
             number,

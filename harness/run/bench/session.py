@@ -15,6 +15,7 @@ from harness.ground.files.names_inside import open_inside
 from harness.ground.files.verified_folder import valid_name
 from harness.libraries import Blob, open_artefact, piece_file
 from harness.probe import Plan
+from harness.probe.plan import Rounds
 from harness.run.bench.ort import OrtOnDevice
 
 _MODEL: Final = "model.onnx"
@@ -76,11 +77,12 @@ class SessionModel:
         own = () if inputs or not self.model.compared else known.expected
         return DeployedModel(known.file, inputs or known.inputs, expected or own, tolerance)
 
-    def plan(self, ort: OrtOnDevice, deployed: DeployedModel, repeat: int) -> Plan:
+    def plan(self, ort: OrtOnDevice, deployed: DeployedModel, rounds: Rounds) -> Plan:
         """A session, executed twice if there is nothing else to compare the outputs with."""
         steps = ort.session(0, deployed.file, fallback=self.mixed)
-        run = ort.run(0, deployed, repeat=repeat)
-        return ort.plan((*steps, run, *(() if deployed.expected else (run,))), sessions=1)
+        parts = (rounds,) if deployed.expected else rounds.halves()
+        runs = [ort.run(0, deployed, repeat=part) for part in parts]
+        return ort.plan((*steps, *runs), sessions=1)
 
 
 def open_session(path: Path, tolerance: float = 0.0) -> SessionModel:

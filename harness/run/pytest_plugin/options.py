@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.ground import BACKENDS, ENGINES, QNN
+from harness.run.pytest_plugin import rounds_asked
 
 if TYPE_CHECKING:
     import pytest
@@ -183,6 +184,19 @@ class ContextsAsked:
         chooses=True,
         type=float,
         default=0.0,
+    )
+    rounds: int | Literal["auto"] = _option(
+        "--contexts-rounds N",
+        "how often each graph of a named file is executed, or auto: for 2 s (default: once)",
+        "How often each graph is executed (default: for 2 s).",
+        type=rounds_asked.rounds,
+        default=1,
+    )
+    warmup: int | None = _option(
+        "--contexts-warmup M",
+        "rounds before those that count (default: 0, with auto 2)",
+        "Rounds before those that count (default: 2).",
+        type=rounds_asked.warmup,
     )
     graph: str | None = _option(
         "--contexts-graph NAME",
@@ -383,45 +397,6 @@ OPTIONS: Final = tuple(_options_of(Options))
 
 WITH_VALUE: Final = tuple(one.name for one in OPTIONS if one.takes_value)
 """Our options that take a value."""
-
-_NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
-# what a command line says besides which cases it means, of pytest's own options
-_SHORT: Final = ("-n", "-p", "-c")
-_SAYS_NO_CASE: Final = frozenset(
-    {
-        *(name for name, one in _NO_CASE.items() if one.takes_value),
-        *("--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
-        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
-    }
-)
-_FLAGS: Final = frozenset(
-    {
-        *(name for name, one in _NO_CASE.items() if not one.takes_value),
-        *("--json", "-q", "-v", "-vv", "-s", "-x", "-ra"),
-    }
-)
-
-
-def selection(command: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command line that choose cases, in one order (pure).
-
-    Versions choose none: with other versions the cases are the same.
-    """
-    return tuple(sorted(_words(iter(command[1:]))))
-
-
-def _words(command: Iterator[str]) -> Iterator[str]:
-    for word in command:
-        name, equals, value = word.partition("=")
-        short = len(word) == 2 and word[0] == "-"
-        if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
-            continue  # as in -nauto
-        if short or name in WITH_VALUE or name in _SAYS_NO_CASE:
-            value = value if equals else next(command, "")
-            if name not in _SAYS_NO_CASE:
-                yield f"{name}={value}"
-        else:
-            yield word
 
 
 def add_options(parser: pytest.Parser) -> None:

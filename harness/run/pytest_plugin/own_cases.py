@@ -16,6 +16,7 @@ import pytest
 from harness.contexts import Given, SourceList, WholeFile
 from harness.ground import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
+from harness.probe.plan import ONCE
 from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session
@@ -33,7 +34,8 @@ def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: 
         bench.measure(empty_caches=list(workload.empty_caches))
         bench.conclude(left_out(workload.empty_caches))
     # a bundle is about one failure; its outputs are not what others are compared with
-    seen = bench.run_contexts(workload, contexts, residency, keep_outputs=workload.plan is None)
+    own, rounds = workload.plan is None, workload.rounds if workload.plan is None else ONCE
+    seen = bench.run_contexts(workload, contexts, residency, keep_outputs=own, rounds=rounds)
     expects, error = workload.expects, seen.verdict.error
     if expects is not None:
         again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
@@ -51,6 +53,7 @@ def test_session(bench: Bench, workload: WholeFile) -> None:
         inputs=given.inputs,
         expected=given.expected,
         tolerance=given.tolerance,
+        repeat=workload.rounds,
     ).check()
 
 
@@ -64,6 +67,7 @@ def test_program(bench: Bench, workload: WholeFile) -> None:
         inputs=given.inputs,
         expected=given.expected,
         tolerance=given.tolerance,
+        repeat=workload.rounds,
     ).check()
 
 
@@ -71,7 +75,9 @@ def test_program(bench: Bench, workload: WholeFile) -> None:
 def test_model(bench: Bench, workload: WholeFile) -> None:
     """What LiteRT compiles of a .tflite runs, with the outputs that its CPU gives."""
     given = workload.given
-    bench.litert(workload.path, inputs=given.inputs, tolerance=given.tolerance).check()
+    bench.litert(
+        workload.path, inputs=given.inputs, tolerance=given.tolerance, rounds=workload.rounds
+    ).check()
 
 
 def _programs(path: Path, given: Given) -> list[WholeFile]:

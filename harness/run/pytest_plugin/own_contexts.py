@@ -21,6 +21,7 @@ from harness.ground import ENGINES, QNN, ConfigError
 from harness.ground.facts.engines import Engine
 from harness.run.pytest_plugin.options import ContextsAsked, Options
 from harness.run.pytest_plugin.pytest_internals import FileOfTests
+from harness.run.pytest_plugin.rounds_asked import rounds_asked
 from harness.verdict import split_node_id
 
 if TYPE_CHECKING:
@@ -117,9 +118,12 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     marker = metafunc.definition.get_closest_marker(TAKES)
     if own is not None and not own.engine.takes_contexts:
         wholes = _whole_files(own.path, own.engine, options.contexts)
+        for one in wholes:
+            one.rounds = rounds_asked(options.contexts.rounds, options.contexts.warmup)
         _parametrize(metafunc, "workload", wholes)
     elif own is not None:
         contexts = _contexts_of_file(own.path, options.contexts)
+        contexts.rounds = rounds_asked(options.contexts.rounds, options.contexts.warmup)
         ways = _ways(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
         _parametrize(metafunc, "residency,contexts", ways)

@@ -111,12 +111,16 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
     from harness.answers import summary_lines
+    from harness.answers.report.document import lines
     from harness.answers.report.grid import grid_lines, grids
+    from harness.answers.report.model_figures import figure_blocks
     from harness.verdict.results.drift import drift_lines
 
     terminalreporter.section("qnn-harness")
     records = folder.contents().records
     for line in summary_lines(records, folder.coverage(), folder.path):
+        write_line(terminalreporter, line)
+    for line in lines(figure_blocks(records)):
         write_line(terminalreporter, line)
     for grid in grids(records):
         if grid.compares:

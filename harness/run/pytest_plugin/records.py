@@ -15,7 +15,7 @@ import pytest
 
 from harness.ground import ConfigError, InfraError
 from harness.run.pytest_plugin.collected import parameters_of, placement_of, test_code
-from harness.run.pytest_plugin.options import selection
+from harness.run.pytest_plugin.selection import selection
 from harness.run.pytest_plugin.terminal import RECORDS, fits_nowhere
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from harness.ground import ConfigError, InfraError, without_secrets
 from harness.run import Ending
-from harness.run.pytest_plugin.options import selection
+from harness.run.pytest_plugin.selection import selection
 from harness.search import Night
 from harness.search.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
 from harness.search.nightly.night import seconds_of

@@ -32,6 +32,8 @@ _READ: Final[Mapping[str, Any]] = {
     "--contexts-expected": NamedPath(),
     "--executorch": NamedPath(),
     "--preflight": click.Choice(PREFLIGHT),
+    "--contexts-rounds": click.IntRange(1, 99999),
+    "--contexts-warmup": click.IntRange(0, 99999),
     "--fail-on": str,
 }
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
@@ -68,9 +70,12 @@ def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
 @_with_options_of_pytest
 @click.command()
 @click.argument("files", nargs=-1, type=NamedPath())
+@click.option("--quick", is_flag=True, help="Execute each graph once, as fast as can be.")
 @click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
 @json_option
-def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: Any) -> int:
+def run(
+    files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, quick: bool, **given: Any
+) -> int:
     """Load and run the contexts of FILEs on devices: context binaries, or what holds some.
 
     Each file is a case for every device, runtime, residency and number. It is the run that
@@ -81,6 +86,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
     """
     _require_engine(given)
+    _choose_rounds(given, quick)
     if not files:
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts import artefacts_with_contexts
@@ -126,6 +132,14 @@ def _require_engine(given: Mapping[str, Any]) -> None:
         if backend not in engine.backends:
             problem = f"{engine.title} does not run on {backend[:80]!r}"
             raise ConfigError(problem, field="--backend", choices=engine.backends)
+
+
+def _choose_rounds(given: dict[str, Any], quick: bool) -> None:
+    asked = [name for name in ("rounds", "warmup") if given[f"contexts_{name}"] is not None]
+    if quick and asked:
+        raise ConfigError("--quick executes once, without a warm-up", field=f"--{asked[0]}")
+    if not quick and given["contexts_rounds"] is None:
+        given["contexts_rounds"] = "auto"
 
 
 def _say_found(seen: _Watch) -> None:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from harness.probe import StepResult, Transcript
+from harness.verdict.results.graph_figures import typical_us
 
 _LIST: Final = "context-load-list"
 _OF_CONTEXTS: Final = ("context-", "execute", "executorch-")
@@ -25,7 +26,8 @@ def measure(transcript: Transcript) -> dict[str, object]:
 
     `loaded`, `executed` and `freed` count what succeeded (of a list, its contexts; of a step with
     kept buffers, its executions). `load_us` and `execute_us` have a duration for each, in the order
-    they ran, without lists. `load_rss_bytes` is what the process held after each of several loads.
+    they ran, without lists: of an execution in several rounds the median. `load_rss_bytes` is what
+    the process held after each of several loads.
     `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end.
     `outputs` sums up the comparison with the reference. What ONNX Runtime did is in the figures of
     `ort_figures`.
@@ -42,7 +44,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
             "executed": len(executions) + len(kept),
             "freed": len(_succeeded(steps, "context-free")),
             "load_us": [step.duration_us for step in loads],
-            "execute_us": [*(step.duration_us for step in executions), *kept],
+            "execute_us": [*map(typical_us, executions), *kept],
         }
     held = [step.rss_after_bytes for step in loads]
     if len(held) > 1 and None not in held:
@@ -107,7 +109,7 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
         "runs": len(runs),
         "released": len(released),
         "create_us": [step.duration_us for step in created],
-        "run_us": [step.duration_us for step in runs],
+        "run_us": [*map(typical_us, runs)],
         "release_us": [step.duration_us for step in released],
     }
     for step in steps:

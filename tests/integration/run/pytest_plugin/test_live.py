@@ -153,7 +153,16 @@ def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
 @pytest.mark.nightly
 def test_a_file_of_the_users_has_them_too(lab: DeviceRuns, context_for: ContextFor) -> None:
     path = context_for("tiny", "2.51.0").path
-    command = [sys.executable, "-m", "harness.tools.cli.main", "run", path, "--contexts", "200"]
+    command = [
+        sys.executable,
+        "-m",
+        "harness.tools.cli.main",
+        "run",
+        path,
+        "--quick",
+        "--contexts",
+        "200",
+    ]
     with Terminal(command, cwd=lab.folder, env=environment(lab)) as terminal:
         assert terminal.finish() == 0
         assert seen(terminal, PUSHING)

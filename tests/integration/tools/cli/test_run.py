@@ -99,7 +99,15 @@ def test_a_pass_of_a_model_with_empty_caches_says_so(lab: DeviceRuns) -> None:
 def test_a_reader_that_goes_away_is_no_verdict(lab: DeviceRuns) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "harness.tools.cli.main", "run", "--json", str(FOREIGN)]
+    command = [
+        sys.executable,
+        "-m",
+        "harness.tools.cli.main",
+        "run",
+        "--quick",
+        "--json",
+        str(FOREIGN),
+    ]
     with os.fdopen(write, "wb") as gone:
         done = subprocess.run(
             command,

@@ -16,7 +16,7 @@ from harness.answers.history.importing import runs_in_order, stored_attempts
 from harness.answers.history.speed import judge_speed
 from harness.answers.history.timeline import Filter
 from harness.answers.report.projections import finish
-from harness.run.pytest_plugin.options import selection
+from harness.run.pytest_plugin.selection import selection
 from harness.verdict.failure.error import Diagnosis, ErrorRecord
 from harness.verdict.results.record import NO_CAUSE, CaseRecord
 from harness.verdict.results.run_folder import RunFolder

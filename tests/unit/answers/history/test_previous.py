@@ -21,7 +21,7 @@ from harness.answers.history.previous import (
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.projections import project
 from harness.ground.errors import ConfigError
-from harness.run.pytest_plugin.options import selection
+from harness.run.pytest_plugin.selection import selection
 from harness.verdict.results.run_folder import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
 from tests.unit.answers.history.runs import attempt, run_folder

@@ -25,7 +25,7 @@ from harness.answers.report.projections import finish
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import LINE_WAS_CUT, log_without_secrets
 from harness.probe.events import MARK, SEAL, kept_events
-from harness.run.pytest_plugin.options import selection
+from harness.run.pytest_plugin.selection import selection
 from harness.tools.cli.main import commands
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.journal import LeftOut, cases_in

@@ -9,8 +9,11 @@ from typing import Any, cast
 import pytest
 from _pytest.config.argparsing import Parser
 
-from harness.run.pytest_plugin.options import OPTIONS, Options, add_options, read_options, selection
+from harness.run.pytest_plugin.options import OPTIONS, Options, add_options, read_options
+from harness.run.pytest_plugin.selection import selection
 from harness.tools.cli.run import run
+
+NOT_PYTESTS = ("files", "more", "as_json", "quick")
 
 
 def read(root: Path, *words: str) -> Options:
@@ -32,7 +35,7 @@ def test_nothing_is_given(tmp_path: Path) -> None:
     assert (found.lab, found.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
     assert (found.qnn, found.qnn_given, found.known_issues) == (["latest"], False, None)
     assert (found.retries, found.preflight, found.fan_out, found.ahead) == (2, "warn", None, ())
-    assert found.contexts == type(found.contexts)((), (), (), None, None, 0.0, None)
+    assert found.contexts == type(found.contexts)((), (), (), None, None, 0.0, 1, None, None)
 
 
 def test_paths_lists_and_bounds(tmp_path: Path) -> None:
@@ -54,7 +57,7 @@ def test_paths_lists_and_bounds(tmp_path: Path) -> None:
 
 
 def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> None:
-    own = {str(one.name): one for one in run.params if one.name not in ("files", "more", "as_json")}
+    own = {str(one.name): one for one in run.params if one.name not in NOT_PYTESTS}
     assert own.keys() == {one.parameter for one in OPTIONS if one.run is not None}
     assert own["contexts_number"].opts == ["--contexts"]
     assert own["contexts_engine"].opts == ["--engine"]

@@ -1,0 +1,116 @@
+"""How fast a user's model ran and how right it was, as tables (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from harness.answers.report.document import Block, Line, Paragraph, Table, code
+from harness.answers.report.summary import part_of
+from harness.ground import ENGINES
+from harness.verdict import CaseRecord, final_attempts, is_figure
+
+_SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
+_MOST_ROWS: Final = 60
+_SIMULATED: Final = (
+    "These times are of a simulator on this computer: they say nothing about a phone."
+)
+
+
+def latency(records: Sequence[CaseRecord]) -> list[Block]:
+    """A row for each graph; what its process needed stands in the first row of a case."""
+    rows: list[list[Line]] = []
+    simulated = False
+    for record in records:
+        for at, one in enumerate(parts(record, "graphs")):
+            whole = [_load(record), _memory(record)] if not at else ["", ""]
+            times = (duration(one.get(f"{name}_us")) for name in ("first", "median", "p95"))
+            rounds = f"{one.get('rounds')} + {one.get('warmup')}"
+            on = code(str(one.get("on")))
+            rows.append([_case(record, at), _called(one), *times, rounds, *whole, on])
+            simulated |= record.device is not None and record.device.simulated
+    names = ("Case", "Graph", "First run", "Median", "p95", "Rounds + warm-up", "Load", "Memory")
+    told = [*table("How fast", *_named((*names, "On"), rows, len(records)))]
+    return [*told, Paragraph(_SIMULATED)] if simulated and told else told
+
+
+def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
+    """A row for each output that was compared."""
+    rows: list[list[Line]] = []
+    for record in records:
+        for at, one in enumerate(parts(record, "accuracy")):
+            steps, sqnr = one.get("max_steps"), one.get("sqnr_db")
+            told = [f"{_number(one.get('max_abs'))}", "" if steps is None else _number(steps)]
+            told += [_number(one.get("cosine"), 7), "equal" if sqnr is None else _number(sqnr)]
+            output, against = (code(str(one.get(key))) for key in ("output", "against"))
+            rows.append([_case(record, at), output, *told, against])
+    names = ("Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against")
+    return [*table("How right", *_named(names, rows, len(records)))]
+
+
+FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (latency, accuracy)
+"""What is told of users' models, in this order, at the end of a run, to CI and in its page."""
+
+
+def figure_blocks(records: Sequence[CaseRecord]) -> list[Block]:
+    """All tables about the cases of users' files, of which the last attempts count."""
+    own = [record for record in final_attempts(records) if record.suite in _SUITES]
+    return [block for made in FIGURES for block in made(own)] if own else []
+
+
+def parts(record: CaseRecord, name: str) -> Iterator[Mapping[str, Any]]:
+    """The parts of a measurement that is a list of objects; nothing if it is none."""
+    found = record.measured(name)
+    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) -> Iterator[Block]:
+    """A table, and how many rows it lacks; nothing without rows."""
+    if rows:
+        yield Table(title, columns, rows[:_MOST_ROWS])
+    if len(rows) > _MOST_ROWS:
+        yield Paragraph(f"... and {len(rows) - _MOST_ROWS} more rows: the records have them")
+
+
+def duration(time: object) -> str:
+    """Microseconds as people read them; empty if it is none."""
+    if not is_figure(time):
+        return ""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if time >= size:
+            return (
+                f"{time / size:.3g} {unit}" if time < 1000 * size else f"{time / size:.0f} {unit}"
+            )
+    return f"{time:.0f} us"
+
+
+def _named(names: Sequence[str], rows: Sequence[list[Line]], cases: int) -> Any:
+    """Columns and rows, without the first one where there is only one case."""
+    return (names, rows) if cases > 1 else (names[1:], [row[1:] for row in rows])
+
+
+def _case(record: CaseRecord, at: int) -> Line:
+    name = record.case.rpartition("/")[2]
+    return code(name, 90) if not at else ""
+
+
+def _called(one: Mapping[str, Any]) -> Line:
+    names = [name for name in (one.get("graph"), one.get("context")) if isinstance(name, str)]
+    return code(names[0] if names else "the model", 60)
+
+
+def _load(record: CaseRecord) -> str:
+    for name in ("load_us", "create_us"):
+        times = record.measured(name)
+        if isinstance(times, list) and times:
+            return duration(sum(one for one in times if is_figure(one)))
+    return ""
+
+
+def _memory(record: CaseRecord) -> str:
+    peak = part_of(record, "rss_bytes").get("peak")
+    return f"{peak / 1e6:.0f} MB" if is_figure(peak) else ""
+
+
+def _number(value: object, digits: int = 4) -> str:
+    return f"{value:.{digits}g}" if is_figure(value) else ""

@@ -1,0 +1,47 @@
+"""Which words of a command line choose cases (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE
+
+_NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
+# what a command line says besides which cases it means, of pytest's own options
+_SHORT: Final = ("-n", "-p", "-c")
+_SAYS_NO_CASE: Final = frozenset(
+    {
+        *(name for name, one in _NO_CASE.items() if one.takes_value),
+        *("--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
+        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
+    }
+)
+_FLAGS: Final = frozenset(
+    {
+        *(name for name, one in _NO_CASE.items() if not one.takes_value),
+        *("--json", "-q", "-v", "-vv", "-s", "-x", "-ra"),
+    }
+)
+
+
+def selection(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line that choose cases, in one order.
+
+    Versions choose none: with other versions the cases are the same.
+    """
+    return tuple(sorted(_words(iter(command[1:]))))
+
+
+def _words(command: Iterator[str]) -> Iterator[str]:
+    for word in command:
+        name, equals, value = word.partition("=")
+        short = len(word) == 2 and word[0] == "-"
+        if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
+            continue  # as in -nauto
+        if short or name in WITH_VALUE or name in _SAYS_NO_CASE:
+            value = value if equals else next(command, "")
+            if name not in _SAYS_NO_CASE:
+                yield f"{name}={value}"
+        else:
+            yield word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,32 @@ if TYPE_CHECKING:
 Arithmetic = Literal["float32", "float16", "uint8"]
 """What a backend calculates in; the outputs themselves may have another type."""
 
+LEAST_DB: Final = -400.0
+"""The SQNR of what has nothing of its reference: that is all zeros, or there is a NaN."""
+
+_BLOCK: Final = 1 << 20
+_MOST_CHANNELS: Final = 1 << 16
+_CHANNELS_TOLD: Final = 16
+
+
+@dataclass(frozen=True)
+class ChannelAccuracy:
+    """One channel of an output (its number along axis 1), with the figures of `Accuracy`."""
+
+    channel: int
+    max_abs: float
+    cosine: float
+    sqnr_db: float | None
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element that is furthest off: its place in the output, and both values."""
+
+    index: tuple[int, ...]
+    got: float
+    expected: float
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -22,7 +49,14 @@ class Accuracy:
 
     `cosine` is the cosine of the angle between both, 1 if both are all zeros. `max_abs` is the
     largest difference, `relative_max_abs` that difference as a part of the reference's largest
-    value. `not_finite` counts NaN and infinities, which make everything else meaningless.
+    value, `max_steps` the same in steps of a quantised output (None: it is not quantised).
+    `sqnr_db` is the reference's power over that of the difference, in dB: None where there is no
+    difference, `LEAST_DB` where nothing but the difference is there.
+
+    `not_finite` counts NaN and infinities on one side only: they make everything else meaningless.
+    Those that are the same on both sides (`same_not_finite`) are left out of the other figures.
+    `channels` are the worst ones, where there are several of several elements each. `against` says
+    in plain words what the reference is.
     """
 
     output: str
@@ -31,6 +65,12 @@ class Accuracy:
     max_abs: float
     relative_max_abs: float
     not_finite: int = 0
+    max_steps: float | None = None
+    sqnr_db: float | None = None
+    worst: Worst | None = None
+    channels: tuple[ChannelAccuracy, ...] = ()
+    against: str = ""
+    same_not_finite: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,23 +116,99 @@ def arithmetic(backend: str, data_type: str) -> Arithmetic:
     return "float32" if backend == "cpu" else "float16"
 
 
-def compare(output: str, got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> Accuracy:
-    """Compares two arrays of one shape. Raises ValueError if they differ in shape or are empty."""
+def compare(
+    output: str,
+    got: np.ndarray[Any, Any],
+    expected: np.ndarray[Any, Any],
+    *,
+    step: float | None = None,
+    against: str = "",
+) -> Accuracy:
+    """Compares two arrays of one shape; `step` is the size of a step of a quantised output.
+
+    Works block by block: both arrays may be as large as memory maps can be. Raises ValueError if
+    they differ in shape or are empty.
+    """
     import numpy as np
 
     if got.shape != expected.shape or not got.size:
         raise ValueError(f"{output}: shape {got.shape} against {expected.shape}")
-    one, other = got.astype("<f8").ravel(), expected.astype("<f8").ravel()
-    not_finite = int(np.count_nonzero(~np.isfinite(one)))
-    if not_finite:
-        return Accuracy(output, got.size, 0.0, float("inf"), float("inf"), not_finite)
-    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-    same = not np.any(one) and not np.any(other)
-    cosine = float(one @ other) / lengths if lengths else float(same)
-    max_abs = float(np.max(np.abs(one - other)))
-    largest = float(np.max(np.abs(other)))
-    relative = max_abs / largest if largest else (0.0 if max_abs == 0 else float("inf"))
-    return Accuracy(output, got.size, min(cosine, 1.0), max_abs, relative)
+    one, other = got.reshape(-1), expected.reshape(-1)
+    count = got.shape[1] if got.ndim > 1 else 1
+    inner = math.prod(got.shape[2:]) if got.ndim > 1 else got.size
+    if count > _MOST_CHANNELS:
+        count, inner = 1, got.size
+    sums, furthest = np.zeros((4, count)), np.zeros(count)
+    # squares of very large or very small values leave what a float can hold
+    largest, exponent = _largest(one, other)
+    place, most, not_finite, same = 0, -1.0, 0, 0
+    for start in range(0, got.size, _BLOCK):
+        x, y = (side[start : start + _BLOCK].astype("<f8") for side in (one, other))
+        finite = np.isfinite(x) & np.isfinite(y)
+        alike = ~finite & ((x == y) | (np.isnan(x) & np.isnan(y)))
+        same += int(np.count_nonzero(alike))
+        bad = ~finite & ~alike
+        not_finite += int(np.count_nonzero(bad))
+        x, y = (np.ldexp(np.where(finite, side, 0.0), -exponent) for side in (x, y))
+        off = np.abs(x - y)
+        off[bad] = np.inf
+        if (here := float(off.max())) > most:
+            place, most = start + int(off.argmax()), here
+        channel = np.arange(start, start + x.size) // inner % count
+        for row, weights in enumerate((x * y, x * x, y * y, off * off)):
+            sums[row] += np.bincount(channel, weights, count)
+        np.maximum.at(furthest, channel, off)
+    cosine, sqnr = _cosine_and_sqnr(*sums.sum(axis=1))
+    max_abs = math.ldexp(most, exponent)
+    relative = max_abs / largest if largest else (0.0 if max_abs == 0 else math.inf)
+    index = tuple(int(at) for at in np.unravel_index(place, got.shape))
+    channels: tuple[ChannelAccuracy, ...] = ()
+    if count > 1 and got.size > count:
+        order = sorted(range(count), key=lambda at: -furthest[at])[:_CHANNELS_TOLD]
+        channels = tuple(
+            ChannelAccuracy(at, math.ldexp(furthest[at], exponent), *_cosine_and_sqnr(*sums[:, at]))
+            for at in order
+        )
+    return Accuracy(
+        output,
+        got.size,
+        cosine,
+        max_abs,
+        relative,
+        not_finite,
+        max_abs / step if step else None,
+        sqnr,
+        Worst(index, float(one[place]), float(other[place])),
+        channels,
+        against,
+        same,
+    )
+
+
+def _largest(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> tuple[float, int]:
+    """The largest magnitude of the second, and the exponent of that of both, without infinities."""
+    import numpy as np
+
+    most = [0.0, 0.0]
+    for at, side in enumerate((one, other)):
+        for start in range(0, side.size, _BLOCK):
+            block = np.abs(side[start : start + _BLOCK].astype("<f8"))
+            most[at] = max(most[at], float(np.max(block[np.isfinite(block)], initial=0.0)))
+    return most[1], math.frexp(max(most))[1]
+
+
+def _cosine_and_sqnr(
+    product: float, got: float, expected: float, off: float
+) -> tuple[float, float | None]:
+    """Of the sums of products and squares: both sides', the sides' own, the difference's."""
+    if not math.isfinite(off):
+        return 0.0, LEAST_DB
+    lengths = math.sqrt(got) * math.sqrt(expected)
+    cosine = product / lengths if lengths else float(got == expected)
+    if off == 0:
+        return min(cosine, 1.0), None
+    ratio = expected / off
+    return max(-1.0, min(cosine, 1.0)), 10 * math.log10(ratio) if ratio > 1e-40 else LEAST_DB
 
 
 def judge_accuracy(found: Accuracy, kind: Arithmetic) -> list[Check]:

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from harness.run.experiments.accuracy import (
     CLOSENESS,
+    LEAST_DB,
     Accuracy,
     Arithmetic,
     arithmetic,
@@ -111,3 +112,110 @@ def test_each_bound_counts_by_itself(kind: Arithmetic) -> None:
 )
 def test_arithmetic(backend: str, data_type: str, kind: str) -> None:
     assert arithmetic(backend, data_type) == kind
+
+
+WIDE = arrays("f8", st.integers(1, 40), elements=st.floats(allow_nan=False, allow_infinity=False))
+ODD = arrays("f4", st.integers(1, 40), elements=st.floats(width=32))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "sqnr", "steps"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], None, 0.0),
+        ([0.0, 0.0], [0.0, 0.0], None, 0.0),
+        ([1.0, 0.0], [0.0, 0.0], LEAST_DB, 4.0),
+        ([0.0, 0.0], [3.0, 4.0], 0.0, 16.0),
+        ([10.0, 11.0], [10.0, 10.0], 10 * math.log10(200), 4.0),
+        ([math.nan, 10.0], [10.0, 10.0], LEAST_DB, math.inf),
+    ],
+)
+def test_decibels_and_steps(
+    got: list[float], expected: list[float], sqnr: float | None, steps: float
+) -> None:
+    found = compare("y", np.array(got), np.array(expected), step=0.25)
+    assert found.max_steps == steps
+    assert found.sqnr_db == (sqnr if sqnr is None else pytest.approx(sqnr))
+    assert compare("y", np.array(got), np.array(expected)).max_steps is None
+
+
+@given(WIDE, st.integers(0, 39))
+def test_squares_of_no_size_are_too_large(values: np.ndarray, at: int) -> None:  # type: ignore[type-arg]
+    other = values.copy()
+    other[at % values.size] = other[at % values.size] / 2 + 1.0
+    found = compare("y", other, values)
+    assert -1 <= found.cosine <= 1
+    assert found.not_finite == 0
+    assert found.sqnr_db is None or found.sqnr_db >= LEAST_DB
+    assert (found.max_abs == 0) == np.array_equal(other, values)
+
+
+@given(ODD, ODD)
+def test_what_is_furthest_is_told_with_its_place(one: np.ndarray, other: np.ndarray) -> None:  # type: ignore[type-arg]
+    size = min(one.size, other.size)
+    got, expected = one[:size], other[:size]
+    found = compare("y", got, expected)
+    assert found.worst is not None
+    (at,) = found.worst.index
+    # NaN is told as it is
+    assert np.array_equal([found.worst.got, found.worst.expected], [got[at], expected[at]], True)
+    odd = ~(np.isfinite(got) & np.isfinite(expected))
+    alike = odd & ((got == expected) | (np.isnan(got) & np.isnan(expected)))
+    assert found.same_not_finite == int(alike.sum())
+    assert found.not_finite == int((odd & ~alike).sum())
+    if found.not_finite:
+        assert (found.cosine, found.max_abs, found.sqnr_db) == (0.0, math.inf, LEAST_DB)
+    else:
+        off = np.abs(got[~odd].astype("f8") - expected[~odd].astype("f8"))
+        assert found.max_abs == pytest.approx(float(off.max(initial=0.0)), rel=1e-12)
+
+
+def test_infinities_of_a_mask_are_left_out() -> None:
+    masked = np.array([-math.inf, 1.0, math.nan])
+    found = compare("y", masked, masked)
+    assert (found.max_abs, found.sqnr_db, found.not_finite, found.same_not_finite) == (
+        0,
+        None,
+        0,
+        2,
+    )
+    assert compare("y", np.array([math.inf]), np.array([-math.inf])).not_finite == 1
+
+
+def test_channels_are_those_of_axis_1_the_worst_first() -> None:
+    expected = np.ones((2, 20, 3, 3), "f4")
+    got = expected.copy()
+    got[1, 7, 2, 0] += 4
+    got[0, 3, 0, 1] -= 2
+    found = compare("y", got, expected, against="a reference")
+    assert found.worst is not None
+    assert (found.worst.index, found.worst.got, found.worst.expected) == ((1, 7, 2, 0), 5.0, 1.0)
+    assert [one.channel for one in found.channels[:2]] == [7, 3]
+    assert len(found.channels) == 16
+    first, second, third = found.channels[:3]
+    assert (first.max_abs, second.max_abs, third.max_abs) == (4, 2, 0)
+    assert first.sqnr_db == pytest.approx(10 * math.log10(18 / 16))
+    assert third.sqnr_db is None
+    alone = compare("y", got[:, 7], expected[:, 7])
+    assert alone.sqnr_db == pytest.approx(first.sqnr_db)
+    assert alone.cosine == pytest.approx(first.cosine)
+    assert found.against == "a reference"
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 5), (3, 1, 4)])
+def test_there_are_no_channels_of_one_element_or_one_channel(shape: tuple[int, ...]) -> None:
+    found = compare("y", np.ones(shape), np.zeros(shape))
+    assert found.channels == ()
+    assert found.worst is not None
+    assert found.worst.index == (0,) * len(shape)
+
+
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    got, expected = random.normal(size=(2, 3, 5, 7)), random.normal(size=(2, 3, 5, 7))
+    whole = compare("y", got, expected)
+    monkeypatch.setattr("harness.run.experiments.accuracy._BLOCK", 13)
+    parts = compare("y", got, expected)
+    assert parts.worst == whole.worst
+    assert parts.cosine == pytest.approx(whole.cosine)
+    assert [one.channel for one in parts.channels] == [one.channel for one in whole.channels]
+    assert parts.sqnr_db == pytest.approx(whole.sqnr_db)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.answers.report.document import Block, Line, Paragraph, Table, code
+from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.answers.report.summary import part_of
 from harness.ground import ENGINES
 from harness.verdict import CaseRecord, final_attempts, is_figure
@@ -48,7 +48,38 @@ def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
     return [*table("How right", *_named(names, rows, len(records)))]
 
 
-FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (latency, accuracy)
+def tokens(records: Sequence[CaseRecord]) -> list[Block]:
+    """A row for each stage of a language model, and when the first token would be there."""
+    rows: list[list[Line]] = []
+    told: list[Block] = []
+    for record in records:
+        found = part_of(record, "tokens")
+        for at, one in enumerate(objects(found.get("stages"))):
+            length, cache = one.get("context_length"), one.get("kv_bytes")
+            sizes = [f"{one.get('tokens')}", "?" if length is None else f"{length}"]
+            rate = _number(one.get("tokens_per_s"))
+            room = f"{cache:,}" if is_figure(cache) else ""
+            how = Span(str(one.get("told")))
+            times = [duration(one.get("us")), rate, room]
+            rows.append([_case(record, at), f"{one.get('stage')}", *sizes, *times, how])
+        if first := found.get("first_token"):
+            told.append(Paragraph(first_token(first)))
+    names = ("Case", "Stage", "Tokens", "Context", "Latency", "Tokens/s", "KV cache (bytes)")
+    return [*table("Tokens", *_named((*names, "Told by"), rows, len(records))), *told]
+
+
+def first_token(first: Mapping[str, Any]) -> str:
+    """In words, after how long a prompt's first token would be there."""
+    size, of, chunks = (first.get(key) for key in ("prompt_tokens", "chunk", "chunks"))
+    when = duration(first.get("us"))
+    return f"First token of a prompt of {size} tokens: {when}, {chunks} executions of {of} tokens."
+
+
+FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
+    latency,
+    tokens,
+    accuracy,
+)
 """What is told of users' models, in this order, at the end of a run, to CI and in its page."""
 
 
@@ -60,7 +91,11 @@ def figure_blocks(records: Sequence[CaseRecord]) -> list[Block]:
 
 def parts(record: CaseRecord, name: str) -> Iterator[Mapping[str, Any]]:
     """The parts of a measurement that is a list of objects; nothing if it is none."""
-    found = record.measured(name)
+    yield from objects(record.measured(name))
+
+
+def objects(found: object) -> Iterator[Mapping[str, Any]]:
+    """Of a list its objects; of anything else nothing."""
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 

@@ -43,6 +43,7 @@ from harness.verdict import KEPT, Check, ErrorRecord, Verdict
 from harness.verdict.results.checks import conclusion, failure_text
 from harness.verdict.results.graph_figures import graph_figures
 from harness.verdict.results.json_value import as_json
+from harness.verdict.results.token_figures import named_graphs, token_figures
 
 _CASE_TIMEOUT_S = 300.0
 _SYSTEM = "libQnnSystem.so"
@@ -393,7 +394,7 @@ class Bench:
             ran = seen.run.transcript
             kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
         self.measure(**{KEPT: kept})
-        self._note_graphs(seen, [str(one) for one in sources])
+        self._note_graphs(seen, [str(one) for one in sources], deployed)
         error = seen.verdict.error
         step = None if error is None or error.step is None else seen.run.plan.steps[error.step]
         if step is not None and (graph := graph_of(deployed, step)):
@@ -404,9 +405,13 @@ class Bench:
         plan = self.context_plan(contexts, schedule(len(contexts), "resident"))
         return self.attempt(plan).verdict
 
-    def _note_graphs(self, seen: Observation, contexts: Sequence[str]) -> None:
-        steps = seen.run.transcript.steps
-        self.measure(graphs=graph_figures(steps, contexts, self._case.executes_on))
+    def _note_graphs(
+        self, seen: Observation, names: Sequence[str], contexts: Sequence[DeployedContext] = ()
+    ) -> None:
+        graphs = graph_figures(seen.run.transcript.steps, names, self._case.executes_on)
+        known = zip(names, (one.context.metadata for one in contexts), strict=False)
+        tokens = token_figures(graphs, named_graphs(known))
+        self.measure(graphs=graphs, **({"tokens": tokens} if tokens else {}))
 
     def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
         if told := self._ready.stock.forecast(contexts, steps):

@@ -394,3 +394,23 @@ def test_which_of_two_libraries_of_one_name_was_taken(
     )
     (own,) = (one for one in copied.transcript.libraries if one.name == "libQnnHtp.so")
     assert (own.hides, own.version) == (None, None)
+
+
+def test_a_warm_up_does_not_count(run: Runner, stand_in: StandIn) -> None:
+    step = executed(run, stand_in, "plain", repeat=plan.Rounds(4, 3))
+    assert (step.data["runs"], step.data["warmup"], len(step.data["run_us"])) == (4, 3, 4)
+    assert step.duration_us >= sum(step.data["run_us"]) + step.data["first_us"]
+    assert step.data["run_min_us"] == min(step.data["run_us"])
+    # a wrong output is told of a warm-up, too
+    drifts = executed(run, stand_in, "drift", repeat=plan.Rounds(4, 3))
+    assert (drifts.error, drifts.data["runs"]) == ("mismatch", 1)
+
+
+def test_no_round_begins_when_the_time_is_over(run: Runner, stand_in: StandIn) -> None:
+    step = executed(run, stand_in, "plain", repeat=plan.Rounds(90_000, 1, 20))
+    assert 1 <= step.data["runs"] < 90_000
+    assert len(step.data["run_us"]) <= 1000
+    # a warm-up that takes it all: its last round counts
+    step = executed(run, stand_in, "plain", repeat=plan.Rounds(5, 99_999, 1))
+    assert (step.data["runs"], step.data["warmup"] < 99_999) == (1, True)
+    assert len(step.data["run_us"]) == 1

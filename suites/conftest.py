@@ -12,23 +12,38 @@ import pytest
 BESIDE_OTHER_DEVICES: Final = {
     "test_context": "",
     "test_restart": "",
+    "test_wrong_arch": "v75",
     "test_compiler_and_runtime": "",
     "test_mem_type_pairing": "memhandle-memhandle",
-    "test_context_count": "tiny|weights-heavy",
+    "test_context_count": r"(tiny|weights-heavy-4mb)-\w+-\d$",
     "test_operator": "8bit",
+}
+# What it is never asked for: the test, which of its cases, and why.
+NOT_ON_AN_EMULATED_DSP: Final = {
+    "test_context_count": (
+        r"io-heavy-56mb-\w+-(?![18]$)",
+        "each execution of these takes a second; test_until_refused loads more",
+    ),
+    "test_many_sessions": (r"-(?!8$)\d+$", "it takes minutes to execute so many"),
+    "test_create_and_destroy": ("", "the board takes many seconds to compile the model each time"),
 }
 
 
 @pytest.fixture(autouse=True)
-def whole_suites_on_an_emulated_dsp_by_its_name(request: pytest.FixtureRequest) -> None:
-    """Leaves the rest out on an emulated DSP, unless devices are named."""
-    if "bench" not in request.fixturenames or request.config.getoption("--device"):
+def what_an_emulated_dsp_is_asked_for(request: pytest.FixtureRequest) -> None:
+    """Leaves out what takes too long on one; what takes minutes is run where devices are named."""
+    if "bench" not in request.fixturenames:
         return
-    wanted = BESIDE_OTHER_DEVICES.get(request.function.__name__)
-    if wanted is not None and re.search(wanted, request.node.name):
-        return
+    name, case = request.function.__name__, request.node.name.rstrip("]")
+    named = request.config.getoption("--device")
+    never, why = NOT_ON_AN_EMULATED_DSP.get(name, ("$.", ""))
+    if not re.search(never, case):
+        wanted = BESIDE_OTHER_DEVICES.get(name)
+        if named or (wanted is not None and re.search(wanted, case)):
+            return
+        why = "an emulated DSP runs it when it is named: --device NAME"
     if request.getfixturevalue("bench").device.simulated_dsp is not None:
-        pytest.skip("an emulated DSP runs it when it is named: --device NAME")
+        pytest.skip(why)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

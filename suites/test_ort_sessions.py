@@ -10,8 +10,8 @@ import pytest
 from harness import Bench, Model, experiments, steps
 
 MODELS = [Model("tiny"), Model("weights-heavy", 4)]
+SHARED = [Model("tiny"), Model("io-heavy", 4)]
 HEAVY = Model("io-heavy", 56)
-MOST_EMULATED = 8
 # What a session may leave behind once the first few are over (microsoft/onnxruntime#22511): each by
 # itself, and all together. Measured with ORT 1.26, quiet and beside busy loops: with QNN 2.47.0 to
 # 2.49.40 most rounds leave nothing, with 2.50.40 and 2.51.0 first 20 to 50 kB and later 15 to 23;
@@ -26,6 +26,25 @@ def test_session(bench: Bench, model: Model) -> None:
     ort, deployed = bench.ort(), bench.model(model)
     plan = (*ort.session(0, deployed.file), ort.run(0, deployed, repeat=3))
     bench.run(ort.plan(plan, sessions=1)).check()
+
+
+@pytest.mark.device(backend="htp", engine="ort")
+@pytest.mark.parametrize("model", SHARED, ids=str)
+def test_shared_memory(bench: Bench, model: Model) -> None:
+    """With an allocator that shares memory with the DSP a session gives the same outputs."""
+    bench.grid("model", "device")
+    ort, deployed = bench.ort(), bench.model(model)
+    provider = ort.provider({"enable_htp_shared_memory_allocator": "1"})
+    plan = (
+        steps.memory_sample("begin"),
+        *ort.session(0, deployed.file, provider=provider),
+        steps.memory_sample("made"),
+        ort.run(0, deployed, repeat=3),
+        steps.memory_sample("ran"),
+    )
+    done = bench.run(ort.plan(plan, sessions=1))
+    bench.measure(**experiments.memory_samples(done.run.transcript).record())
+    done.check()
 
 
 @pytest.mark.device(backend="htp", engine="ort")
@@ -50,8 +69,6 @@ def test_context_dump(bench: Bench, model: Model, embed: bool) -> None:
 @pytest.mark.parametrize("workload", [HEAVY], ids=str)
 def test_many_sessions(bench: Bench, workload: Model, sessions: int) -> None:
     """So many sessions exist at once, each made of the same EPContext model, and all run."""
-    if bench.device.simulated_dsp is not None and sessions > MOST_EMULATED:
-        pytest.skip("an emulated DSP takes minutes to execute so many")
     ort, deployed = bench.ort(), bench.model(workload)
     with bench.scratch() as folder:
         dump = f"{folder}/context.onnx"
@@ -67,6 +84,4 @@ def test_many_sessions(bench: Bench, workload: Model, sessions: int) -> None:
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_create_and_destroy(bench: Bench, model: Model) -> None:
     """A session that is gone leaves no more behind, however often it is made."""
-    if bench.device.simulated_dsp is not None:
-        pytest.skip("an emulated board takes many seconds to compile the model each time")
     experiments.measure_growth(bench, model, TOLERATED)

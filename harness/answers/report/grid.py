@@ -38,12 +38,13 @@ class Grid:
         return len(self.cells) > 1 and len(ends.get("device", ("", ""))) > 1
 
     def label(self, row: str, column: str) -> str:
-        """What stands in a cell: ok, the code of a failure, or its outcome."""
+        """What stands in a cell: ok (and a right refusal's code), a failure's code, its outcome."""
         record = self.cells.get((row, column))
         if record is None:
             return _NOT_RUN
         if record.outcome == "passed":
-            return "ok"
+            refused = record.measurements.get("refused_code")
+            return "ok" if refused is None else f"ok ({refused})"
         return (code_of(record) if record.outcome == "failed" else None) or record.outcome
 
 

@@ -31,7 +31,7 @@ _MAX_VARIANTS = 10_000
 _OUTPUTS = ("y",)
 _NAME = re.compile(
     r"(?P<kind>[a-z]+(?:-[a-z0-9]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?"
-    r"(?:-by-(?P<prepare>memhandle|spill-fill))?",
+    r"(?:-by-(?P<prepare>memhandle|spill-fill))?(?:-for-v(?P<arch>\d{2}))?",
     re.ASCII,
 )
 
@@ -126,7 +126,8 @@ class Model:
     - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
     - the names of `OPERATORS` (operators.py), as `conv-3x3-8bit`: one operator each.
 
-    `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context.
+    `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context. `htp_arch`
+    (75 for v75) is another HTP than the device's to make it for.
 
     Variants differ in content, so each gives a binary of its own. Raises ConfigError for a kind,
     size, variant or preparation that does not exist.
@@ -136,6 +137,7 @@ class Model:
     megabytes: int = 0
     variant: int = 0
     prepare: Prepare = "raw"
+    htp_arch: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -154,7 +156,7 @@ class Model:
 
     def __str__(self) -> str:
         prepared = f"-by-{self.prepare}" if self.prepare != "raw" else ""
-        return f"{self.model}{prepared}"
+        return f"{self.model}{prepared}" + (f"-for-v{self.htp_arch}" if self.htp_arch else "")
 
     # other plug-ins of pytest (allure) show parameters so
     __repr__ = __str__
@@ -182,7 +184,7 @@ class Model:
         if found is None:
             raise ConfigError(f"unknown model {text[:80]!r}", choices=KINDS)
         size, variant = int(found["size"] or 0), int(found["variant"] or 0)
-        return cls(found["kind"], size, variant, found["prepare"] or "raw")  # type: ignore[arg-type]
+        return cls(found["kind"], size, variant, found["prepare"] or "raw", int(found["arch"] or 0))  # type: ignore[arg-type]
 
     @property
     def compared(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,11 +80,10 @@ class Contexts:
         `ContextFiles.contexts`.
         """
         wanted = list(dict.fromkeys(sources))
-        models = _models(wanted, compiler, htp_arch)
-        made = zip(models, self._compiled.each(models), strict=True)
-        found: dict[Source, Context | ConfigError | CompileError] = {
-            model: one for (model, _, _), one in made
-        }
+        models = [one for one in wanted if isinstance(one, Model)]
+        made = self._compiled.each([_key(one, compiler, htp_arch) for one in models])
+        found: dict[Source, Context | ConfigError | CompileError] = {}
+        found.update(zip(models, made, strict=True))
         files = [one for one in wanted if isinstance(one, ContextFile)]
         for file, read in self._files.contexts(files).items():
             found[file] = read
@@ -108,12 +108,8 @@ def required(made: Made) -> dict[Source, Context]:
     return found
 
 
-def _models(
-    sources: Iterable[Source], compiler: str | None, htp_arch: int | None
-) -> list[ContextKey]:
-    models = [one for one in sources if isinstance(one, Model)]
-    if not models:
-        return []
-    if compiler is None or htp_arch is None:
-        raise InternalError(f"{models[0]} is to be compiled, but not by what or for which HTP")
-    return [(model, compiler, htp_arch) for model in models]
+def _key(model: Model, compiler: str | None, htp_arch: int | None) -> ContextKey:
+    arch = model.htp_arch or htp_arch
+    if compiler is None or arch is None:
+        raise InternalError(f"{model} is to be compiled, but not by what or for which HTP")
+    return replace(model, htp_arch=0), compiler, arch

@@ -114,7 +114,7 @@ class Bench:
 
     def accept_refusal(self) -> None:
         """Says that the target had to refuse what was run last: that fails no case."""
-        self._case.notes.verdict = None
+        self._case.notes.accept_refusal()
 
     def outputs_compared(self) -> None:
         """Says that the case itself compared outputs with a reference; the record tells so."""

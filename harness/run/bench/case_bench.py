@@ -108,6 +108,12 @@ class Notes:
         """What is known of the outputs of all that was executed."""
         return "reference" if self.outputs_compared else outputs_of(self.executions)
 
+    def accept_refusal(self) -> None:
+        """What the last plan came to is as it must be; its code becomes a figure."""
+        refused = self.verdict and self.verdict.error
+        self.measurements["refused_code"] = refused.code if refused else None
+        self.verdict = None
+
     def libraries(self) -> RuntimeRecord | None:
         """What the record says of the libraries: its `runtime`."""
         made_by = ", ".join(dict.fromkeys(self.makers)) or None

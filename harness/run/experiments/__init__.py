@@ -6,6 +6,7 @@ from harness.run.experiments.backends import measure_backend, measure_context
 from harness.run.experiments.capacity import Limit, SizePoint, fill, find_limit
 from harness.run.experiments.growth import GrowthTolerance, measure_growth
 from harness.run.experiments.latency import LatencyTolerance
+from harness.run.experiments.memory import memory_samples
 from harness.run.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
 from harness.run.experiments.restart import measure_restart
 from harness.run.experiments.sharing import (
@@ -38,6 +39,7 @@ __all__ = [
     "measure_pairing",
     "measure_restart",
     "measure_sharing",
+    "memory_samples",
     "planned_sharing",
     "release_orders",
     "spill_fill_bytes",

@@ -222,7 +222,7 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     if not refused:
         seen.check()
     fits = seen.loaded
-    bench.measure(fits=fits, refused_code=failure.code if refused and failure else None)
+    bench.measure(fits=fits)
     bench.accept_refusal()
     executed = {*range(0, fits, max(1, fits // _EXECUTED)), fits - 1} if fits else set()
     moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))

@@ -44,6 +44,13 @@ def test_a_grid() -> None:
     assert grid_json(grid)["marks"] == [["ok", "ok"], ["5000", "hung"]]
 
 
+def test_a_right_refusal_is_no_failure_and_keeps_its_code() -> None:
+    axes = {"grid": ["compiler", "qnn"], "refused_code": 5005}
+    cases = [case("1.0", "1.0", measurements=axes), case("1.0", "2.0")]
+    (grid,) = grids(cases)
+    assert grid_json(grid)["marks"] == [["ok (5005)", "ok"]]
+
+
 def test_one_cause_is_told_once_wherever_its_line_stands() -> None:
     began = ChainLink(message="invalid ort_version_supported=0", source="log")
     cases = []

@@ -149,7 +149,7 @@ def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, told:
 
 
 @reaches(0.01)
-@given(damaged("io-heavy-56mb-variant12") | damaged("tiny") | damaged("weights-heavy-8mb"))
+@given(damaged("io-heavy-56mb-variant12") | damaged("tiny") | damaged("weights-heavy-8mb-for-v75"))
 def test_any_name_is_a_model_or_a_config_error(name: str) -> None:
     try:
         spec = Model.parse(name)
@@ -166,6 +166,9 @@ def test_how_a_context_is_prepared_changes_nothing_in_its_model() -> None:
         assert prepared.serialized() == raw.serialized()
         assert Model.parse(str(prepared)) == prepared
         np.testing.assert_array_equal(prepared.inputs()["x"], raw.inputs()["x"])
+    other = Model("io-heavy", 2, prepare="memhandle", htp_arch=75)
+    assert (str(other), Model.parse(str(other))) == ("io-heavy-2mb-by-memhandle-for-v75", other)
+    assert other.serialized() == raw.serialized()
     with pytest.raises(ConfigError, match=r"unknown preparation 'somehow' \(valid: raw, memhandle"):
         Model("tiny", prepare="somehow")  # type: ignore[arg-type]
 

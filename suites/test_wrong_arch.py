@@ -1,0 +1,29 @@
+"""A context that was compiled for another HTP: refused as it is loaded, or right; nothing between.
+
+Which of both tells how much of a device answers: its DSP's code refuses, the simulator for x86-64
+does not ask.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import Bench, Model
+
+CONTEXTS = [Model("tiny", htp_arch=arch) for arch in (68, 69, 73, 75, 79)]
+WRONG_ARCH = 5005
+
+
+@pytest.mark.takes_contexts("context")
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("context", CONTEXTS, ids=str)
+def test_wrong_arch(bench: Bench, context: Model) -> None:
+    """Loads and gives the right outputs, or its load is refused with 5005."""
+    bench.grid("context", "device")
+    done = bench.resident(context)
+    failed = done.run.transcript.first_failure
+    if failed is None or (failed.verb, failed.code) != ("context-load", WRONG_ARCH):
+        done.check()
+        return
+    bench.accept_refusal()
+    bench.conclude(f"a context for HTP v{context.htp_arch} is refused as it is loaded")

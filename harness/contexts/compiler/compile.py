@@ -25,7 +25,7 @@ from harness.contexts.compiler.compile_jobs import (
 from harness.contexts.compiler.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import check_arch, memory_bytes
-from harness.contexts.context.source import Context, Reference
+from harness.contexts.context.source import GIVEN, ON_CPU, Context, Reference
 from harness.ground import HarnessError, InfraError
 from harness.ground.files.verified_folder import (
     FolderChangedError,
@@ -238,13 +238,17 @@ class ContextStore:
             self._keys[spec] = hashlib.sha256(spec.serialized()).hexdigest()
         return self._keys[spec]
 
-    def _model_facts(self, spec: Model) -> dict[str, Any]:
+    def _facts(self, spec: Model) -> dict[str, Any]:
         return {"format": _FORMAT, "model": self._key(spec), "ort": ORT_HOST_VERSION}
+
+    def _model_facts(self, spec: Model) -> dict[str, Any]:
+        inputs: str = getattr(spec, "inputs_key", "")
+        return self._facts(spec) | ({"inputs": inputs} if inputs else {})
 
     def _binary_facts(self, wanted: ContextKey) -> dict[str, Any]:
         spec, compiler, arch = wanted
         options = compile_options(arch, spec)
-        return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
+        return self._facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
 
     def _model_folder(self, spec: Model) -> Path:
         return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
@@ -258,8 +262,10 @@ class ContextStore:
 def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
     spec, compiler, arch = wanted
     binary = made.files[_BINARY]
-    inputs, expected = reference.data["inputs"], reference.data["expected"]
-    outputs = made.data["outputs"] if spec.compared else ()
+    inputs, outputs = reference.data["inputs"], made.data["outputs"]
+    known = {name: reference.path / file for name, file in reference.data["expected"].items()}
+    known |= spec.expected()
+    told = tuple(known[name] for name in outputs)
     return Context(
         path=binary.path,
         sha256=binary.sha256,
@@ -268,7 +274,9 @@ def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder
         compiler=compiler,
         htp_arch=arch,
         inputs=tuple(reference.path / inputs[name] for name in made.data["inputs"]),
-        expected=tuple(reference.path / expected[name] for name in outputs),
+        expected=told if spec.compared else (),
+        reference=told,
+        against=GIVEN if spec.expected() else ON_CPU,
         tolerance=spec.tolerance,
         metadata=made.data["metadata"],
         memory_bytes=memory_bytes(made.data["metadata"]),

@@ -231,6 +231,10 @@ class Model:
         """The names of the outputs, in the order of the model."""
         return _OUTPUTS
 
+    def expected(self) -> dict[str, Path]:
+        """Raw files of what its outputs should be, by name: none, a reference is computed."""
+        return {}
+
 
 ModelSpec = Model
 """The former name of `Model`, for suites that still use it."""

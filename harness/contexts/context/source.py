@@ -13,6 +13,10 @@ from harness.contexts.context.metadata import entries, named_build, needs
 # The ids that libQnnSystem gives them.
 BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "htp"})
 
+ON_CPU: Final = "ONNX Runtime on the CPU"
+GIVEN: Final = "the expected files"
+"""What outputs are told against, in plain words."""
+
 
 @runtime_checkable
 class ContextSource(Protocol):
@@ -42,7 +46,9 @@ class Context:
     `compiler` is the QNN version that was asked to make it, None for one that nobody made here.
     `inputs` and `expected` are raw files, one per tensor in the order of graph number `graph`;
     nothing is compared where `expected` is empty. `generated_inputs`: nobody gave any.
-    `memory_bytes` is what the metadata says a device needs for it: I/O, constants and spill-fill.
+    `reference` are such files that outputs are told against, whatever comes of that; `against` says
+    in plain words what they are. `memory_bytes` is what the metadata says a device needs for it:
+    I/O, constants and spill-fill.
     `max_size` is what ORT's EPContext model says of its spill-fill (None: nothing). `others` are
     this binary once more for each other graph that is executed, with the files of that graph.
     """
@@ -62,6 +68,8 @@ class Context:
     graph: int = 0
     generated_inputs: bool = False
     others: tuple[Context, ...] = ()
+    reference: tuple[Path, ...] = ()
+    against: str = ""
 
     @property
     def graph_name(self) -> str | None:

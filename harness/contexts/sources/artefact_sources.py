@@ -104,10 +104,11 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     """
     name = artefact.path.name
     if artefact.kind == "onnx":
-        if given.inputs is not None or given.expected is not None:
-            problem = "is compiled here: its inputs are made up, and none can be given"
-            raise ConfigError(problem, file=artefact.path)
-        return SourceList(name, [OnnxModel.of(artefact.path.absolute(), given.tolerance)])
+        read, wanted = (own_folder(one, name) for one in (given.inputs, given.expected))
+        model = OnnxModel.of(
+            artefact.path.absolute(), given.tolerance, inputs=read, expected=wanted
+        )
+        return SourceList(name, [model])
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
     empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
     if empty:

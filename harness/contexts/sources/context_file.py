@@ -17,7 +17,7 @@ from harness.contexts.context.metadata import (
     read_each,
     tensors_of,
 )
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import GIVEN, Context
 from harness.contexts.sources.tensor_files import TensorFiles
 from harness.ground import ConfigError, name_problem
 from harness.ground.files.hash_cache import HashCache, Hashed
@@ -195,6 +195,7 @@ class ContextFiles:
         inputs = tensors_of(graph, "inputs", path)
         outputs = tensors_of(graph, "outputs", path)
         arch = metadata.get("dsp_arch")
+        expected = self._given("expected", source.expected, outputs, own, path)
         return Context(
             path=path,
             sha256=hashed.sha256,
@@ -203,7 +204,9 @@ class ContextFiles:
             compiler=None,
             htp_arch=arch if isinstance(arch, int) else None,
             inputs=self._given("inputs", source.inputs, inputs, own, path),
-            expected=self._given("expected", source.expected, outputs, own, path),
+            expected=expected,
+            reference=expected,
+            against=GIVEN,
             tolerance=source.tolerance,
             metadata=metadata,
             memory_bytes=memory_bytes(metadata),

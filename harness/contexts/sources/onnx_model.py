@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
-from harness.ground import ConfigError, name_problem
+from harness.contexts.sources.context_file import Files
+from harness.contexts.sources.tensor_files import TensorFiles
+from harness.ground import ConfigError, cache_root, name_problem
 from harness.ground.files.names_inside import open_inside
+from harness.ground.files.whole_file import sha256_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,25 +32,53 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.]+")
 class OnnxModel(Model):
     """An .onnx file, with its weights in it or beside it.
 
-    Inputs are made up, the same every time. Outputs are compared with those of ONNX Runtime on the
-    CPU if they may differ `within` more than 0, in units of the raw values; else only with each
-    other. `digest` is that of the model with its weights.
+    Inputs are made up, the same every time, unless there are `read`: raw files in the order of the
+    model, as are those of `wanted`. `inputs_key` stands for what these hold. Outputs have to be
+    as `wanted`, or if they may differ `within` more than 0, as those of ONNX Runtime on the CPU; by
+    `within` in units of the raw values. Else they are only compared with each other. `digest` is
+    that of the model with its weights.
     """
 
     path: Path = Path()
     digest: str = ""
     within: float = 0.0
+    read: tuple[Path, ...] = ()
+    wanted: tuple[Path, ...] = ()
+    inputs_key: str = ""
 
     @classmethod
-    def of(cls, path: Path, within: float = 0.0) -> Self:
-        """The model in a file. Raises ConfigError for what cannot be compiled here.
+    def of(
+        cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
+    ) -> Self:
+        """The model in a file, with files of its tensors, as for `ContextFile`.
 
-        Such a model has inputs without a fixed shape, or more than 2 GB.
+        Raises ConfigError for what cannot be compiled here: inputs without a fixed shape, more than
+        2 GB; and for files that are not those of the model's tensors.
         """
         loaded = _load(path)
-        _tensors(_inputs(loaded), "input", path)
+        tensors = _tensors(_inputs(loaded), "input", path)
         digest = hashlib.sha256(_bytes(loaded)).hexdigest()
-        return cls(_UNUSUAL.sub("_", path.name), path=path, digest=digest, within=within)
+        files, key = TensorFiles(cache_root()), ""
+        read, wanted = tuple[Path, ...](), tuple[Path, ...]()
+        if inputs is not None:
+            read = files.given("inputs", inputs, tensors, path)
+            key = hashlib.sha256(" ".join(map(sha256_of, read)).encode()).hexdigest()
+        if expected is not None:
+            outputs = OnnxSurface.of(path).outputs
+            if outputs is None:
+                problem = "its outputs have no fixed shape: nobody knows what to compare"
+                raise ConfigError(problem, file=path, field="expected")
+            wanted = files.given("expected", expected, outputs, path)
+        name = _UNUSUAL.sub("_", path.name)
+        return cls(
+            name,
+            path=path,
+            digest=digest,
+            within=within,
+            read=read,
+            wanted=wanted,
+            inputs_key=key,
+        )
 
     def __post_init__(self) -> None:
         if not 0 <= self.within < float("inf"):
@@ -58,8 +89,8 @@ class OnnxModel(Model):
 
     @property
     def compared(self) -> bool:
-        """Whether its outputs are compared with those of ONNX Runtime on the CPU."""
-        return self.within > 0
+        """Whether an output that differs is wrong, and not only told."""
+        return self.within > 0 or bool(self.wanted)
 
     @property
     def tolerance(self) -> float:
@@ -74,16 +105,18 @@ class OnnxModel(Model):
         return loaded
 
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Numbers between -1 and 1. Whole numbers are 0 and 1, which are places in any table."""
+        """Those of files; else numbers from -1 to 1, whole ones 0 and 1: places in any table."""
         import numpy as np
         from onnx import helper
 
         random = np.random.default_rng(_SEED)
         made = {}
-        for one in _inputs(_load(self.path, weights=False)):
+        for at, one in enumerate(_inputs(_load(self.path, weights=False))):
             shape, kind = _shape(one, "input", self.path), one.type.tensor_type.elem_type
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
-            if dtype.kind == "f":
+            if self.read:
+                made[one.name] = np.fromfile(self.read[at], dtype).reshape(shape)
+            elif dtype.kind == "f":
                 made[one.name] = random.uniform(-1, 1, shape).astype(dtype)
             else:
                 made[one.name] = random.integers(0, 2, shape).astype(dtype)
@@ -92,6 +125,10 @@ class OnnxModel(Model):
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order of the model."""
         return tuple(one.name for one in _load(self.path, weights=False).graph.output)
+
+    def expected(self) -> dict[str, Path]:
+        """Raw files of what its outputs should be, by name, as far as somebody gave them."""
+        return dict(zip(self.outputs(), self.wanted, strict=False))
 
 
 @dataclass(frozen=True)

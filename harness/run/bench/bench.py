@@ -197,8 +197,8 @@ class Bench:
         Raises ConfigError as `ort`, and for a file that ONNX Runtime does not take.
         """
         ort = self.ort()
-        made = open_session(self._case.folder / model, tolerance)
         read, wanted = (given_files(one, self._case.folder) for one in (inputs, expected))
+        made = open_session(self._case.folder / model, tolerance, read, wanted)
         files = made.files(read, wanted)
         folder = self._ready.held.deployer.deploy_files(made.path.name, files) if files else ""
         known = None if made.model is None else self.model(made.model)

@@ -46,12 +46,14 @@ class SessionModel:
 
         The model lies in a folder of its own: what lies beside it may be called anything.
         """
-        tensors, found, read = TensorFiles(cache_root()), dict[str, Path](), tuple[Path, ...]()
-        if self.model is None:
-            found = {f"model/{name}": path for name, path in self.beside.items()}
-            found[f"model/{_MODEL}"] = self.path
-            read = tensors.generated(self.surface.inputs, self.path) if inputs is None else ()
-        if inputs is not None:
+        if self.model is not None:
+            return {f"expected.{at}.raw": file for at, file in enumerate(self.model.wanted)}
+        tensors = TensorFiles(cache_root())
+        found = {f"model/{name}": path for name, path in self.beside.items()}
+        found[f"model/{_MODEL}"] = self.path
+        if inputs is None:
+            read = tensors.generated(self.surface.inputs, self.path)
+        else:
             read = tensors.given("inputs", inputs, self.surface.inputs, self.path)
         found |= {f"input.{at}.raw": file for at, file in enumerate(read)}
         if expected is not None and self.surface.outputs is None:
@@ -74,8 +76,8 @@ class SessionModel:
         expected = tuple(f"{folder}/{one}" for one in there if one.startswith("expected."))
         if known is None or self.model is None:
             return DeployedModel(f"{folder}/model/{_MODEL}", inputs, expected, tolerance)
-        own = () if inputs or not self.model.compared else known.expected
-        return DeployedModel(known.file, inputs or known.inputs, expected or own, tolerance)
+        own = known.expected if self.model.compared else ()
+        return DeployedModel(known.file, known.inputs, expected or own, tolerance)
 
     def plan(self, ort: OrtOnDevice, deployed: DeployedModel, rounds: Rounds) -> Plan:
         """A session, executed twice if there is nothing else to compare the outputs with."""
@@ -85,11 +87,16 @@ class SessionModel:
         return ort.plan((*steps, *runs), sessions=1)
 
 
-def open_session(path: Path, tolerance: float = 0.0) -> SessionModel:
-    """What ONNX Runtime is to load. Raises ConfigError for a file that it cannot take."""
+def open_session(
+    path: Path, tolerance: float = 0.0, inputs: Files = None, expected: Files = None
+) -> SessionModel:
+    """What ONNX Runtime is to load. Raises ConfigError for a file that it cannot take.
+
+    A plain model has its files of tensors with it: `inputs` and `expected`.
+    """
     artefact = open_artefact(path)
     if artefact.kind == "onnx":
-        model = OnnxModel.of(path.absolute(), tolerance)
+        model = OnnxModel.of(path.absolute(), tolerance, inputs=inputs, expected=expected)
         return SessionModel(path, (model,), OnnxSurface.of(path), {}, mixed=False)
     if artefact.kind != "epcontext":
         problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"

@@ -149,6 +149,7 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
                 others.update((one.path, one.inputs, one.expected))
             elif isinstance(one, OnnxModel):
                 models.setdefault(one.path.name, set()).add(one.digest)
+                others.update((*one.read, *one.wanted))
     paths = {path for one in others for path in (one if isinstance(one, tuple) else [one])}
     for other in filter(None, paths):
         if (digest := _digest(other)) is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.contexts import Given, SourceList, WholeFile
+from harness.contexts.sources.artefact_sources import own_folder
 from harness.ground import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
 from harness.probe.plan import ONCE
@@ -98,8 +99,9 @@ def _programs(path: Path, given: Given) -> list[WholeFile]:
 
 def _session(path: Path, given: Given) -> list[WholeFile]:
     _require_no_graph(path, given, ORT)
-    model = open_session(path, given.tolerance)
-    if model.model is None or given.inputs is not None:
+    read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
+    model = open_session(path, given.tolerance, read, wanted)
+    if model.model is None:
         given.require_use_of_tolerance(path)
     files = [path, *model.beside.values()] if model.model is None else ()
     return [WholeFile.of(path, model.sources, given, files)]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 from harness.contexts.compiler.models import Model
@@ -143,6 +144,18 @@ def test_an_onnx_model_without_a_tolerance_agrees_with_itself(lab: DeviceRuns) -
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
     code, said, (one,) = lab.run_files("my model.onnx")
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "agreement"), said
+
+
+def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> None:
+    (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    (lab.folder / "in").mkdir()
+    (lab.folder / "out").mkdir()
+    np.save(lab.folder / "in/x.npy", np.zeros((1, 16), np.float32))
+    np.save(lab.folder / "out/y.npy", np.zeros((1, 16), np.float32))
+    code, said, (one,) = lab.run_files("model.onnx", "--inputs=in", "--expected=out")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    code, said, (one,) = lab.run_files("model.onnx", "--expected=out")
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
 
 
 @pytest.mark.nightly

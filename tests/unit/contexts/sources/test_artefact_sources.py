@@ -9,6 +9,7 @@ import pytest
 from harness.contexts.compiler.models import Model
 from harness.contexts.sources.artefact_sources import Given, artefacts_with_contexts, contexts_of
 from harness.contexts.sources.context_file import ContextFile
+from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.errors import ConfigError, InfraError
 from harness.libraries.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from tests.logged import Logged
@@ -134,11 +135,24 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
         contexts_of(artefact(tmp_path, "context"), tmp_path / "cache")
 
 
-def test_an_onnx_model_is_compiled_and_takes_no_inputs(tmp_path: Path) -> None:
+def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "model.pte").write_bytes(Model("tiny").serialized())
     made = Artefact(tmp_path / "model.pte", "onnx", ())
     (source,) = found = contexts_of(made, tmp_path / "cache", Given(tolerance=0.5))
     assert (str(found), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
-    for given in (Given(inputs=tmp_path), Given(expected=tmp_path)):
-        with pytest.raises(ConfigError, match=r"model.pte: is compiled here: its inputs"):
-            contexts_of(made, tmp_path / "cache", given)
+    for what in ("inputs", "expected"):
+        folder = tmp_path / what / "model.pte"
+        folder.mkdir(parents=True)
+        (folder / "of_it.raw").write_bytes(bytes(60))
+        with pytest.raises(ConfigError, match=rf"model.pte: {what}: .* has 60 bytes .* \(64 bytes"):
+            contexts_of(made, tmp_path / "cache", Given(**{what: tmp_path / what}))
+        (folder / "of_it.raw").write_bytes(bytes(64))
+    given = Given(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
+    (source,) = contexts_of(made, tmp_path / "cache", given)
+    assert isinstance(source, OnnxModel)
+    assert not source.inputs()["x"].any()
+    assert source.expected() == {"y": tmp_path / "expected/model.pte/of_it.raw"}
+    assert source.compared

@@ -46,11 +46,13 @@ def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Pat
     assert compared.deployed(known, "", (), 0.1) == known
     assert other.deployed(known, "", (), 0).expected == ()
     np.save(tmp_path / "x.npy", np.ones(16, np.float32))
-    files = compared.files(tmp_path / "x.npy", None)
-    assert list(files) == ["input.0.raw"]
-    given = compared.deployed(known, "/d", files, 0.1)
-    # what the CPU gave is for the other inputs
-    assert (given.inputs, given.expected) == (("/d/input.0.raw",), ())
+    given = open_session(path, 0.0, tmp_path / "x.npy", tmp_path / "x.npy")
+    assert given.model is not None
+    assert given.model.inputs()["x"].all()
+    files = given.files(tmp_path / "x.npy", tmp_path / "x.npy")
+    assert list(files) == ["expected.0.raw"]
+    deployed = given.deployed(known, "/d", files, 0)
+    assert (deployed.inputs, deployed.expected) == (("/i",), ("/d/expected.0.raw",))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,10 @@ from harness.verdict.results.record import NO_CAUSE
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
 """The figures that are judged of each case; of a list, its median."""
 SURROUNDINGS: Final = "surroundings"
-COMPARED: Final = frozenset({KEPT, SURROUNDINGS, *(one.partition(".")[0] for one in FIGURES)})
+PROFILE: Final = "profile"
+COMPARED: Final = frozenset(
+    {KEPT, SURROUNDINGS, PROFILE, *(one.partition(".")[0] for one in FIGURES)}
+)
 """The measurements that a comparison looks at."""
 
 

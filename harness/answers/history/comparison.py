@@ -17,6 +17,7 @@ from harness.verdict import Coverage, Output, coverage_of, steps_of
 from harness.verdict.results.drift import Read, changes
 
 if TYPE_CHECKING:
+    from harness.answers.history.ops import OpsCompared
     from harness.answers.history.speed import Speed
 
 Category = Literal[
@@ -106,6 +107,8 @@ class Comparison:
     drifted: Sequence[Drifted] = ()
     speed: Speed | None = None
     """None where it was not judged."""
+    ops: OpsCompared | None = None
+    """None where no case was profiled in both runs."""
     unjudged: str | None = None
     """Why it could not be, if it was to be."""
 

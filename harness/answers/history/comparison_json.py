@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import Category, Pair
 from harness.answers.history.comparison_text import ToldComparison
+from harness.answers.history.ops import OpsCompared
 from harness.answers.history.performance import Change, SpeedVerdict
 from harness.answers.history.speed import Speed
 from harness.verdict import Coverage, Outcome, Part
@@ -154,7 +155,8 @@ class ComparisonReport(Part):
     """Two runs side by side: a list for each thing that can become of a case.
 
     `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
-    `passing` and `untested` are numbers, `speed` is null where it was not judged. `failed_on` has
+    `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
+    case was profiled in both. `failed_on` has
     what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty. Else it
     ends with 2 or 3 if verdicts are missing in the new run.
     """
@@ -179,6 +181,7 @@ class ComparisonReport(Part):
     failing: tuple[Row, ...]
     drifted: tuple[DriftRow, ...]
     speed: SpeedReport | None
+    ops: OpsCompared | None = None
     passing: int
     untested: int
     bisections: tuple[JsonValue, ...] | None = None
@@ -215,6 +218,7 @@ def report_head(told: ToldComparison) -> dict[str, Any]:
         "exit_code": told.exit_code,
         "drifted": drifted,
         "speed": found.speed and SpeedReport.of(found.speed),
+        "ops": found.ops,
         "passing": len(found["passing"]),
         "untested": len(found["untested"]),
     }

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from harness.answers.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
+from harness.answers.history.ops_text import op_counts, op_lines
 from harness.answers.history.speed_text import noise_said, speed_counts, speed_lines
 from harness.answers.report import document, pages
 from harness.answers.report.document import (
@@ -145,6 +146,8 @@ class ToldComparison:
             counts += [f"{n} {word}" for word, n in speed_counts(self.comparison.speed)]
             noise = noise_said(self.comparison.speed)
             counts = [noise, *counts] if noise is not None else counts
+        if self.comparison.ops is not None:
+            counts += op_counts(self.comparison.ops)
         failing, passing = self.comparison["failing"], self.comparison["passing"]
         known = sum(bool(one.after and one.after.known_issue) for one in failing)
         as_known = f" ({known} as known)" if known else ""
@@ -196,6 +199,8 @@ def lines(found: ToldComparison) -> Iterator[str]:
         yield f"... and {len(found.comparison.drifted) - _DRIFTS} more cases with other outputs"
     if found.comparison.speed is not None:
         yield from speed_lines(found.comparison.speed)
+    if found.comparison.ops is not None:
+        yield from op_lines(found.comparison.ops)
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
@@ -242,7 +247,10 @@ def _blocks(
     if speed is not None and (told_lines := list(speed_lines(speed))):
         yield Heading("Speed and memory")
         yield Items([Item(said(line)) for line in told_lines])
-    elif found.comparison.unjudged:
+    if (ops := found.comparison.ops) is not None:
+        yield Heading("Ops")
+        yield Items([Item(said(line)) for line in op_lines(ops)])
+    if found.comparison.unjudged:
         yield Paragraph(["Not compared: ", said(found.comparison.unjudged), "."])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harness.answers.history.brief import Brief, read_briefs
 from harness.answers.history.comparison import Comparison, FailOn, compare
+from harness.answers.history.ops import judge_ops
 from harness.answers.history.performance import EFFECT
 from harness.answers.history.previous import runs_around
 from harness.answers.history.speed import judge_speed
@@ -38,20 +39,20 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     if base.run_id == new.run_id:
         _log.warning("%s and %s are two runs of one id", base.path, new.path)
     earlier, between = runs_around(base, new)
+    old = [one.before for one in found["passing"] if one.before]
+    now = [one.after for one in found["passing"] if one.after]
     try:
         speed = judge_speed(
-            [one.before for one in found["passing"] if one.before],
-            [one.after for one in found["passing"] if one.after],
-            _readable(earlier),
-            _readable(between),
+            *(old, now, _readable(earlier), _readable(between)),
             effect=asked.slower or EFFECT,
             late=late,
         )
+        ops = judge_ops(old, now, _readable(earlier), _readable(between))
     except ConfigError as error:
         if asked.slower is not None:
             raise
         return dataclasses.replace(found, unjudged=str(error))
-    return dataclasses.replace(found, speed=speed)
+    return dataclasses.replace(found, speed=speed, ops=ops)
 
 
 def _read(folder: RunFolder, like: Iterable[Brief] = ()) -> list[Brief]:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 EP_NAME = "qnn"
+MAX_LOG_BYTES = 64 << 20
 
 
 def main(request_path: str) -> None:
@@ -61,6 +64,8 @@ def _do(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
             _compile(job, devices)
     except Exception as error:
         _tell(answers, event="failed", job=job["id"], errors=_chain(error))
+        if "fallback to CPU EP" in str(error):
+            _tell_refusals(job, devices)
     else:
         _tell(answers, event="made", job=job["id"], seconds=round(time.monotonic() - began, 6))
 
@@ -99,6 +104,28 @@ def _compile(job: dict[str, Any], devices: list[Any]) -> None:
     model = Path(job["model"]).read_bytes()
     session = onnxruntime.InferenceSession(model, options, enable_fallback=False)
     del session
+
+
+def _tell_refusals(job: dict[str, Any], devices: list[Any]) -> None:
+    """Prints which nodes are refused and why, of all that a second attempt logs of it."""
+    import onnxruntime
+
+    with tempfile.TemporaryFile() as log:
+        kept = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            onnxruntime.set_default_logger_severity(0)
+            nothing = {**job["session_options"], "ep.context_enable": "0"}
+            _compile({**job, "session_options": nothing}, devices)
+        except Exception:
+            pass  # as before
+        finally:
+            os.dup2(kept, 2)
+        log.seek(0)
+        text = log.read(MAX_LOG_BYTES).decode("utf-8", "replace")
+    for message in re.split(r"\n(?=(?:\x1b\[[\d;]*m)?\d{4}-\d\d-\d\d )", text):
+        if "Validation FAILED for" in message or "<E>" in message:
+            print(message[:4096].strip(), file=sys.stderr)
 
 
 def _reference(job: dict[str, Any]) -> None:

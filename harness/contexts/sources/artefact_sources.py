@@ -25,12 +25,14 @@ class Given:
     Such a folder holds the files of the tensors. For an artefact of several contexts it holds a
     folder for each, called `0`, `1` and so on. For several artefacts, each has all this in a folder
     called like it. `graph` names the graph to execute.
+    `fallback`: nodes of a model that the NPU refuses may run on the CPU.
     """
 
     inputs: Path | None = None
     expected: Path | None = None
     tolerance: float = 0.0
     graph: str | None = None
+    fallback: bool = False
 
     def require_use_of_tolerance(self, path: Path) -> None:
         """Raises ConfigError for a tolerance that nothing is compared with.
@@ -71,7 +73,7 @@ class WholeFile(SourceList):
         read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
         if part is not None:
             read, wanted = (one / part if one else None for one in (read, wanted))
-        made.given = Given(read, wanted, given.tolerance, part or given.graph)
+        made.given = Given(read, wanted, given.tolerance, part or given.graph, given.fallback)
         return made
 
 

@@ -14,6 +14,7 @@ from harness.libraries.containers.artefact import Artefact, Piece
 from harness.libraries.containers.blobs import delegate_blob
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.flatbuffer import FlatTable
+from harness.libraries.containers.graph_nodes import CPU, NPU, GraphNode, Placed
 
 PTE_IDENTIFIER: Final = b"ET12"
 """At byte 4."""
@@ -26,7 +27,10 @@ _HEADER_BYTES_WITH_SIZE: Final = 32
 
 # numbers of fields in program.fbs
 _PLANS, _INLINE, _SEGMENTS = 1, 3, 4
-_NAME, _VALUES, _INPUTS, _OUTPUTS, _DELEGATES = 0, 2, 3, 4, 7
+_NAME, _VALUES, _INPUTS, _OUTPUTS, _CHAINS, _OPERATORS, _DELEGATES = 0, 2, 3, 4, 5, 6, 7
+_INSTRUCTIONS: Final = 2
+_KERNEL_CALL, _DELEGATE_CALL = 1, 2
+_PORTABLE: Final = "a kernel of ExecuTorch's own: the export left it to the CPU"
 _VALUE_TYPE, _VALUE = 0, 1
 _TENSOR: Final = 5
 _SCALAR_TYPE, _SIZES = 0, 2
@@ -82,6 +86,67 @@ def read_pte(data: FileBytes) -> Artefact:
     return Artefact(data.path, "pte", found, {"methods": methods, "delegates": dict(backends)})
 
 
+def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, int]]:
+    """What a method does, in order: calls of delegates and portable kernels; bytes of tensors.
+
+    What a delegate was made of is not in the file: each call of one is a node. Raises ArtefactError
+    as `method_tensors`.
+    """
+    plan = _plan(data, method)
+    ops = [_op(one) for one in plan.tables(_OPERATORS, "operator")]
+    delegates = [one.text(_ID) for one in plan.tables(_DELEGATES, "delegate")]
+    values = list(plan.tables(_VALUES, "value"))
+    tensors = {at: one.table(_VALUE, one.what) for at, one in enumerate(values) if _is_tensor(one)}
+    seen, placed = set(_integers(data, plan, _INPUTS)), list[Placed]()
+    for chain in plan.tables(_CHAINS, "chain"):
+        for step in chain.tables(_INSTRUCTIONS, "instruction"):
+            kind, call = step.number(_VALUE_TYPE, "<B"), step.table(_VALUE, step.what)
+            if call is None or kind not in (_KERNEL_CALL, _DELEGATE_CALL):
+                continue
+            named = delegates if kind == _DELEGATE_CALL else ops
+            index = call.number(0, "<i")
+            if not 0 <= index < len(named):
+                raise data.error(f"{step.what} calls number {index} of {len(named)}", 0)
+            used = [at for at in _integers(data, call, 1) if at in tensors]
+            writes = [str(at) for at in used if at not in seen]
+            reads = [str(at) for at in used if at in seen]
+            seen |= {*used}
+            name, part = f"{len(placed)}", str(index)
+            node = GraphNode(name, named[index], tuple(reads), tuple(writes))
+            if kind == _DELEGATE_CALL:
+                own = replace(node, name=f"{method}/{index}")
+                on = NPU if named[index] == _BACKEND else CPU
+                placed.append(Placed(own, on, part, None if on == NPU else "another delegate"))
+            else:
+                placed.append(Placed(node, CPU, None, _PORTABLE))
+    known = {at: None if one is None else _tensor(data, one) for at, one in tensors.items()}
+    return placed, {str(at): one.size for at, one in known.items() if one is not None}
+
+
+def _op(operator: FlatTable) -> str:
+    name, overload = operator.text(0), operator.text(1)
+    return f"{name}.{overload}" if overload else name
+
+
+def _is_tensor(value: FlatTable) -> bool:
+    return bool(value.number(_VALUE_TYPE, "<B") == _TENSOR)
+
+
+def _integers(data: FileBytes, table: FlatTable, field: int) -> list[int]:
+    listed = table.vector(field, 4)
+    return [
+        data.number("<i", listed.offset + 4 * at, "the number of a value")
+        for at in range(listed.count)
+    ]
+
+
+def _plan(data: FileBytes, method: str) -> FlatTable:
+    for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
+        if plan.text(_NAME) == method:
+            return plan
+    raise data.error(f"it has no method {method!r}", 0)
+
+
 @dataclass(frozen=True)
 class MethodTensor:
     """An input or output of a method that a file can hold; `size` in bytes."""
@@ -99,19 +164,15 @@ def method_tensors(
     outputs, too; what has no size (nothing, texts, lists) is none. Raises ArtefactError, also for a
     program without such a method.
     """
-    for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
-        if plan.text(_NAME) == method:
-            return _tensors(data, plan, _INPUTS, {}), _tensors(data, plan, _OUTPUTS, _NUMBERS)
-    raise data.error(f"it has no method {method!r}", 0)
+    plan = _plan(data, method)
+    return _tensors(data, plan, _INPUTS, {}), _tensors(data, plan, _OUTPUTS, _NUMBERS)
 
 
 def _tensors(
     data: FileBytes, plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
 ) -> list[MethodTensor | None]:
-    listed = plan.vector(field, 4)
     found: list[MethodTensor | None] = []
-    for at in range(listed.count):
-        index = data.number("<i", listed.offset + 4 * at, "the number of a value")
+    for index in _integers(data, plan, field):
         value = plan.table_at(_VALUES, index, "value")
         kind = value.number(_VALUE_TYPE, "<B")
         if kind == _TENSOR:

@@ -83,6 +83,7 @@ union ort_api {
     SLOT(408, ort_status, subgraph_ep, (ort_handle subgraph, const char **name))
     SLOT(409, ort_status, subgraph_nodes,
          (ort_handle subgraph, ort_handle const **nodes, size_t *count))
+    SLOT(410, ort_status, node_name, (ort_handle node, const char **name))
     SLOT(412, ort_status, node_operator, (ort_handle node, const char **name))
 };
 

@@ -23,6 +23,8 @@ static uint32_t level_of(int severity, const char *place, const char *message) {
     static const char marks[] = "EWIVD"; /* in the order of the levels, which begin at 1 */
     static const char *const errors[] = {"GPU ERROR:", "QNN ERROR:", "Cannot "};
     message += strspn(message, " \t");
+    /* Why the QNN EP refuses a node, which it says in verbose lines only. */
+    if (strncmp(message, "Validation FAILED", 17) == 0) return ABI_LOG_WARN;
     if (message[0] == '<' && message[1] != '\0' && message[2] == '>') {
         const char *mark = strchr(marks, message[1]);
         if (mark != NULL) return (uint32_t)(mark - marks) + ABI_LOG_ERROR;

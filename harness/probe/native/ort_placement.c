@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { EPS_LISTED = 16, OPERATORS_LISTED = 64 };
+enum { EPS_LISTED = 16, OPERATORS_LISTED = 64, NODES_NAMED = 4096 };
 
 struct placed { /* what one EP got of a graph */
     const char *ep;
@@ -68,6 +68,38 @@ static void report_placed(struct json *data, const struct placed *eps, size_t co
     json_close(data, ']');
 }
 
+/* Each subgraph that an EP got, with its nodes by name and operator. */
+static bool report_assigned(struct json *data, ort_handle const *subgraphs, size_t count,
+                            struct outcome *outcome) {
+    size_t named = 0;
+    json_open(data, "assigned", '[');
+    for (size_t i = 0; i < count; i++) {
+        const char *ep = NULL;
+        ort_handle const *nodes = NULL;
+        size_t node_count = 0;
+        if (!ort_fine(ort.api->subgraph_ep(subgraphs[i], &ep), outcome) ||
+            !ort_fine(ort.api->subgraph_nodes(subgraphs[i], &nodes, &node_count), outcome))
+            return false;
+        json_open(data, NULL, '{');
+        json_text(data, "ep", ep);
+        json_open(data, "nodes", '[');
+        for (size_t n = 0; n < node_count && named < NODES_NAMED; n++, named++) {
+            const char *name = NULL, *operator = NULL;
+            if (!ort_fine(ort.api->node_name(nodes[n], &name), outcome) ||
+                !ort_fine(ort.api->node_operator(nodes[n], &operator), outcome))
+                return false;
+            json_open(data, NULL, '[');
+            json_text(data, NULL, name);
+            json_text(data, NULL, operator);
+            json_close(data, ']');
+        }
+        json_close(data, ']');
+        json_close(data, '}');
+    }
+    json_close(data, ']');
+    return true;
+}
+
 /* Which EP got which nodes; with `whole`, nodes that went to another one are a failure. */
 void ort_placement(const struct step *step, struct outcome *outcome) {
     const char *whole = step_text(step, "whole");
@@ -85,6 +117,7 @@ void ort_placement(const struct step *step, struct outcome *outcome) {
     for (size_t i = 0; i < subgraph_count; i++)
         if (!count_nodes(subgraphs[i], eps, &count, outcome)) return;
     report_placed(&outcome->data, eps, count);
+    if (!report_assigned(&outcome->data, subgraphs, subgraph_count, outcome)) return;
     uint64_t nodes = 0, elsewhere = 0;
     const char *other = NULL, *operator = NULL;
     for (size_t i = 0; i < count; i++) {

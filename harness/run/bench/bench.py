@@ -35,6 +35,7 @@ from harness.run.bench.executor_runner import run_with
 from harness.run.bench.executorch import FAILED, open_program, replay_of
 from harness.run.bench.kept_outputs import keep_outputs_of
 from harness.run.bench.litert import compiled_model
+from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
 from harness.run.bench.session import open_session
 from harness.run.bench.wrong_call import require
@@ -145,9 +146,7 @@ class Bench:
         try:
             deployed = self._ready.contexts(wanted)
         except CompileError as error:
-            self._case.notes.makers += filter(None, [self.placement.compiler])
-            refusal = ErrorRecord.of(message=str(error))
-            raise TargetFailure(Verdict("failed", "target", refusal)) from error
+            raise refused_compile(self._case, error, wanted) from error
         taken = [deployed[source].context for source in wanted]
         self._case.notes.makers += [context.made_by for context in taken if context.made_by]
         if files := [one for one in taken if not one.source.compiled]:
@@ -188,17 +187,19 @@ class Bench:
         tolerance: float = 0.0,
         repeat: int | Rounds = 1,
         timeout_s: float = _CASE_TIMEOUT_S,
+        fallback: bool = False,
     ) -> Observation:
         """Has ONNX Runtime make a session of an .onnx, with EPContext nodes or to be compiled.
 
+
         `inputs` and `expected` as for `executorch`. A plain model with a `tolerance` and without
-        either is compared with ONNX Runtime on the CPU. Otherwise as `run`.
+        either is compared with ORT on the CPU. `fallback`: it takes what QNN refuses. Else as `run`.
 
         Raises ConfigError as `ort`, and for a file that ONNX Runtime does not take.
         """
         ort = self.ort()
         read, wanted = (given_files(one, self._case.folder) for one in (inputs, expected))
-        made = open_session(self._case.folder / model, tolerance, read, wanted)
+        made = open_session(self._case.folder / model, tolerance, read, wanted, fallback)
         files = made.files(read, wanted)
         folder = self._ready.held.deployer.deploy_files(made.path.name, files) if files else ""
         known = None if made.model is None else self.model(made.model)
@@ -206,7 +207,7 @@ class Bench:
         deployed = made.deployed(known, folder, files, tolerance)
         seen = self.run(made.plan(ort, deployed, rounds_of(repeat)), timeout_s=timeout_s)
         self._note_graphs(seen, [made.path.name])
-        return seen
+        return placed_session(self._case, made.path, seen)
 
     def executorch(
         self,
@@ -258,7 +259,7 @@ class Bench:
             observation = run_with(self._case, runs, made, plan, wanted, timeout_s)
         else:
             observation = self._case.run(plan, timeout_s, probe=runs)
-        self.measure(executorch=runner.version, **observation.measurements)
+        self.measure(executorch=runner.version, **observation.measurements, **made.places())
         self._note_graphs(observation, [made.path.name])
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
             known = list(required(self._ready.stock.contexts(made.sources())).values())
@@ -293,10 +294,9 @@ class Bench:
         """
         if self.placement.engine != LITERT.name:
             raise ConfigError('a test that uses LiteRT is marked `device(engine="litert")`')
-        folder = self._case.folder
-        read = given_files(inputs, folder)
-        made = compiled_model(self._case, folder / model, read, tolerance)
-        self.measure(litert=made.figures())
+        read = given_files(inputs, self._case.folder)
+        made = compiled_model(self._case, self._case.folder / model, read, tolerance)
+        self.measure(litert=made.figures(), **made.places())
         self.conclude(str(made))
         return self.run_contexts(made.sources, None, "resident", keep_outputs=True, rounds=rounds)
 

@@ -12,7 +12,8 @@ from harness.contexts.sources.tensor_files import lying_files
 from harness.ground import ConfigError, InternalError, cache_root
 from harness.libraries import Artefact, Piece, open_artefact, piece_file
 from harness.libraries.containers.file_bytes import FileBytes
-from harness.libraries.containers.pte import MethodTensor, method_tensors
+from harness.libraries.containers.graph_nodes import figures_of
+from harness.libraries.containers.pte import MethodTensor, method_nodes, method_tensors
 from harness.probe import Plan, Step
 from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.verdict import Verdict
@@ -62,6 +63,11 @@ class Program:
     def holds_contexts(self) -> bool:
         """Whether all that it holds are contexts, which can be loaded without ExecuTorch."""
         return all(piece.kind == "context" for piece in self.contexts)
+
+    def places(self) -> dict[str, object]:
+        """What the method does where: its delegates and portable kernels, as a record has it."""
+        with FileBytes(self.path) as data:
+            return figures_of(*method_nodes(data, self.method))
 
     def sources(self) -> list[ContextFile]:
         """Its contexts as files of their own. Raises ConfigError if one is none, InfraError."""

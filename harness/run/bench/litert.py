@@ -31,6 +31,7 @@ from harness.contexts.compiler.litert import (
 )
 from harness.ground import ConfigError, cache_root, scratch_folder
 from harness.libraries import Piece, open_artefact, piece_file
+from harness.libraries.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of
 from harness.libraries.containers.tflite_graph import (
     TfliteGraph,
     TfliteNode,
@@ -79,6 +80,26 @@ class CompiledModel:
                 for at, (node, place) in enumerate(zip(self.graph.nodes, self.taken, strict=True))
             ],
         }
+
+    def places(self) -> dict[str, object]:
+        """Where each node is, in the words that all engines have."""
+        why = "LiteRT's plug-in for QNN did not take it"
+        placed = [
+            Placed(
+                GraphNode(
+                    self._name(node) or f"{at}",
+                    node.op,
+                    tuple(map(str, node.inputs)),
+                    tuple(map(str, node.outputs)),
+                ),
+                NPU if part else CPU,
+                part,
+                None if part else why,
+            )
+            for at, (node, part) in enumerate(zip(self.graph.nodes, self.taken, strict=True))
+        ]
+        sizes = {str(at): one.size for at, one in enumerate(self.graph.tensors) if one.data_type}
+        return figures_of(placed, sizes)
 
     def _name(self, node: TfliteNode) -> str:
         return self.graph.tensors[node.outputs[0]].name if node.outputs else ""

@@ -27,7 +27,7 @@ class SessionModel:
 
     `sources` are its contexts, or for a model without EPContext nodes what it is compiled from.
     `beside` are the files that ONNX Runtime looks for, by their names as seen from the model.
-    `mixed`: it has EPContext nodes and others, which may run on the CPU.
+    `mixed`: some of its nodes may run on the CPU.
     """
 
     path: Path
@@ -88,16 +88,21 @@ class SessionModel:
 
 
 def open_session(
-    path: Path, tolerance: float = 0.0, inputs: Files = None, expected: Files = None
+    path: Path,
+    tolerance: float = 0.0,
+    inputs: Files = None,
+    expected: Files = None,
+    fallback: bool = False,
 ) -> SessionModel:
     """What ONNX Runtime is to load. Raises ConfigError for a file that it cannot take.
 
-    A plain model has its files of tensors with it: `inputs` and `expected`.
+    A plain model has its files of tensors with it: `inputs` and `expected`. With `fallback` the CPU
+    may take nodes.
     """
     artefact = open_artefact(path)
     if artefact.kind == "onnx":
         model = OnnxModel.of(path.absolute(), tolerance, inputs=inputs, expected=expected)
-        return SessionModel(path, (model,), OnnxSurface.of(path), {}, mixed=False)
+        return SessionModel(path, (model,), OnnxSurface.of(path), {}, mixed=fallback)
     if artefact.kind != "epcontext":
         problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
         raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])
@@ -124,7 +129,7 @@ def open_session(
         _sources(path, [piece_file(piece, cache_root()) for piece in contexts]),
         surface,
         beside,
-        mixed=bool(artefact.facts["other_nodes"]),
+        mixed=fallback or bool(artefact.facts["other_nodes"]),
     )
 
 

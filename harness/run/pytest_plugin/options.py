@@ -204,6 +204,16 @@ class ContextsAsked:
         "Which of several to execute.",
         chooses=True,
     )
+    fallback: Literal["allow", "refuse"] = _option(
+        "--fallback",
+        "whether nodes of a model that the NPU refuses may run on the CPU, which ONNX Runtime "
+        "does (default: refuse)",
+        "Whether nodes that the NPU refuses may run on the CPU; allow is for --engine ort, and "
+        "chooses it (default: refuse).",
+        choices=("allow", "refuse"),
+        default="refuse",
+        chooses=True,
+    )
 
 
 _ENGINE: Final = Option(

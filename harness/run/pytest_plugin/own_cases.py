@@ -47,7 +47,7 @@ def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: 
 
 @pytest.mark.device(engine=ORT.name)
 def test_session(bench: Bench, workload: WholeFile) -> None:
-    """ONNX Runtime makes a session of a model, all on QNN, with the outputs that are expected."""
+    """ONNX Runtime makes a session of a model on QNN, with the outputs that are expected."""
     given = workload.given
     bench.session(
         workload.path,
@@ -55,6 +55,7 @@ def test_session(bench: Bench, workload: WholeFile) -> None:
         expected=given.expected,
         tolerance=given.tolerance,
         repeat=workload.rounds,
+        fallback=given.fallback,
     ).check()
 
 

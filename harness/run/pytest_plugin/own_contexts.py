@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from harness.ground import ENGINES, QNN, ConfigError
-from harness.ground.facts.engines import Engine
+from harness.ground.facts.engines import ORT, Engine
 from harness.run.pytest_plugin.options import ContextsAsked, Options
 from harness.run.pytest_plugin.pytest_internals import FileOfTests
 from harness.run.pytest_plugin.rounds_asked import rounds_asked
@@ -139,13 +139,18 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Whole
     if asked.numbers or asked.residencies:
         problem = f"{engine.title} loads what a file holds, all at once: no number, no residency"
         raise ConfigError(problem, file=path)
-    return WHOLE_FILES[engine.name](path, _given(asked))
+    return WHOLE_FILES[engine.name](path, _given(path, engine, asked))
 
 
-def _given(asked: ContextsAsked) -> Given:
+def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
     from harness.contexts import Given
 
-    return Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
+    allowed = asked.fallback == "allow"
+    if allowed and engine != ORT:
+        problem = f"{engine.title} leaves nothing to the CPU that is not left to it in the file"
+        choices = ["--engine ort", "--fallback refuse"]
+        raise ConfigError(problem, file=path, field="--fallback", choices=choices)
+    return Given(asked.inputs, asked.expected, asked.tolerance, asked.graph, allowed)
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
@@ -193,7 +198,7 @@ def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
     from harness.ground import cache_root
 
     require_name(artefact.path)
-    given = _given(asked)
+    given = _given(artefact.path, QNN, asked)
     if artefact.kind != "onnx" and not any(piece.expected for piece in artefact.pieces):
         given.require_use_of_tolerance(artefact.path)
     return contexts_of(artefact, cache_root(), given)

@@ -15,6 +15,7 @@ import pytest
 
 from harness.contexts import RESIDENCIES
 from harness.ground import ENGINES, QNN, ConfigError, HarnessError
+from harness.ground.facts.engines import ORT
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, split_list
 from harness.run.pytest_plugin.terminal import LIVE_FROM
 from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
@@ -35,6 +36,7 @@ _READ: Final[Mapping[str, Any]] = {
     "--contexts-rounds": click.IntRange(1, 99999),
     "--contexts-warmup": click.IntRange(0, 99999),
     "--fail-on": str,
+    "--fallback": click.Choice(("allow", "refuse")),
 }
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
@@ -85,6 +87,8 @@ def run(
     \b
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
     """
+    if given["fallback"] == "allow" and given["contexts_engine"] is None:
+        given["contexts_engine"] = ORT.name  # nothing else runs nodes on the CPU
     _require_engine(given)
     _choose_rounds(given, quick)
     if not files:

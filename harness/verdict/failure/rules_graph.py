@@ -98,11 +98,13 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "op-unsupported",
         "an op, or its data type or quantisation, is not supported here",
-        "another data type, another arch, or the op left to the CPU",
+        "another data type, another arch, or the op left to the CPU, as `--fallback allow` does",
         "the line names the op; if all ops are refused, arch or SoC were not told",
         ("pytorch/executorch#12747", "pytorch/executorch#18280", "microsoft/onnxruntime#22821"),
         (
             known(r"No translation registered for op type"),
+            known(r"op [^\n]{1,300}\) is not supported here: "),
+            known(r"Unsupported nodes in QNN EP: \{ name:"),
             known(r"has incorrect Value (?!0,)\d+, expected (?:>=|\w)"),
             likely(r"validateOpConfig(?:\(\))? failed|Failed to validate op|op validation failed"),
             likely(r"OpBuilder::\w+ .{0,80}(?:doesn't|does not|only) support"),

@@ -1,0 +1,82 @@
+"""What ran where: the nodes of each case's model by processor, and why one is not on the NPU (pure).
+
+Nodes on the NPU are counted by their op; the others are named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from harness.answers.report.document import Block, Line, Span, Table
+from harness.ground import counted
+from harness.verdict import CaseRecord
+
+_MOST_CASES: Final = 20
+_MOST_NODES: Final = 20
+_MOST_OPS: Final = 8
+_MOST_CHARS: Final = 160
+_FIRST: Final = "NPU"
+
+_Row = tuple[str, str, str, str]
+"""Node, op, where, why not on the NPU."""
+
+
+def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
+    """A table for each case that knows where nodes ran, of at most 20 cases."""
+    found = [(one, rows) for one in records if (rows := _rows(one))]
+    tables: list[Block] = [_table(one, rows) for one, rows in found[:_MOST_CASES]]
+    if (more := len(found) - _MOST_CASES) > 0:
+        tables.append(Table("", ("Node",), [[f"... and {counted(more, 'case')} more"]]))
+    return tables
+
+
+def _rows(record: CaseRecord) -> list[_Row]:
+    """The nodes as the record has them, of those in their proper form."""
+    told = record.measurements.get("nodes")
+    found = []
+    for one in told if isinstance(told, list | tuple) else ():
+        match one:
+            case {"node": str(node), "op_type": str(op), "on": str(on)}:
+                reason = one.get("reason")
+                found.append((node, op, on, reason if isinstance(reason, str) else ""))
+    return found
+
+
+def _table(record: CaseRecord, rows: Sequence[_Row]) -> Table:
+    on = Counter(where for _, _, where, _ in rows)
+    told = ", ".join(
+        f"{number} on the {where}" for where, number in sorted(on.items(), reverse=True)
+    )
+    cut = ", ".join(_cut(record))
+    title = f"What ran where: {record.case}: of {counted(len(rows), 'node')} {told}"
+    return Table(
+        f"{title}; {cut}" if cut else title,
+        ("Node", "Op", "On", "Why not on the NPU"),
+        [*_lines(rows)],
+    )
+
+
+def _cut(record: CaseRecord) -> Iterator[str]:
+    parts, carried = (record.measurements.get(name) for name in ("partitions", "transfers"))
+    if isinstance(parts, int):
+        yield counted(parts, "partition")
+    match carried:
+        case {"tensors": int(number), "bytes": int(size)}:
+            yield f"{counted(number, 'tensor')} of {size:,} bytes carried over"
+        case {"tensors": int(number)}:
+            yield f"{counted(number, 'tensor')} carried over, not all of a known size"
+
+
+def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
+    ops = Counter(op for _, op, where, _ in rows if where == _FIRST)
+    for op, number in ops.most_common(_MOST_OPS):
+        yield counted(number, "node"), Span(op), _FIRST, ""
+    if rest := sum(number for _, number in ops.most_common()[_MOST_OPS:]):
+        yield counted(rest, "node"), f"{len(ops) - _MOST_OPS} other ops", _FIRST, ""
+    others = [one for one in rows if one[2] != _FIRST]
+    for node, op, where, reason in others[:_MOST_NODES]:
+        yield Span(node[:_MOST_CHARS]), Span(op), where, Span(reason[:_MOST_CHARS])
+    if (more := len(others) - _MOST_NODES) > 0:
+        yield f"... and {more} more", "", "", "the record has them all"

@@ -1,0 +1,79 @@
+"""The nodes of an ONNX model in their order, and the types and shapes of its tensors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from harness.ground import ConfigError
+from harness.libraries.containers.graph_nodes import GraphNode
+
+
+@dataclass(frozen=True)
+class OnnxNodes:
+    """The nodes of a model; a node without a name keeps its name "".
+
+    `kinds` has of each tensor its type and shape in words, `sizes` its bytes where the shape is
+    known, `beside` of each weight its type and shape.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    kinds: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The nodes of a model's own graph. Raises ConfigError for what is no model."""
+        import onnx
+
+        try:
+            model = onnx.load(path, load_external_data=False)
+        except Exception as error:  # protobuf has no public name for what it raises
+            raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
+        try:
+            graph = onnx.shape_inference.infer_shapes(model).graph
+        except Exception:  # shapes are told where they are known
+            graph = model.graph
+        weights = {one.name for one in graph.initializer}
+        nodes = tuple(
+            GraphNode(
+                one.name,
+                one.op_type,
+                tuple(name for name in one.input if name and name not in weights),
+                tuple(filter(None, one.output)),
+            )
+            for one in graph.node
+        )
+        kinds, sizes = {}, {}
+        for one in (*graph.input, *graph.value_info, *graph.output):
+            kinds[one.name], size = _kind(one)
+            if size is not None:
+                sizes[one.name] = size
+        return cls(nodes, kinds, sizes)
+
+    def shapes(self) -> dict[str, str]:
+        """Type and shape of what each node reads, by the node's name."""
+        return {
+            one.name: ", ".join(self.kinds[name] for name in one.reads if name in self.kinds)
+            for one in self.nodes
+        }
+
+
+def _kind(tensor: object) -> tuple[str, int | None]:
+    """Type and shape in words, and bytes where all dimensions are known."""
+    import numpy as np
+    from onnx import helper
+
+    kind = tensor.type.tensor_type  # type: ignore[attr-defined]
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    except (KeyError, TypeError, ValueError):
+        return f"type {kind.elem_type}", None
+    if not kind.HasField("shape"):
+        return f"{dtype.name}, of no known shape", None
+    dims = [one.dim_value or one.dim_param or "?" for one in kind.shape.dim]
+    known = all(isinstance(one, int) for one in dims)
+    size = math.prod(dims) * dtype.itemsize if known else None
+    return f"{dtype.name} [{', '.join(map(str, dims))}]", size

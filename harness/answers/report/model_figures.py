@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
+from harness.answers.report.nodes_table import nodes_tables
 from harness.answers.report.summary import part_of
 from harness.ground import ENGINES
 from harness.verdict import CaseRecord, final_attempts, is_figure
@@ -78,6 +79,7 @@ def first_token(first: Mapping[str, Any]) -> str:
 FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
     latency,
     tokens,
+    nodes_tables,
     accuracy,
 )
 """What is told of users' models, in this order, at the end of a run, to CI and in its page."""

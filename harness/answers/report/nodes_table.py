@@ -1,4 +1,4 @@
-"""What ran where: the nodes of each case's model by processor, and why one is not on the NPU (pure).
+"""What ran where: nodes of each case's model by processor, and why one is not on the NPU (pure).
 
 Nodes on the NPU are counted by their op; the others are named.
 """
@@ -6,10 +6,10 @@ Nodes on the NPU are counted by their op; the others are named.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.answers.report.document import Block, Line, Span, Table
+from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.ground import counted
 from harness.verdict import CaseRecord
 
@@ -23,18 +23,26 @@ _Row = tuple[str, str, str, str]
 """Node, op, where, why not on the NPU."""
 
 
-def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
-    """A table for each case that knows where nodes ran, of at most 20 cases."""
+def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
+    """A line and a table for each case that knows where nodes ran, of at most 20 cases."""
     found = [(one, rows) for one in records if (rows := _rows(one))]
-    tables: list[Block] = [_table(one, rows) for one, rows in found[:_MOST_CASES]]
+    blocks: list[Block] = []
+    for record, rows in found[:_MOST_CASES]:
+        on = Counter(where for _, _, where, _ in rows)
+        where = sorted(on.items(), reverse=True)
+        told = ", ".join(f"{number} on the {where}" for where, number in where)
+        cut = "".join(f"; {words}" for words in _cut(record))
+        line = [code(record.case), f": of {counted(len(rows), 'node')} ", Span(told), cut]
+        columns = ("Node", "Op", "On", "Why not on the NPU")
+        blocks += [Paragraph(line), Table("What ran where", columns, [*_lines(rows)])]
     if (more := len(found) - _MOST_CASES) > 0:
-        tables.append(Table("", ("Node",), [[f"... and {counted(more, 'case')} more"]]))
-    return tables
+        blocks.append(Paragraph(f"... and what ran where in {counted(more, 'case')} more"))
+    return blocks
 
 
 def _rows(record: CaseRecord) -> list[_Row]:
     """The nodes as the record has them, of those in their proper form."""
-    told = record.measurements.get("nodes")
+    told = record.measured("nodes")
     found = []
     for one in told if isinstance(told, list | tuple) else ():
         match one:
@@ -44,22 +52,8 @@ def _rows(record: CaseRecord) -> list[_Row]:
     return found
 
 
-def _table(record: CaseRecord, rows: Sequence[_Row]) -> Table:
-    on = Counter(where for _, _, where, _ in rows)
-    told = ", ".join(
-        f"{number} on the {where}" for where, number in sorted(on.items(), reverse=True)
-    )
-    cut = ", ".join(_cut(record))
-    title = f"What ran where: {record.case}: of {counted(len(rows), 'node')} {told}"
-    return Table(
-        f"{title}; {cut}" if cut else title,
-        ("Node", "Op", "On", "Why not on the NPU"),
-        [*_lines(rows)],
-    )
-
-
 def _cut(record: CaseRecord) -> Iterator[str]:
-    parts, carried = (record.measurements.get(name) for name in ("partitions", "transfers"))
+    parts, carried = (record.measured(name) for name in ("partitions", "transfers"))
     if isinstance(parts, int):
         yield counted(parts, "partition")
     match carried:

@@ -105,17 +105,16 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
                 continue
             named = delegates if kind == _DELEGATE_CALL else ops
             index = call.number(0, "<i")
-            if not 0 <= index < len(named):
-                raise data.error(f"{step.what} calls number {index} of {len(named)}", 0)
             used = [at for at in _integers(data, call, 1) if at in tensors]
             writes = [str(at) for at in used if at not in seen]
             reads = [str(at) for at in used if at in seen]
             seen |= {*used}
             name, part = f"{len(placed)}", str(index)
-            node = GraphNode(name, named[index], tuple(reads), tuple(writes))
+            what = named[index] if 0 <= index < len(named) else f"number {index} of {len(named)}"
+            node = GraphNode(name, what, tuple(reads), tuple(writes))
             if kind == _DELEGATE_CALL:
                 own = replace(node, name=f"{method}/{index}")
-                on = NPU if named[index] == _BACKEND else CPU
+                on = NPU if what == _BACKEND else CPU
                 placed.append(Placed(own, on, part, None if on == NPU else "another delegate"))
             else:
                 placed.append(Placed(node, CPU, None, _PORTABLE))

@@ -193,7 +193,7 @@ class Bench:
 
 
         `inputs` and `expected` as for `executorch`. A plain model with a `tolerance` and without
-        either is compared with ORT on the CPU. `fallback`: it takes what QNN refuses. Else as `run`.
+        either is compared with ORT on the CPU. `fallback`: that takes what QNN refuses. As `run`.
 
         Raises ConfigError as `ort`, and for a file that ONNX Runtime does not take.
         """

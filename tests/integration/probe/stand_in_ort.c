@@ -263,6 +263,12 @@ static ort_status node_operator(ort_handle node, const char **name) {
     return NULL;
 }
 
+static ort_status node_name(ort_handle node, const char **name) {
+    (void)node;
+    *name = "";
+    return NULL;
+}
+
 static union ort_api api;
 
 __attribute__((constructor)) static void fill(void) {
@@ -310,6 +316,7 @@ __attribute__((constructor)) static void fill(void) {
     api.subgraph_ep = subgraph_ep;
     api.subgraph_nodes = subgraph_nodes;
     api.node_operator = node_operator;
+    api.node_name = node_name;
 }
 
 static const union ort_api *get(uint32_t version) {

@@ -525,6 +525,15 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "[ERROR] [Qnn ExecuTorch]:  <E> [4294967295] has incorrect Value 68, expected >= 73.\n\n"
         "[ERROR] [Qnn ExecuTorch]:  <E> QnnBackend_validateOpConfig failed 3110",
     ),
+    (
+        "op-unsupported known",
+        "Unsupported nodes in QNN EP: { name: shrink_1, type: Shrink }{ name: a, type: Acosh }",
+    ),
+    (
+        "op-unsupported known",
+        "op acosh_1 (Acosh, float32 [1, 4, 8, 8]) is not supported here: Operators of type "
+        "`Acosh` are not supported by QNN EP.",
+    ),
     ("op-unsupported known", "No translation registered for op type onnx_dynamicquantizelinear."),
     ("invalid-config possible", "QnnDevice_create failed 14001"),
     ("invalid-config possible", "QnnDevice_create returned 0x36b1"),

@@ -1,0 +1,82 @@
+"""`qnn-harness run` of a model of which the NPU refuses nodes, with the real libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.integration.device_runs import DeviceRuns
+
+SHAPE = [1, 4, 8, 8]
+
+
+def two_refused(path: Path) -> None:
+    """A model of six nodes, of which QNN's provider takes no Shrink and no Acosh."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "y"))
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="relu_1"),
+        helper.make_node("Shrink", ["a"], ["b"], name="shrink_1", lambd=-0.5),
+        helper.make_node("Exp", ["b"], ["c"], name="exp_1"),
+        helper.make_node("Acosh", ["c"], ["d"], name="acosh_1"),
+        helper.make_node("Add", ["d", "a"], ["e"], name="add_1"),
+        helper.make_node("Tanh", ["e"], ["y"], name="tanh_1"),
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opset), path)
+
+
+def places(one: dict[str, Any]) -> dict[str, str]:
+    return {row["node"]: row["on"] for row in one["measurements"]["nodes"]}
+
+
+WHERE = {
+    "relu_1": "NPU",
+    "shrink_1": "CPU",
+    "exp_1": "NPU",
+    "acosh_1": "CPU",
+    "add_1": "NPU",
+    "tanh_1": "NPU",
+}
+REASON = "Operators of type `Shrink` are not supported by QNN EP."
+
+
+def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: DeviceRuns) -> None:
+    two_refused(lab.folder / "two.onnx")
+    given = ("--fallback=allow", "--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.27.0")
+    code, said, records = lab.run_files("two.onnx", "--tolerance=0.02", *given)
+    assert (code, len(records)) == (0, 4), said
+    for one in records:
+        assert (one["outcome"], one["outputs"]) == ("passed", "reference")
+        figures = one["measurements"]
+        assert places(one) == WHERE
+        assert {row["node"]: row["reason"] for row in figures["nodes"]}["shrink_1"] == REASON
+        # a goes to both, b, c and d each to the other side
+        assert figures["partitions"] == 3
+        assert figures["transfers"] == {"tensors": 5, "bytes": 5 * 4 * 4 * 8 * 8}
+
+
+@pytest.mark.parametrize("engine", ["ort", "qnn"])
+def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, engine: str) -> None:
+    two_refused(lab.folder / "two.onnx")
+    code, said, (one,) = lab.run_files("two.onnx", f"--engine={engine}", "--fallback=refuse")
+    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    error = one["error"]
+    assert error["diagnosis"]["id"] == "op-unsupported"
+    first, second, help_, *_ = error["message"].splitlines()
+    assert first == f"op shrink_1 (Shrink, float32 [1, 4, 8, 8]) is not supported here: {REASON}"
+    assert second.startswith("op acosh_1 (Acosh, float32 [1, 4, 8, 8]) is not supported here: ")
+    assert "--fallback allow" in help_
+    assert "by the user" not in error["message"]
+    assert places(one) == WHERE
+
+
+def test_an_engine_that_leaves_nothing_to_the_cpu_says_so(lab: DeviceRuns) -> None:
+    two_refused(lab.folder / "two.onnx")
+    code, said, _ = lab.run_files("two.onnx", "--engine=qnn", "--fallback=allow")
+    assert code == 2
+    assert "--engine ort" in said

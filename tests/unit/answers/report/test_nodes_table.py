@@ -1,0 +1,45 @@
+"""What ran where, as a table: counted on the NPU, named elsewhere, and bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.answers.report.document import Table, markdown
+from harness.answers.report.nodes_table import nodes_tables
+from tests.unit.verdict.results.records import record
+
+
+def node(name: str, op: str, on: str = "NPU", reason: str | None = None) -> dict[str, Any]:
+    return {"node": name, "op_type": op, "on": on, "reason": reason}
+
+
+def test_nodes_on_the_npu_are_counted_and_the_others_named() -> None:
+    nodes = [node("r1", "Relu"), node("r2", "Relu"), node("s", "Shrink", "CPU", "no | kernel")]
+    carried = {"tensors": 2, "bytes": 2048}
+    figures = {"nodes": nodes, "partitions": 2, "transfers": carried}
+    blocks = nodes_tables([record(case="m.onnx::test_session[a]", measurements=figures)])
+    told = markdown(blocks)
+    assert (
+        "`m.onnx::test_session[a]`: of 3 nodes 2 on the NPU, 1 on the CPU; "
+        "2 partitions; 2 tensors of 2,048 bytes carried over"
+    ) in told
+    assert "| 2 nodes |" in told
+    assert "Shrink" in told
+    assert "no \\| kernel" in told
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    nodes = [node(f"n{at}", f"Op{at}") for at in range(12)]
+    nodes += [node(f"c{at}", "Cos", "CPU", "x" * 999) for at in range(25)]
+    table = nodes_tables([record(measurements={"nodes": nodes})])[1]
+    assert isinstance(table, Table)
+    assert len(table.rows) == 8 + 1 + 20 + 1
+    assert table.rows[8][:2] == ("4 nodes", "4 other ops")
+    assert table.rows[-1][0] == "... and 5 more"
+    assert len(nodes_tables([record(measurements={"nodes": nodes})] * 30)) == 41
+
+
+def test_what_is_no_list_of_nodes_makes_no_table() -> None:
+    for odd in (None, 3, [], [3, {"node": 1, "op_type": "x", "on": "NPU"}], {"node": "a"}):
+        assert nodes_tables([record(measurements={"nodes": odd})]) == []
+    assert nodes_tables([record()]) == []

@@ -32,7 +32,12 @@ def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
         where = sorted(on.items(), reverse=True)
         told = ", ".join(f"{number} on the {where}" for where, number in where)
         cut = "".join(f"; {words}" for words in _cut(record))
-        line = [code(record.case), f": of {counted(len(rows), 'node')} ", Span(told), cut]
+        line: list[str | Span] = [
+            code(record.case),
+            f": of {counted(len(rows), 'node')} ",
+            Span(told),
+            cut,
+        ]
         columns = ("Node", "Op", "On", "Why not on the NPU")
         blocks += [Paragraph(line), Table("What ran where", columns, [*_lines(rows)])]
     if (more := len(found) - _MOST_CASES) > 0:

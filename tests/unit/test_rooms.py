@@ -23,7 +23,7 @@ HARNESS = ROOT / "harness"
 FLOORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "tools": ("cli", "doctor"),
-        "search": ("minimize", "nightly", "bisect"),
+        "search": ("minimize", "diverge", "nightly", "bisect"),
         "run": ("pytest_plugin", "experiments", "bench", "scheduling", "workbench"),
         "answers": ("merging", "history", "report"),
         "verdict": ("results", "failure"),

@@ -49,6 +49,7 @@ from harness.libraries.containers.extract import extract
 from harness.libraries.containers.manifest import MANIFEST
 from harness.probe import ProbeBuilder
 from harness.tools.cli.contexts_compile import compile_command, soc_with_htp
+from harness.tools.cli.contexts_diverge import diverge_command
 from harness.tools.cli.contexts_minimize import bundle_command, minimize_command
 from harness.tools.cli.lab_options import (
     HOST_TARGET,
@@ -347,3 +348,4 @@ def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitC
 contexts.add_command(compile_command)
 contexts.add_command(minimize_command)
 contexts.add_command(bundle_command)
+contexts.add_command(diverge_command)

@@ -28,6 +28,7 @@ from harness.ground import write_whole
 from harness.libraries import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
 from harness.search import BisectionResult, Night, Result
+from harness.search.diverge.divergence import Divergence
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.failure.explanation import Explanation
 from harness.verdict.results.known_issues import KnownIssues
@@ -53,6 +54,7 @@ def schemas() -> dict[str, str]:
         "explain.schema.json": _schema(Explanation, "What explain --json prints"),
         "fit.schema.json": _schema(Fit, "What contexts fit --json prints"),
         "history.schema.json": _schema(HistoryReport, "What history --json prints"),
+        "diverge.schema.json": _schema(Divergence, "What contexts diverge --json prints"),
         "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
         "nightly.schema.json": _schema(
             Night, "What nightly --json prints (with exit_code), and its nightly.json"

@@ -1,0 +1,123 @@
+"""Which op goes wrong first: errors along a graph, and where to look when not all fits (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MOST: Final = 1e6
+"""What an error is at most: of another shape, not finite, or something where there is nothing."""
+
+STANDS_OUT: Final = 10.0
+"""Where most ops make an error, one has to be so many times as large as the median."""
+
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of an op's output, each relative: length of the difference by that of the value.
+
+    `error` is that of the tested side in the whole graph, `made` what the op makes of the
+    reference's inputs, `inherited` what an exact op makes of the tested side's inputs. `changed` is
+    what the tested model's op makes in place of the reference's, both exact. None: not known.
+    """
+
+    error: float | None = None
+    made: float | None = None
+    inherited: float | None = None
+    changed: float | None = None
+
+
+def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0) -> float:
+    """How far a tensor is from another; `zero` is the value of quantised ones that means 0.
+
+    What is not finite in both alike is no difference.
+    """
+    import numpy as np
+
+    if got.shape != expected.shape:
+        return MOST
+    one, other = got.reshape(-1), expected.reshape(-1)
+    off = length = 0.0
+    for at in range(0, one.size, _BLOCK):
+        mine = one[at : at + _BLOCK].astype("f8") - zero
+        theirs = other[at : at + _BLOCK].astype("f8") - zero
+        same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+        finite = np.isfinite(mine) & np.isfinite(theirs)
+        if not np.all(same | finite):
+            return MOST
+        apart = np.where(same, 0.0, np.where(finite, mine, 0.0) - np.where(finite, theirs, 0.0))
+        off += float(apart @ apart)
+        value = np.where(finite, theirs, 0.0)
+        length += float(value @ value)
+    if off == 0:
+        return 0.0
+    return min(MOST, float(np.sqrt(off / length))) if length else MOST
+
+
+def limit_of(errors: Sequence[float | None], threshold: float) -> float:
+    """From what on an error counts: the threshold, or more where most ops are above it."""
+    known = [one for one in errors if one is not None]
+    if sum(one > threshold for one in known) * 2 <= len(known) or len(known) < 4:
+        return threshold
+    return max(threshold, STANDS_OUT * median(known))
+
+
+def first_wrong(curve: Sequence[Errors], threshold: float, changed_threshold: float) -> int | None:
+    """The place of the first op that goes wrong; None if none does.
+
+    An op of a changed model comes before what arithmetic does. Else it is one that makes an error
+    of right inputs, or whose error in the graph is not explained by what it inherits: that is how
+    ops go wrong that are calculated together.
+    """
+    limit = limit_of([one.changed for one in curve], changed_threshold)
+    for at, one in enumerate(curve):
+        if one.changed is not None and one.changed > limit:
+            return at
+    limit = limit_of([one.made for one in curve], threshold)
+    for at, one in enumerate(curve):
+        if one.made is not None and one.made > limit:
+            return at
+        if one.error is not None and one.error > limit:
+            inherited = one.inherited
+            if inherited is not None and inherited < one.error / 2:
+                return at
+    return None
+
+
+def chunks(sizes: Sequence[int], most_bytes: int, most: int) -> list[list[int]]:
+    """Places in order, divided so that none has more bytes or members than may be.
+
+    One that is too large by itself is in none.
+    """
+    found: list[list[int]] = []
+    room = 0
+    for at, size in enumerate(sizes):
+        if size > most_bytes:
+            continue
+        if not found or size > room or len(found[-1]) >= most:
+            found.append([])
+            room = most_bytes
+        found[-1].append(at)
+        room -= size
+    return found
+
+
+def spread(good: int, bad: int, sizes: Sequence[int], most_bytes: int, most: int) -> list[int]:
+    """Where to look next between a cut that is well and a later one that is not (both known).
+
+    Evenly spread places, as many as fit. With one it is bisection: log2 n looks.
+    """
+    between = [at for at in range(good + 1, bad) if sizes[at] <= most_bytes]
+    for number in range(min(most, len(between)), 0, -1):
+        step = len(between) / (number + 1)
+        chosen = sorted({between[int(step * (one + 1))] for one in range(number)})
+        if sum(sizes[at] for at in chosen) <= most_bytes:
+            return chosen
+    return []

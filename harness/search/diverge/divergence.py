@@ -1,0 +1,155 @@
+"""What a search for the first wrong op found: as JSON, in lines, and as a page (pure)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal
+
+from markupsafe import Markup
+from pydantic import BaseModel, Field
+
+from harness.answers.report.document import Paragraph, Table, aligned, code, shortened
+from harness.answers.report.pages import page
+from harness.ground import counted
+
+
+class Point(BaseModel):
+    """An op on the curve; its errors are those of `curve.Errors`. `skipped`: why some are none."""
+
+    op: str
+    type: str
+    nodes: tuple[str, ...]
+    output: str
+    error: float | None = None
+    made: float | None = None
+    inherited: float | None = None
+    changed: float | None = None
+    skipped: str | None = None
+
+
+class First(BaseModel):
+    """The first op that goes wrong: `error` is what it makes, told by `because` of what.
+
+    `because` is `the model` where its op is another than the reference's, else `arithmetic`.
+    """
+
+    op: str
+    type: str
+    nodes: tuple[str, ...]
+    output: str
+    error: float
+    in_graph: float | None
+    inherited: float | None
+    because: Literal["the model", "arithmetic"]
+    max_abs: float
+    cosine: float
+    exported: str | None = None
+
+
+class Divergence(BaseModel):
+    """What `contexts diverge --json` prints.
+
+    `whole` says whether every op was looked at in the graph; where it is false, those between
+    were passed by on the way to the first that is wrong. `refused` is why the model as a whole did
+    not run, if it did not.
+    """
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["divergence"] = "divergence"
+    model: str
+    reference: str | None
+    tested: str
+    against: str
+    threshold: float
+    first: First | None
+    curve: tuple[Point, ...]
+    whole: bool = True
+    refused: str | None = None
+    compiles: int = 0
+    exit_code: int = 0
+
+
+_SHOWN: Final = 24
+_COLUMNS: Final = ("op", "type", "error", "made", "inherited", "")
+
+
+def lines(found: Divergence) -> Iterator[str]:
+    """It in words; of a long curve what lies around the first wrong op."""
+    yield f"{found.model} on {found.tested}, against {found.against}"
+    if found.refused:
+        yield f"not as a whole: {found.refused}"
+    first, curve = found.first, found.curve
+    at = 0 if first is None else next(n for n, one in enumerate(curve) if first.op in one.nodes)
+    begin = max(0, min(at - _SHOWN // 2, len(curve) - _SHOWN))
+    shown = curve[begin : begin + _SHOWN]
+    yield from aligned([_COLUMNS, *(_row(one, found) for one in shown)])
+    if len(shown) < len(curve):
+        yield f"{len(curve) - len(shown)} more ops are in the page and in --json"
+    yield from _verdict(found)
+
+
+def _verdict(found: Divergence) -> Iterator[str]:
+    first = found.first
+    if first is None:
+        yield f"no op makes an error above {found.threshold:g}"
+        return
+    of = f"of {first.type} "
+    if first.because == "the model":
+        yield f"first wrong: {first.op} {of}is another one than the reference's"
+    else:
+        yield f"first wrong: {first.op} {of}makes an error of {first.error:.3g}"
+    yield f"it makes {first.error:.3g} of right inputs; in the graph {_text(first.in_graph) or '-'}"
+    if first.exported:
+        folder = shlex.quote(first.exported)
+        again = f"qnn-harness run {folder}/op.onnx --inputs {folder}/inputs"
+        yield f"to run it alone: {again} --expected {folder}/expected"
+
+
+def as_page(found: Divergence) -> str:
+    """A page with the curve as a picture and as a table."""
+    rows = [
+        [code(one) if at == 0 else one for at, one in enumerate(_row(point, found))]
+        for point in found.curve
+    ]
+    text = page(
+        "Where it goes wrong",
+        [
+            *(Paragraph([line]) for line in (f"{found.tested}, against {found.against}",)),
+            *(Paragraph([line]) for line in _verdict(found)),
+            Table(counted(len(rows), "op"), _COLUMNS, rows),
+        ],
+    )
+    before, table, rest = text.partition("<table")
+    return before + str(picture(found.curve)) + table + rest
+
+
+def picture(curve: Sequence[Point], *, width: int = 900, height: int = 240) -> Markup:
+    """Errors along the graph, each decade as high as another, from 1e-8 to 1."""
+    from math import log10
+
+    def place(at: int, value: float) -> str:
+        part = (log10(min(1.0, max(1e-8, value))) + 8) / 8
+        across = at * width / max(1, len(curve) - 1)
+        return f"{across:.1f},{height * (1 - part):.1f}"
+
+    drawn = Markup()
+    for name, colour in (("error", "#c33"), ("made", "#36c"), ("inherited", "#999")):
+        values = [(at, getattr(one, name)) for at, one in enumerate(curve)]
+        points = " ".join(place(at, value) for at, value in values if value is not None)
+        line = '<polyline fill="none" stroke="{}" points="{}"><title>{}</title></polyline>'
+        drawn += Markup(line).format(colour, points, name)
+    svg = '<svg viewBox="-4 -4 {} {}" role="img" aria-label="{}">{}</svg>'
+    what = "errors along the graph: red in the graph, blue made by the op, grey inherited"
+    return Markup(svg).format(width + 8, height + 8, what, drawn)
+
+
+def _row(one: Point, found: Divergence) -> list[str]:
+    here = found.first is not None and found.first.op in one.nodes
+    told = "<- first" if here else (one.skipped or "")
+    numbers = map(_text, (one.error, one.made, one.inherited))
+    return [shortened(one.op, 60), one.type, *numbers, shortened(told, 80)]
+
+
+def _text(error: float | None) -> str:
+    return "" if error is None else f"{error:.2e}"

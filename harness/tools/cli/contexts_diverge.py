@@ -1,0 +1,158 @@
+"""`qnn-harness contexts diverge`: the first op of a model that goes wrong, and that op alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from harness.device import SIMULATED_LAB, load_lab
+from harness.ground import (
+    SOCS,
+    ConfigError,
+    disk_errors,
+    scratch_folder,
+    write_whole,
+)
+from harness.libraries import all_versions, open_artefact, resolve_versions
+from harness.run import Ending
+from harness.search.diverge.divergence import as_page, lines
+from harness.search.diverge.driver import Asked, Search
+from harness.search.diverge.sides import Place
+from harness.tools.cli.lab_options import (
+    DEFAULT_LAB,
+    NamedPath,
+    json_option,
+    open_catalog,
+    simulated_instead,
+)
+from harness.tools.cli.say import say, say_found
+from harness.verdict import new_run_id
+
+_INTERRUPTED = 130
+
+
+@click.command("diverge")
+@click.argument("model", type=NamedPath())
+@click.option(
+    "--against",
+    default="cpu",
+    metavar="cpu|VERSION",
+    show_default=True,
+    help="ONNX Runtime's CPU, or HTP of another QNN version.",
+)
+@click.option(
+    "--reference",
+    type=NamedPath(),
+    metavar="FILE",
+    help="Compare with this model, whose nodes have the same names.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0.0),
+    metavar="E",
+    help="From what relative error on an op is wrong (default: by what it is).",
+)
+@click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: made up).")
+@click.option("--qnn", metavar="VERSION", help="QNN that is tested (default: the newest).")
+@click.option("--device", metavar="NAME", help="Device (default: the first one with HTP).")
+@click.option("--lab", "lab_file", type=NamedPath(), help="As for `run`.")
+@click.option("--reports", type=NamedPath(), default=Path("reports"), help="As for `run`.")
+@json_option
+def diverge_command(
+    model: Path,
+    against: str,
+    reference: Path | None,
+    threshold: float | None,
+    inputs: Path | None,
+    qnn: str | None,
+    device: str | None,
+    lab_file: Path | None,
+    reports: Path,
+    as_json: bool,
+) -> int:
+    """Find the first op of an ONNX MODEL that goes wrong on HTP.
+
+    All that lies between its ops is compared, in the graph and op by op with the reference's
+    inputs, so that what an op makes is told from what it inherits. The op is exported with inputs
+    and expected outputs.
+
+    \b
+    Exit codes: 0 no op goes wrong, 1 one does, 2 the input is wrong, 3 the lab failed.
+    """
+    Ending().watch()
+    for file in filter(None, (model, reference)):
+        _require_model(file)
+    tested = _version(qnn, "--qnn") or all_versions()[-1]
+    other = None if against == "cpu" else _version(against, "--against")
+    if other == tested:
+        problem = f"QNN {tested} is what is tested: name another version, or --qnn"
+        raise ConfigError(problem, field="--against")
+    if other is not None and reference is not None:
+        raise ConfigError("it is the other side: leave --against out", field="--reference")
+    place = _place(lab_file, device)
+    catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
+    hosts = [catalog.compiler_host(one) for one in (tested, other) if one is not None]
+    asked = Asked(model, place, hosts[0], (*hosts, None)[1], reference, inputs, threshold)
+    try:
+        with scratch_folder() as folder:
+            kept = folder / "kept"
+            found = Search(asked, folder).run(kept)
+            target = reports / f"{new_run_id()}-diverge"
+            if found.first is not None and found.first.exported:
+                first = found.first.model_copy(update={"exported": str(target)})
+                found = found.model_copy(update={"first": first})
+            with disk_errors(f"cannot write to {reports}"):
+                kept.mkdir(exist_ok=True)
+                write_whole(kept / "curve.html", as_page(found).encode())
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(kept, target)
+    except KeyboardInterrupt:
+        say("stopped; nothing is left of it", err=True)
+        return _INTERRUPTED
+    told = found.model_dump(mode="json", by_alias=True)
+    say_found(told, [*lines(found), f"page: {target / 'curve.html'}"], as_json)
+    return found.exit_code
+
+
+def _require_model(file: Path) -> None:
+    """Raises ConfigError for what is no ONNX model to be compiled, and says what would do."""
+    kind = open_artefact(file).kind
+    if kind == "onnx":
+        return
+    problem = (
+        f"is a {kind}, which has only its own outputs: what lies between its ops is not in it. "
+        "The .onnx that it was made of is needed"
+    )
+    raise ConfigError(problem, file=file)
+
+
+def _version(spec: str | None, field: str) -> str | None:
+    if spec is None:
+        return None
+    if spec in ("gpu", "htp"):
+        problem = f"{spec} is not compared with"
+        raise ConfigError(problem, field=field, choices=("cpu", *all_versions()))
+    return resolve_versions(spec, field=field)[-1]
+
+
+def _place(lab_file: Path | None, device: str | None) -> Place:
+    """The device that is meant, else the first enabled one whose HTP is known. ConfigError."""
+    if lab_file is None:
+        here = DEFAULT_LAB.exists()
+        lab_file = DEFAULT_LAB if here else simulated_instead([device] if device else [])
+        lab_file = lab_file or SIMULATED_LAB
+    able = {}
+    for one in load_lab(lab_file).devices:
+        soc = SOCS.get(one.soc or "")
+        arch = one.htp_arch or (soc.htp_arch if soc else None)
+        if arch is not None and one.enabled is not False:
+            able[one.name] = arch
+    if device is None and able:
+        device = next(iter(able))
+    if device not in able:
+        what = f"no device {device!r}" if device else "no device"
+        problem = f"{what} whose soc or htp_arch is told there: models are compiled for it"
+        raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
+    return Place(lab_file, str(device), able[str(device)])

@@ -1,0 +1,88 @@
+"""Errors that were planted into models are found: with the real compiler and simulator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.in_process import qnn_harness
+from tests.planted import cnn, write
+
+SCHEMA = json.loads((ROOT / "docs/schema/diverge.schema.json").read_text())
+
+
+def diverge(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
+    done = lab.qnn_harness("contexts", "diverge", *map(str, arguments), "--json", timeout_s=550)
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    return done.returncode, told
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 20))]
+)
+def test_an_op_that_was_changed_is_named(lab: DeviceRuns, seed: int) -> None:
+    tested, reference, name = write(lab.folder, seed)
+    code, told = diverge(lab, tested, "--reference", reference)
+    assert code == 1
+    assert (told["first"]["op"], told["first"]["because"]) == (name, "the model")
+    assert told["refused"] is None
+    curve = {one["op"]: one for one in told["curve"]}
+    assert all(one["error"] is not None and one["made"] is not None for one in curve.values())
+    exported = Path(lab.folder, told["first"]["exported"])
+    alone = onnx.load(exported / "op.onnx")
+    feeds = {one.name: np.load(exported / f"inputs/{one.name}.npy") for one in alone.graph.input}
+    made = ReferenceEvaluator(alone).run(None, feeds)[0]
+    (expected,) = (exported / "expected").iterdir()
+    assert not np.allclose(made, np.load(expected), rtol=1e-6, atol=0)
+    assert "<polyline" in (exported / "curve.html").read_text()
+
+
+def test_a_model_that_is_well_has_no_first(lab: DeviceRuns) -> None:
+    onnx.save(cnn(5), lab.folder / "well.onnx")
+    code, told = diverge(lab, "well.onnx")
+    assert (code, told["first"]) == (0, None)
+    assert all(one["made"] < 0.01 for one in told["curve"])
+
+
+def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
+    (context,) = (ROOT / "tests/field").glob("add_add_1_quant*.bin")
+    done = qnn_harness("contexts", "diverge", context)
+    assert done.returncode == 2
+    assert "only its own outputs" in done.stderr
+    assert "The .onnx that it was made of is needed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.onnx"], "none.onnx"),
+        (["a.onnx", "--against", "2.1"], "--against"),
+        (["a.onnx", "--against", "2.51.0", "--qnn", "2.51.0"], "name another version"),
+        (["a.onnx", "--device", "nobody"], "no device 'nobody'"),
+        (["a.onnx", "--inputs", "nowhere"], "nowhere"),
+        (["a.onnx", "--reference", "other.onnx"], "the models do not take the same"),
+        (["open.onnx"], "dimension 0 (n) is not fixed"),
+    ],
+)
+def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], said: str) -> None:
+    model = cnn(0)
+    onnx.save(model, tmp_path / "a.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(model, tmp_path / "open.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    onnx.save(model, tmp_path / "other.onnx")
+    files = [tmp_path / one if one.endswith(".onnx") else one for one in arguments]
+    done = qnn_harness("contexts", "diverge", *files, "--reports", tmp_path / "reports")
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert not (tmp_path / "reports").exists()

@@ -14,7 +14,7 @@ from harness.answers.report.pages import page
 from harness.ground import counted
 
 
-class Point(BaseModel):
+class CurvePoint(BaseModel):
     """An op on the curve; its errors are those of `curve.Errors`. `skipped`: why some are none."""
 
     op: str
@@ -28,7 +28,7 @@ class Point(BaseModel):
     skipped: str | None = None
 
 
-class First(BaseModel):
+class FirstOp(BaseModel):
     """The first op that goes wrong: `error` is what it makes, told by `because` of what.
 
     `because` is `the model` where its op is another than the reference's, else `arithmetic`.
@@ -62,8 +62,8 @@ class Divergence(BaseModel):
     tested: str
     against: str
     threshold: float
-    first: First | None
-    curve: tuple[Point, ...]
+    first: FirstOp | None
+    curve: tuple[CurvePoint, ...]
     whole: bool = True
     refused: str | None = None
     compiles: int = 0
@@ -124,7 +124,7 @@ def as_page(found: Divergence) -> str:
     return before + str(picture(found.curve)) + table + rest
 
 
-def picture(curve: Sequence[Point], *, width: int = 900, height: int = 240) -> Markup:
+def picture(curve: Sequence[CurvePoint], *, width: int = 900, height: int = 240) -> Markup:
     """Errors along the graph, each decade as high as another, from 1e-8 to 1."""
     from math import log10
 
@@ -144,7 +144,7 @@ def picture(curve: Sequence[Point], *, width: int = 900, height: int = 240) -> M
     return Markup(svg).format(width + 8, height + 8, what, drawn)
 
 
-def _row(one: Point, found: Divergence) -> list[str]:
+def _row(one: CurvePoint, found: Divergence) -> list[str]:
     here = found.first is not None and found.first.op in one.nodes
     told = "<- first" if here else (one.skipped or "")
     numbers = map(_text, (one.error, one.made, one.inherited))

@@ -19,9 +19,17 @@ from harness.search.diverge.curve import (
     first_wrong,
     spread,
 )
-from harness.search.diverge.divergence import Divergence, First, Point
+from harness.search.diverge.divergence import CurvePoint, Divergence, FirstOp
 from harness.search.diverge.network import Network, Op, in_name, out_name, plain
-from harness.search.diverge.sides import Answer, Cpu, Npu, Place, Question, Value, given_inputs
+from harness.search.diverge.sides import (
+    Calculated,
+    Calculation,
+    Cpu,
+    HtpPlace,
+    Npu,
+    Stored,
+    given_inputs,
+)
 
 MOST_BYTES: Final = 128 << 20
 MOST_TENSORS: Final = 200
@@ -38,15 +46,15 @@ QUANTISED_LIMIT: Final = 0.05
 CHANGED_LIMIT: Final = 1e-6
 """From what on an error counts: half precision made up to 0.002 of an op; a step of 8 bits."""
 
-Side = Cpu | Npu
+EitherSide = Cpu | Npu
 
 
 @dataclass(frozen=True)
-class Asked:
+class DivergeTask:
     """What is asked: a model, where it is tested, and against what."""
 
     model: Path
-    place: Place
+    place: HtpPlace
     tested: CompilerHost
     other: CompilerHost | None = None
     reference: Path | None = None
@@ -57,10 +65,10 @@ class Asked:
 
 
 @dataclass
-class Search:
+class FirstWrong:
     """One search; all its files are below `folder`."""
 
-    asked: Asked
+    asked: DivergeTask
     folder: Path
     compiles: int = 0
     refused: str | None = None
@@ -83,7 +91,7 @@ class Search:
         self.units = [one for one in self.network.units() if one.gives]
         if not self.units:
             raise ConfigError("has no op that calculates with its inputs", file=asked.model)
-        self.values: dict[str, Value] = dict(self.inputs)
+        self.values: dict[str, Stored] = dict(self.inputs)
 
     @property
     def threshold(self) -> float:
@@ -141,7 +149,7 @@ class Search:
         for part in chunks(sizes, self.asked.most_bytes, self.asked.most_tensors):
             some = [wanted[at] for at in part]
             gives = {name: exact.kinds[name] for name in some}
-            (answer,) = self.cpu.ask([Question(exact.whole(some), feeds, gives)])
+            (answer,) = self.cpu.ask([Calculation(exact.whole(some), feeds, gives)])
             if isinstance(answer, str):
                 raise ConfigError(answer, file=self.asked.reference or self.asked.model)
             self.values |= {own[name]: value for name, value in answer.items()}
@@ -189,13 +197,13 @@ class Search:
         value, kind = self.values.get(op.gives[0]), self.network.kinds[op.gives[0]]
         return value is not None and value.kind.dtype == kind.dtype
 
-    def _in_graph(self, cuts: Sequence[int]) -> tuple[dict[int, Value], dict[int, Value], bool]:
+    def _in_graph(self, cuts: Sequence[int]) -> tuple[dict[int, Stored], dict[int, Stored], bool]:
         """What both sides have of ops in the graph: of all, or of those on the way to the first.
 
         The third says whether it is all of them.
         """
-        tested: dict[int, Value] = {}
-        theirs: dict[int, Value] = {}
+        tested: dict[int, Stored] = {}
+        theirs: dict[int, Stored] = {}
         sizes = [self.network.kinds[self.units[at].gives[0]].size for at in cuts]
         limits = self.asked.most_bytes, self.asked.most_tensors
         if len(chunks(sizes, *limits)) <= 1:
@@ -214,12 +222,12 @@ class Search:
         return tested, theirs, False
 
     def _look(
-        self, places: Sequence[int], tested: dict[int, Value], theirs: dict[int, Value]
+        self, places: Sequence[int], tested: dict[int, Stored], theirs: dict[int, Stored]
     ) -> None:
         names = [self.units[at].gives[0] for at in places]
         feeds = {in_name(at): self.inputs[name] for at, name in enumerate(self.network.inputs)}
         gives = {name: self.network.kinds[name] for name in names}
-        question = Question(self.network.whole(names), feeds, gives)
+        question = Calculation(self.network.whole(names), feeds, gives)
         for side, found in ((self.npu, tested), (self.other, theirs)):
             if side is None:
                 found.update(
@@ -234,17 +242,17 @@ class Search:
             found.update({at: answer[name] for at, name in zip(places, names, strict=True)})
 
     def _far(
-        self, at: int, tested: Mapping[int, Value], theirs: Mapping[int, Value]
+        self, at: int, tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
     ) -> float | None:
         if at not in tested or at not in theirs:
             return None
         return difference(tested[at].array(), theirs[at].array(), self.units[at].zero)
 
-    def _wrong(self, at: int, tested: Mapping[int, Value], theirs: Mapping[int, Value]) -> bool:
+    def _wrong(self, at: int, tested: Mapping[int, Stored], theirs: Mapping[int, Stored]) -> bool:
         return (self._far(at, tested, theirs) or 0.0) > self.threshold
 
     def _near(
-        self, cuts: Sequence[int], tested: Mapping[int, Value], theirs: Mapping[int, Value]
+        self, cuts: Sequence[int], tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
     ) -> list[int]:
         """The ops between the last that is well and the first that is not."""
         looked = [at for at in cuts if at in tested]
@@ -263,7 +271,7 @@ class Search:
             able = list(range(len(ops)))
         some = [ops[at] for at in able]
         mine = self._apart(self.network, some, self.npu, self.values, unit=True, told=places)
-        theirs: dict[int, list[Value]] = {}
+        theirs: dict[int, list[Stored]] = {}
         if self.other is not None:
             theirs = self._apart(self.network, some, self.other, self.values, unit=True)
         found = {}
@@ -277,11 +285,11 @@ class Search:
                 )
         return found
 
-    def _value(self, name: str) -> Value | None:
+    def _value(self, name: str) -> Stored | None:
         return self.values.get(name)
 
     def _inherited(
-        self, cuts: Sequence[int], tested: Mapping[int, Value], theirs: Mapping[int, Value]
+        self, cuts: Sequence[int], tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
     ) -> dict[int, float]:
         """What exact ops make of what the tested side hands them, where all of that is known."""
         mine = {self.units[at].gives[0]: value for at, value in tested.items()}
@@ -310,12 +318,12 @@ class Search:
         self,
         network: Network,
         ops: Sequence[Op],
-        side: Side,
-        values: Mapping[str, Value],
+        side: EitherSide,
+        values: Mapping[str, Stored],
         *,
         unit: bool,
         told: Sequence[int] = (),
-    ) -> dict[int, list[Value]]:
+    ) -> dict[int, list[Stored]]:
         """What ops give by themselves, by their number; those that are refused are left out."""
         takes = [network.takes(one, unit=unit) for one in ops]
         sizes = [
@@ -329,7 +337,7 @@ class Search:
                 [sizes[at] for at in able], self.asked.most_bytes, self.asked.most_tensors // 2
             )
         ]
-        found: dict[int, list[Value]] = {}
+        found: dict[int, list[Stored]] = {}
         refusals = 0
         while left and refusals < MOST_REFUSALS:
             part = left.pop(0)
@@ -352,10 +360,10 @@ class Search:
         self,
         network: Network,
         ops: Sequence[Op],
-        side: Side,
-        values: Mapping[str, Value],
+        side: EitherSide,
+        values: Mapping[str, Stored],
         unit: bool,
-    ) -> Answer:
+    ) -> Calculated:
         taken = dict.fromkeys(name for one in ops for name in network.takes(one, unit=unit))
         names = {name: in_name(at) for at, name in enumerate(taken)}
         model = network.apart(ops, names, unit=unit)
@@ -366,15 +374,15 @@ class Search:
         }
         self.compiles += isinstance(side, Npu)
         feeds = {names[name]: values[name] for name in taken}
-        (answer,) = side.ask([Question(model, feeds, gives)])
+        (answer,) = side.ask([Calculation(model, feeds, gives)])
         return answer
 
-    def _point(self, at: int, errors: Errors) -> Point:
+    def _point(self, at: int, errors: Errors) -> CurvePoint:
         op = self.units[at]
         nodes = tuple(self.network.nodes[one].name for one in op.nodes)
         told = self.skipped.get(at)
         made = max((one for one in (errors.made, errors.changed) if one is not None), default=None)
-        return Point(
+        return CurvePoint(
             op=op.op,
             type=op.type,
             nodes=nodes,
@@ -388,7 +396,7 @@ class Search:
 
     def _first(
         self, at: int, errors: Sequence[Errors], changed: Mapping[int, float], keep: Path | None
-    ) -> First:
+    ) -> FirstOp:
         """The op, told, and exported with what the reference gives it and makes of it."""
         unit, one = self.units[at], errors[at]
         model = (one.changed or 0.0) > CHANGED_LIMIT
@@ -396,9 +404,9 @@ class Search:
         if model:  # of what is quantised together, the node that it is
             place = next(node for node in unit.nodes if changed.get(node, 0.0) > CHANGED_LIMIT)
             op = next(one for one in self.network.ops() if one.nodes == (place,))
-        side: Side = self.cpu if model else self.npu
+        side: EitherSide = self.cpu if model else self.npu
         mine = self._apart(self.network, [op], side, self.values, unit=not model)
-        theirs: Sequence[Value | None] = [self._value(name) for name in op.gives]
+        theirs: Sequence[Stored | None] = [self._value(name) for name in op.gives]
         if self.other is not None and not model:
             made = self._apart(self.network, [op], self.other, self.values, unit=True)
             theirs = made.get(0, theirs)
@@ -410,7 +418,7 @@ class Search:
         where = None
         if keep is not None and None not in theirs:
             where = str(self._export(op, [one for one in theirs if one], keep, unit=not model))
-        return First(
+        return FirstOp(
             op=op.op,
             type=op.type,
             nodes=tuple(self.network.nodes[one].name for one in op.nodes),
@@ -424,7 +432,7 @@ class Search:
             exported=where,
         )
 
-    def _export(self, op: Op, expected: Sequence[Value], keep: Path, *, unit: bool) -> Path:
+    def _export(self, op: Op, expected: Sequence[Stored], keep: Path, *, unit: bool) -> Path:
         """The op alone as a model, its inputs and what they should come to, as numpy's files."""
         import numpy as np
 

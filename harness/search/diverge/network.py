@@ -24,7 +24,7 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True)
-class Kind:
+class TensorKind:
     """What is known of a tensor: numpy's name of its elements, and its shape."""
 
     dtype: str
@@ -287,7 +287,7 @@ def _name(nodes: Iterable[onnx.NodeProto]) -> None:
         seen.add(node.name)
 
 
-def _kinds(model: onnx.ModelProto) -> dict[str, Kind]:
+def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
     """What each tensor is, as far as it is fixed."""
     import numpy as np
     from onnx import helper, shape_inference
@@ -306,7 +306,7 @@ def _kinds(model: onnx.ModelProto) -> dict[str, Kind]:
         except (KeyError, TypeError, ValueError):
             continue
         if dtype.kind in "fiub":
-            found[one.name] = Kind(dtype.str, shape)
+            found[one.name] = TensorKind(dtype.str, shape)
     return found
 
 

@@ -15,7 +15,7 @@ from harness.libraries.runtimes.pypi import CompilerHost
 from harness.probe import ProbeBuilder
 from harness.run import nothing_beside
 from harness.search.bisect.case_run import run_case
-from harness.search.diverge.network import Kind
+from harness.search.diverge.network import TensorKind
 from harness.verdict import CaseRecord, RunFolder
 from harness.verdict.results.run_folder import OUTPUTS
 
@@ -28,11 +28,11 @@ _LEASE_WAIT_S: Final = 600
 
 
 @dataclass(frozen=True)
-class Value:
+class Stored:
     """A tensor in a file of raw values."""
 
     path: Path
-    kind: Kind
+    kind: TensorKind
 
     def array(self) -> np.ndarray[Any, Any]:
         """It, read where it is looked at."""
@@ -42,19 +42,19 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Question:
+class Calculation:
     """A model to be calculated: what goes in and what comes out, by name."""
 
     model: onnx.ModelProto
-    feeds: Mapping[str, Value]
-    gives: Mapping[str, Kind]
+    feeds: Mapping[str, Stored]
+    gives: Mapping[str, TensorKind]
 
-    def fed(self) -> dict[str, Value]:
+    def fed(self) -> dict[str, Stored]:
         """What of the feeds the model takes."""
         return {one.name: self.feeds[one.name] for one in self.model.graph.input}
 
 
-Answer = dict[str, Value] | str
+Calculated = dict[str, Stored] | str
 """The outputs, or why there are none."""
 
 
@@ -66,7 +66,7 @@ class Cpu:
     def __init__(self, host: CompilerHost, folder: Path) -> None:
         self._host, self._folder, self._asked = host, folder, 0
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+    def ask(self, questions: Sequence[Calculation]) -> list[Calculated]:
         """The answers, in the same order. Raises InfraError."""
         jobs = []
         for question in questions:
@@ -91,15 +91,15 @@ class Cpu:
         ]
 
 
-def _values(gives: Mapping[str, Kind], files: Mapping[str, Path]) -> Answer:
+def _values(gives: Mapping[str, TensorKind], files: Mapping[str, Path]) -> Calculated:
     for name, kind in gives.items():
         if files[name].stat().st_size != kind.size:
             return f"{name} has {files[name].stat().st_size} bytes and not {kind.size}"
-    return {name: Value(files[name], kind) for name, kind in gives.items()}
+    return {name: Stored(files[name], kind) for name, kind in gives.items()}
 
 
 @dataclass(frozen=True)
-class Place:
+class HtpPlace:
     """Where HTP is: a device of a lab, and the architecture of its HTP."""
 
     lab: Path
@@ -110,14 +110,14 @@ class Place:
 class Npu:
     """HTP of one QNN version: compiled for a device and run there, as `run` runs a context."""
 
-    def __init__(self, host: CompilerHost, place: Place, folder: Path) -> None:
+    def __init__(self, host: CompilerHost, place: HtpPlace, folder: Path) -> None:
         self.name = f"HTP v{place.htp_arch} of QNN {host.qnn_version}"
         self._host, self._place, self._asked = host, place, 0
         self._folder = folder / f"htp-{host.qnn_version}"
         self._folder.mkdir()
         self._probes = ProbeBuilder(cache_root() / "probe")
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+    def ask(self, questions: Sequence[Calculation]) -> list[Calculated]:
         """The answers, in the same order: all are compiled in one process, and run in one run.
 
         Raises InfraError if the lab fails, ConfigError for a device that cannot be used.
@@ -133,7 +133,7 @@ class Npu:
                 answers[at] = self._read(questions[at], records.get(f"{at}.bin"))
         return answers
 
-    def _compiled(self, questions: Sequence[Question], folder: Path) -> list[Answer]:
+    def _compiled(self, questions: Sequence[Calculation], folder: Path) -> list[Calculated]:
         """What becomes of each: why it cannot be compiled, or nothing yet."""
         jobs = []
         for at, question in enumerate(questions):
@@ -144,7 +144,7 @@ class Npu:
             options = compile_options(self._place.htp_arch)
             jobs.append(CompileJob(str(at), f"{self.name} refuses it", model, made, options))
         failed = run_jobs(self._host, jobs)
-        answers: list[Answer] = []
+        answers: list[Calculated] = []
         for at, (question, job) in enumerate(zip(questions, jobs, strict=True)):
             try:
                 if (refusal := failed[job.job]) is not None:
@@ -177,26 +177,28 @@ class Npu:
         arguments += [f"--lab={place.lab.absolute()}", f"--reports={folder / 'reports'}"]
         arguments += ["--backend=htp", f"--qnn={self._host.qnn_version}"]
         arguments += [f"--device={place.device}", f"--lease-timeout={_LEASE_WAIT_S}"]
-        arguments += [f"--contexts-inputs={folder / 'inputs'}"]
-        arguments += ["--contexts-quick", *files]
+        arguments += [f"--contexts-inputs={folder / 'inputs'}", *files]
         end = run_case(arguments, folder / "reports", folder, _RUN_TIMEOUT_S)
         if end.record is None or end.folder is None:
             stopped = end.stopped
             if stopped is not None and stopped.about != "lab":
                 raise ConfigError(stopped.text)
-            raise InfraError(f"the run on {place.device} came to nothing: {end.problem}")
+            raise self._lost(end.problem if stopped is None else stopped.text)
         self._outputs = end.folder / OUTPUTS
         return {
             str(one.axes.get("workload")): one for one in RunFolder(end.folder).contents().cases
         }
 
-    def _read(self, question: Question, record: CaseRecord | None) -> Answer:
+    def _lost(self, problem: str) -> InfraError:
+        return InfraError(f"the run on {self._place.device} came to no verdict: {problem}")
+
+    def _read(self, question: Calculation, record: CaseRecord | None) -> Calculated:
         if record is None:
-            raise InfraError(f"the run on {self._place.device} ended before its last case")
+            raise self._lost("it ended before its last case")
         if record.outcome != "passed":
             said = record.error.message if record.error else ""
             if record.cause in ("infra", "harness"):
-                raise InfraError(f"the run on {self._place.device} failed: {said}")
+                raise self._lost(said)
             return f"{self.name}: {record.outcome}: {said}"
         kept: Any = record.measurements["kept_outputs"]
         (told,) = kept.values()
@@ -208,12 +210,12 @@ class Npu:
 
 
 def given_inputs(
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, TensorKind],
     model: Path,
     given: Path | None,
     made_up: Mapping[str, Any],
     folder: Path,
-) -> dict[str, Value]:
+) -> dict[str, Stored]:
     """The inputs: the files that the user gives, or those made up. Raises ConfigError."""
     import numpy as np
 
@@ -222,7 +224,7 @@ def given_inputs(
         for at, (name, kind) in enumerate(kinds.items()):
             path = folder / f"input{at}.raw"
             np.ascontiguousarray(made_up[name]).tofile(path)
-            found[name] = Value(path, kind)
+            found[name] = Stored(path, kind)
         return found
     tensors = [
         Tensor(name, kind.size, "bool8" if kind.dtype == "|b1" else np.dtype(kind.dtype).name)
@@ -233,5 +235,5 @@ def given_inputs(
     for at, ((name, kind), file) in enumerate(pairs):
         own = folder / f"input{at}.raw"
         own.write_bytes(file.read_bytes())
-        found[name] = Value(own, kind)
+        found[name] = Stored(own, kind)
     return found

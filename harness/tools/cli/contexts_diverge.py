@@ -18,8 +18,8 @@ from harness.ground import (
 from harness.libraries import all_versions, open_artefact, resolve_versions
 from harness.run import Ending
 from harness.search.diverge.divergence import as_page, lines
-from harness.search.diverge.driver import Asked, Search
-from harness.search.diverge.sides import Place
+from harness.search.diverge.driver import DivergeTask, FirstWrong
+from harness.search.diverge.sides import HtpPlace
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
@@ -94,11 +94,11 @@ def diverge_command(
     place = _place(lab_file, device)
     catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
     hosts = [catalog.compiler_host(one) for one in (tested, other) if one is not None]
-    asked = Asked(model, place, hosts[0], (*hosts, None)[1], reference, inputs, threshold)
+    asked = DivergeTask(model, place, hosts[0], (*hosts, None)[1], reference, inputs, threshold)
     try:
         with scratch_folder() as folder:
             kept = folder / "kept"
-            found = Search(asked, folder).run(kept)
+            found = FirstWrong(asked, folder).run(kept)
             target = reports / f"{new_run_id()}-diverge"
             if found.first is not None and found.first.exported:
                 first = found.first.model_copy(update={"exported": str(target)})
@@ -137,7 +137,7 @@ def _version(spec: str | None, field: str) -> str | None:
     return resolve_versions(spec, field=field)[-1]
 
 
-def _place(lab_file: Path | None, device: str | None) -> Place:
+def _place(lab_file: Path | None, device: str | None) -> HtpPlace:
     """The device that is meant, else the first enabled one whose HTP is known. ConfigError."""
     if lab_file is None:
         here = DEFAULT_LAB.exists()
@@ -155,4 +155,4 @@ def _place(lab_file: Path | None, device: str | None) -> Place:
         what = f"no device {device!r}" if device else "no device"
         problem = f"{what} whose soc or htp_arch is told there: models are compiled for it"
         raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
-    return Place(lab_file, str(device), able[str(device)])
+    return HtpPlace(lab_file, str(device), able[str(device)])

@@ -68,6 +68,7 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
         (["none.onnx"], "none.onnx"),
         (["a.onnx", "--against", "2.1"], "--against"),
         (["a.onnx", "--against", "2.51.0", "--qnn", "2.51.0"], "name another version"),
+        (["a.onnx", "--against", "gpu"], "gpu is not compared with"),
         (["a.onnx", "--device", "nobody"], "no device 'nobody'"),
         (["a.onnx", "--inputs", "nowhere"], "nowhere"),
         (["a.onnx", "--reference", "other.onnx"], "the models do not take the same"),
@@ -86,3 +87,19 @@ def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], said: str) ->
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert not (tmp_path / "reports").exists()
+
+
+def test_a_device_that_is_gone_is_the_labs_failure(tmp_path: Path) -> None:
+    onnx.save(cnn(0), tmp_path / "a.onnx")
+    lab = tmp_path / "lab.yaml"
+    lab.write_text(
+        "schema: 1\ndevices:\n"
+        "  - {name: gone, serial: nobody-there, soc: QCS8550, target: linux-arm64}\n"
+    )
+    reports = tmp_path / "reports"
+    done = qnn_harness(
+        "contexts", "diverge", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
+    )
+    assert done.returncode == 3, done.stderr
+    assert "the run on gone came to no verdict: " in done.stderr
+    assert not reports.exists()

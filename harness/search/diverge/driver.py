@@ -265,10 +265,7 @@ class FirstWrong:
     def _made(self, places: Sequence[int]) -> dict[int, float]:
         """What each op makes of the reference's inputs, by itself, on the tested side."""
         ops = [self.units[at] for at in places]
-        if self.exact is not self.network:
-            able = [at for at in range(len(ops)) if self._known(ops[at])]
-        else:
-            able = list(range(len(ops)))
+        able = [at for at in range(len(ops)) if self._known(ops[at])]
         some = [ops[at] for at in able]
         mine = self._apart(self.network, some, self.npu, self.values, unit=True, told=places)
         theirs: dict[int, list[Stored]] = {}
@@ -277,16 +274,13 @@ class FirstWrong:
         found = {}
         for number, values in mine.items():
             op = some[number]
-            against = theirs.get(number) if self.other else [self._value(n) for n in op.gives]
+            against = theirs.get(number) if self.other else [self.values.get(n) for n in op.gives]
             if against is not None and None not in against:
                 pairs = zip(values, against, strict=True)
                 found[places[able[number]]] = max(
                     difference(one.array(), two.array(), op.zero) for one, two in pairs if two
                 )
         return found
-
-    def _value(self, name: str) -> Stored | None:
-        return self.values.get(name)
 
     def _inherited(
         self, cuts: Sequence[int], tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
@@ -406,7 +400,7 @@ class FirstWrong:
             op = next(one for one in self.network.ops() if one.nodes == (place,))
         side: EitherSide = self.cpu if model else self.npu
         mine = self._apart(self.network, [op], side, self.values, unit=not model)
-        theirs: Sequence[Stored | None] = [self._value(name) for name in op.gives]
+        theirs: Sequence[Stored | None] = [self.values.get(name) for name in op.gives]
         if self.other is not None and not model:
             made = self._apart(self.network, [op], self.other, self.values, unit=True)
             theirs = made.get(0, theirs)

@@ -297,6 +297,15 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
     Rule(
+        "no-channel",
+        "the memory or the queue through which CPU and DSP talk could not be made",
+        "may the process open /dev/dma_heap/system (or /dev/ion)? Queues (dspqueue) want a FastRPC "
+        "of the device and DSP firmware that have them",
+        "the session itself opens: no line says that qnn_open failed",
+        ("ggml-org/llama.cpp#21842", "qualcomm/fastrpc#167"),
+        (likely(r"dspqueue_create failed|Unable to obtain file descriptor for rpc memory"),),
+    ),
+    Rule(
         "domain-refused",
         "the DSP refuses the domain that was asked for: known of programs run as root (su), and of "
         "systems whose unsigned domains are not allowed or whose shell files do not fit",

@@ -81,6 +81,11 @@ MADE: Final[Mapping[str, Made]] = MappingProxyType(
         "no memory is mapped": Made("map@1=1;"),
         "no queue is made": Made("queue=0x80000402;"),
         "memory without a file": Made("fd=-1;"),
+        "an execution is never answered": Made("invoke@16=never;"),
+        "the skel never opens": Made("open=never;"),
+        "the skel is not there, and no unsigned domain is given": Made(
+            skel=None, limits={"unsigned_pd": 0}
+        ),
         "the skel is not there": Made(skel=None),
         "the skel is another arch's": Made(skel="libQnnHtpV75Skel.so"),
         "the skel is the CPU's": Made(skel="libQnnHtp.so"),

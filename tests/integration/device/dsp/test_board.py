@@ -112,3 +112,15 @@ def test_a_dsp_that_does_not_come_back_is_asked_for_and_told(
     outcome = board().run(loads([context]), frees(1), script="invoke@12=die-for-good;")
     assert outcome.codes("context-load") == [1011]
     assert "SSR failed to recover CDSP sessions!" in outcome.logs()
+
+
+def test_an_execution_that_is_answered_late_is_as_good(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context = context_for("io-heavy-4mb", QNN)
+    steps = loads([context]) + executes(0, context, "raw")
+    outcome = board().run(steps, frees(1), script="invoke@16=delay:2000;")
+    (run,) = (step for step in outcome.run.transcript.steps if step.verb == "io-run")
+    assert run.ok
+    assert run.duration_us is not None
+    assert run.duration_us >= 2_000_000

@@ -295,6 +295,8 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "QnnDevice_create failed: createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported"
         " by HTP (err 1002)",
     ),
+    ("no-channel likely", "<E> dspqueue_create failed with error: -2147482622"),
+    ("no-channel likely", "<E> Unable to obtain file descriptor for rpc memory"),
     ("domain-refused likely", "FASTRPC_IOCTL_INIT_CREATE fails with AEE_ERESOURCENOTFOUND"),
     ("domain-refused likely", "DspTransport.openSession qnn_open failed, 0x80000416"),
     ("fastrpc-denied likely", DENIED_CHAIN),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from harness.ground.facts.memory_types import TensorMemory
-from harness.probe.plan import Step, given, numbered
-
-ProfileLevel = Literal["basic", "detailed"]
+from harness.probe.plan import ProfileLevel, Step, given, numbered
 
 BACK_MS = 2000
 

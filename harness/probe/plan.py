@@ -14,6 +14,7 @@ from harness.probe.verbs import LIMITS, VERBS, check_fields
 
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
+ProfileLevel = Literal["basic", "detailed"]
 
 _QUOTED: Final = re.compile(rb"[^!-$&-~]")
 
@@ -182,9 +183,19 @@ def context_inspect(file: str, *, offset: int | None = None, size: int | None = 
     return Step("context-inspect", given(file=file, offset=offset, bytes=size))
 
 
-def context_load(context: int, file: str, *, max_bytes: int | None = None) -> Step:
-    """Makes a context from a binary; a file above `max_bytes` is not read."""
-    return Step("context-load", given(context=context, file=file, max_bytes=max_bytes))
+def context_load(
+    context: int,
+    file: str,
+    *,
+    max_bytes: int | None = None,
+    profile: ProfileLevel | None = None,
+) -> Step:
+    """Makes a context from a binary; a file above `max_bytes` is not read.
+
+    With `profile` the library's own events of it are told.
+    """
+    fields = given(context=context, file=file, max_bytes=max_bytes, profile=profile)
+    return Step("context-load", fields)
 
 
 def execute(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.answers.report.nodes_table import nodes_tables
+from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.ground import ENGINES
 from harness.verdict import CaseRecord, final_attempts, is_figure
@@ -81,14 +82,19 @@ FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
     tokens,
     nodes_tables,
     accuracy,
+    ops_tables,
 )
 """What is told of users' models, in this order, at the end of a run, to CI and in its page."""
 
 
-def figure_blocks(records: Sequence[CaseRecord]) -> list[Block]:
-    """All tables about the cases of users' files, of which the last attempts count."""
+def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[Block]:
+    """All tables about the cases of users' files, of which the last attempts count.
+
+    On a `page` ops have a section of their own.
+    """
     own = [record for record in final_attempts(records) if record.suite in _SUITES]
-    return [block for made in FIGURES for block in made(own)] if own else []
+    told = [made for made in FIGURES if not (page and made is ops_tables)]
+    return [block for made in told for block in made(own)] if own else []
 
 
 def parts(record: CaseRecord, name: str) -> Iterator[Mapping[str, Any]]:

@@ -105,3 +105,15 @@ async function copy(text, button) {
   }
   setTimeout(() => { button.textContent = before; }, 2000);
 }
+
+// Tables whose rows may stand in another order: by the column whose head was clicked, the largest first.
+document.addEventListener("click", event => {
+  const head = event.target.closest?.("table.sortable th"), body = head?.closest("table").tBodies[0];
+  if (!head) return;
+  const up = head.getAttribute("aria-sort") === "descending", at = head.cellIndex;
+  const value = row => row.cells[at].textContent.replaceAll(",", "");
+  const rows = [...body.rows].sort((a, b) => BY_NUMBER(value(a), value(b)) * (up ? 1 : -1));
+  head.parentNode.querySelectorAll("th").forEach(one => one.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  body.replaceChildren(...rows);
+});

@@ -9,6 +9,7 @@ from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Span, Table
 from harness.answers.report.forecast import forecast_of
 from harness.answers.report.model_figures import figure_blocks
+from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.pages import clip
 from harness.answers.report.run_data import RunData
 from harness.answers.report.tables import drift_tables, pairings, sharings
@@ -79,10 +80,11 @@ def shown(value: object) -> str:
 
 
 ABOVE_CASES: Final[Mapping[str, PageSection]] = {
-    "How well": lambda run: figure_blocks(run.cases),
+    "How well": lambda run: figure_blocks(run.cases, page=True),
     "Bisections": _bisections,
 }
 BELOW_CASES: Final[Mapping[str, PageSection]] = {
+    "Which op is slow": lambda run: ops_tables(run.cases, page=True),
     "Memory types": lambda run: pairings(run.cases),
     "Sharing": lambda run: sharings(run.cases),
     "Drift: outputs that are not the same everywhere": lambda run: drift_tables(run.outputs),

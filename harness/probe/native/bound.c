@@ -30,13 +30,12 @@ void io_bind(const struct step *step, struct outcome *outcome) {
 
 void io_run(const struct step *step, struct outcome *outcome) {
     struct run *run = bound[step_number(step, "context", 0)];
-    const char *level = step_text(step, "profile");
     if (!require(run != NULL, outcome, "this context has no buffers")) return;
-    run->profile = level != NULL ? profile_open(level, outcome) : NULL;
+    run->profile = profile_open(step_text(step, "profile"), outcome);
     json_text(&outcome->data, "graph", run->graph->name);
     run_all(run, step, outcome);
     tensors_digests(&run->tensors, outcome);
-    if (run->profile != NULL) profile_close(run->profile, outcome);
+    profile_close(run->profile, outcome);
     run->profile = NULL;
 }
 

@@ -19,11 +19,12 @@ void context_load(const struct step *step, struct outcome *outcome) {
     json_u64(&outcome->data, "size", binary.size);
     json_u64(&outcome->data, "read_us", now_us() - started);
 
-    abi_handle handle = NULL;
+    abi_handle handle = NULL, profile = profile_open(step_text(step, "profile"), outcome);
     started = now_us();
     abi_error code = qnn.api->context_create_from_binary(
-        qnn.backend, qnn.device, config.list, binary.data, binary.size, &handle, NULL);
+        qnn.backend, qnn.device, config.list, binary.data, binary.size, &handle, profile);
     answer_since(started, outcome, code);
+    profile_close(profile, outcome);
     uint64_t damage = buffer_damage(&binary);
     /* The library has taken what it needs: frameworks let go of the file here as well. */
     buffer_free(&binary);

@@ -139,7 +139,9 @@ void execute(const struct step *step, struct outcome *outcome) {
     static struct run run; /* 512 tensors are too many for a stack */
     memset(&run, 0, sizeof run);
     if (run_open(&run, step, outcome)) {
+        run.profile = profile_open(step_text(step, "profile"), outcome);
         run_all(&run, step, outcome);
+        profile_close(run.profile, outcome);
         tensors_save(&run.tensors, step, outcome);
     }
     run_close(&run, outcome);

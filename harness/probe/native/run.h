@@ -46,7 +46,8 @@ bool context_configure(const struct step *step, struct context_config *config,
 void bound_forget(uint64_t context);
 
 /* profile.c */
-abi_handle profile_open(const char *level, struct outcome *outcome); /* NULL: there is none */
-void profile_close(abi_handle profile, struct outcome *outcome);     /* reports its events */
+/* NULL: there is none, because no level was asked for, or none could be had. */
+abi_handle profile_open(const char *level, struct outcome *outcome);
+void profile_close(abi_handle profile, struct outcome *outcome); /* reports its events */
 
 #endif

@@ -59,7 +59,8 @@ VERB("context-inspect", context_inspect, "QnnSystemContext_create", true,
      MUST("file", TEXT) MAY("offset", NUMBER) MAY("bytes", NUMBER))
 VERB("context-load", context_load, "QnnContext_createFromBinary", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MUST("file", TEXT) MAY("max_bytes", NUMBER)
-     MAY("group", BELOW(CONTEXTS_MAX)) MAY("max_spill_fill", NUMBER))
+     MAY("group", BELOW(CONTEXTS_MAX)) MAY("max_spill_fill", NUMBER)
+     MAY("profile", ONE_OF("basic detailed")))
 VERB("context-load-list", context_load_list, "QnnContext_createFromBinaryListAsync", true,
      MUST("first", BELOW(CONTEXTS_MAX)) MUST("file.0", TEXT) LIST("file.", LIST_MAX)
      MAY("share", BELOW(2)))
@@ -70,7 +71,8 @@ VERB("execute", execute, "QnnGraph_execute", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MUST("graph", BELOW(GRAPHS_MAX))
      LIST("input.", TENSORS_MAX) LIST("expect.", TENSORS_MAX) LIST("save.", TENSORS_MAX)
      MAY("tolerance", REAL) MAY("repeat", ONE_TO(REPEATS_MAX))
-     MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000)))
+     MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000))
+     MAY("profile", ONE_OF("basic detailed")))
 VERB("io-bind", io_bind, "QnnGraph_retrieve", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MUST("graph", BELOW(GRAPHS_MAX))
      MUST("memory", ONE_OF("raw memhandle"))

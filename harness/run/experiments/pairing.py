@@ -26,7 +26,7 @@ from harness.probe import (
     io_run,
     memory_sample,
 )
-from harness.probe.memory_steps import ProfileLevel
+from harness.probe.plan import ProfileLevel
 from harness.run.bench import Bench, Observation, TargetFailure
 from harness.run.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
 from harness.run.experiments.memory import MemorySamples, memory_samples

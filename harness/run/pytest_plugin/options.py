@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.ground import BACKENDS, ENGINES, QNN
+from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
 
 if TYPE_CHECKING:
@@ -374,6 +375,12 @@ class Options:
         "write a timeline of the run (trace.json), which ui.perfetto.dev opens",
         "Write a timeline, for ui.perfetto.dev.",
         **_FLAG,
+    )
+    profile: ProfileAsked | None = _option(
+        "--profile",
+        "profile files of one's own: basic, ops (cycles of each op) or trace (its timeline, too)",
+        "Which op is slow: basic, ops (cycles of each), or trace (a timeline, too).",
+        choices=PROFILES,
     )
     plan: bool = _option(
         "--plan",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.contexts import Given, SourceList, WholeFile
+from harness.contexts import Given, OnnxModel, SourceList, WholeFile, schedule
 from harness.contexts.sources.artefact_sources import own_folder
 from harness.ground import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
@@ -21,13 +21,20 @@ from harness.probe.plan import ONCE
 from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session
+from harness.run.experiments.profiling import profile_case
 
 if TYPE_CHECKING:
     from harness.run.bench import Bench
 
 
 @pytest.mark.device
-def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: int) -> None:
+def test_contexts(
+    bench: Bench,
+    workload: SourceList,
+    residency: str,
+    contexts: int,
+    pytestconfig: pytest.Config,
+) -> None:
     """All contexts load, execute and free, one process a case, with the outputs expected."""
     if workload.empty_caches:
         from harness.contexts.sources.artefact_sources import left_out
@@ -43,24 +50,28 @@ def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: 
         bench.measure(came_again=again)
         bench.conclude(f"what was packed {'came again' if again else 'did not come'}: {expects}")
     seen.check()
+    models = [one.path for one in workload if isinstance(one, OnnxModel)]
+    profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)
 
 
 @pytest.mark.device(engine=ORT.name)
-def test_session(bench: Bench, workload: WholeFile) -> None:
+def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """ONNX Runtime makes a session of a model on QNN, with the outputs that are expected."""
     given = workload.given
-    bench.session(
+    seen = bench.session(
         workload.path,
         inputs=given.inputs,
         expected=given.expected,
         tolerance=given.tolerance,
         repeat=workload.rounds,
         fallback=given.fallback,
-    ).check()
+    )
+    seen.check()
+    profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), [workload.path])
 
 
 @pytest.mark.device(backend=EXECUTORCH.backends, engine=EXECUTORCH.name)
-def test_program(bench: Bench, workload: WholeFile) -> None:
+def test_program(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """A .pte loads and executes in ExecuTorch, with the outputs that are expected."""
     given = workload.given
     bench.executorch(
@@ -71,15 +82,22 @@ def test_program(bench: Bench, workload: WholeFile) -> None:
         tolerance=given.tolerance,
         repeat=workload.rounds,
     ).check()
+    asked = pytestconfig.getoption("profile")
+    if asked is not None:  # what ExecuTorch's wheel brings has no profile of its own
+        deployed = bench.contexts(*workload)
+        plan = bench.context_plan(deployed, schedule(len(deployed), "sequential"))
+        profile_case(bench, plan, asked)
 
 
 @pytest.mark.device(backend=LITERT.backends, engine=LITERT.name)
-def test_model(bench: Bench, workload: WholeFile) -> None:
+def test_model(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """What LiteRT compiles of a .tflite runs, with the outputs that its CPU gives."""
     given = workload.given
-    bench.litert(
+    seen = bench.litert(
         workload.path, inputs=given.inputs, tolerance=given.tolerance, rounds=workload.rounds
-    ).check()
+    )
+    seen.check()
+    profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"))
 
 
 def _programs(path: Path, given: Given) -> list[WholeFile]:

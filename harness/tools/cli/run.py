@@ -16,6 +16,7 @@ import pytest
 from harness.contexts import RESIDENCIES
 from harness.ground import ENGINES, QNN, ConfigError, HarnessError
 from harness.ground.facts.engines import ORT
+from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, split_list
 from harness.run.pytest_plugin.terminal import LIVE_FROM
 from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
@@ -35,6 +36,7 @@ _READ: Final[Mapping[str, Any]] = {
     "--preflight": click.Choice(PREFLIGHT),
     "--contexts-rounds": click.IntRange(1, 99999),
     "--contexts-warmup": click.IntRange(0, 99999),
+    "--profile": click.Choice(PROFILES),
     "--fail-on": str,
     "--fallback": click.Choice(("allow", "refuse")),
 }

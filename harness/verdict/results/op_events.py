@@ -8,19 +8,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import truediv
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, TypeGuard
 
-ProfileAsked = Literal["basic", "ops", "trace"]
+from harness.ground.facts.profiles import KINDS, UNITS, ProfileAsked
+
 EVENTS_MOST: Final = 4096
 OPS_MOST: Final = 2000
 _NAME_CHARS: Final = 200
 _OTHERS_MOST: Final = 60
 
-# QnnProfile's units and types by their numbers, and by the words of ONNX Runtime's CSV file.
-_UNITS: Final = {1: "us", 2: "bytes", 3: "cycles", 4: "count"}
-_KINDS: Final = {100: "init", 300: "finalize", 400: "execute", 404: "node"}
-_UNIT_WORDS: Final = {one.upper(): one for one in _UNITS.values()}
-_KIND_WORDS: Final = {one.upper(): one for one in _KINDS.values()}
+# as ONNX Runtime's file has them
+_UNIT_WORDS: Final = {one.upper(): one for one in UNITS.values()}
+_KIND_WORDS: Final = {one.upper(): one for one in KINDS.values()}
 _TIMES: Final = ("cycles", "us")
 _SAID_UNIT: Final = re.compile(r" \((?:cycles|us)\)$")
 _OP_ID: Final = re.compile(r"[ :]OpId_\d+$")
@@ -78,7 +77,7 @@ def probe_events(data: Mapping[str, object]) -> list[ProfileEvent]:
     for one in told[:EVENTS_MOST] if isinstance(told, list) else []:
         value, depth = (one.get("value"), one.get("depth")) if isinstance(one, dict) else (-1, -1)
         if _is_count(value) and _is_count(depth):
-            kind, unit = _KINDS.get(one.get("type"), "other"), _UNITS.get(one.get("unit"), "other")
+            kind, unit = _known(KINDS, one.get("type")), _known(UNITS, one.get("unit"))
             name = str(one.get("name", ""))[:_NAME_CHARS]
             found.append(ProfileEvent(kind, unit, value, name, depth))
     return found
@@ -102,6 +101,10 @@ def csv_events(content: bytes) -> list[ProfileEvent]:
         for row in rows
         if len(row) == 7 and re.fullmatch(r"[0-9]{1,18}", row[2])
     ]
+
+
+def _known(words: Mapping[object, str], number: object) -> str:
+    return words.get(number, "other") if isinstance(number, int) else "other"
 
 
 def _is_count(value: object) -> TypeGuard[int]:

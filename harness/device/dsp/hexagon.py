@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import logging
 import os
 import shlex
@@ -14,6 +15,7 @@ from typing import Final
 
 from harness.device.dsp.build import BOTH_SIDES, NATIVE, run_build
 from harness.ground import ConfigError
+from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import key_of, made_file
 
 DSP_ARCHS: Final = (68, 69, 73, 75, 79)
@@ -35,6 +37,9 @@ _FLAGS: Final = (
 )
 _LIBRARIES: Final = ("-lc++", "-lm")
 _BUILD_S: Final = 1200.0
+_DOING: Final = "compiling the loader of a DSP's code"
+_FILES: Final = 1145
+"""So many files zig 0.17 compiles the first time, its C and C++ libraries among them."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,22 +56,26 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
         command = _compiler(environment)
         if command is None:
             raise ConfigError(_lacking())
-        _log.info("compiling the loader of a DSP's code; the first time takes some minutes")
+        _log.info(f"{_DOING}; the first time takes some minutes")
         output = folder / built.name
         words = [*command, *_FLAGS, *(str(NATIVE / one) for one in _SOURCES), *_LIBRARIES]
         zig = {
             "ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"),
             "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
+            "ZIG_VERBOSE_CC": "1",  # a line for each file, those of the C library among them
         }
-        run_build(
-            [*words, "-o", str(output)],
-            folder=folder,
-            timeout_s=_BUILD_S,
-            environment={**environment, **zig},
-        )
+        files = itertools.count(1)
+        with working("") as tell:
+            run_build(
+                [*words, "-o", str(output)],
+                folder=folder,
+                timeout_s=_BUILD_S,
+                environment={**environment, **zig},
+                on_line=lambda _: tell(_DOING, min(next(files), _FILES), _FILES),
+            )
         return output
 
-    return made_file(built, make, what="compiling the loader of a DSP's code", timeout_s=_BUILD_S)
+    return made_file(built, make, what=_DOING, timeout_s=_BUILD_S)
 
 
 def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:

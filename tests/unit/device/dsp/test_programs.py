@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.dsp.hexagon import COMPILER_VARIABLE
+from harness.device.dsp.hexagon import COMPILER_VARIABLE, build_loader
 from harness.device.dsp.programs import dsp_programs, lacks_floats, why_no_dsp
 from harness.device.dsp.qemu import VARIABLE, VECTOR_FLOAT
 from harness.ground import ConfigError
+from harness.ground.files.notices import followed_by
 from tests.unit.device.dsp.test_qemu import mock_qemu
 
 
@@ -38,3 +39,21 @@ def test_whether_it_has_floating_point_is_the_emulators_answer(tmp_path: Path) -
         emulator = mock_qemu(tmp_path / name, "integer", *can)
         environment = {"PATH": str(tmp_path), VARIABLE: str(emulator)}
         assert lacks_floats(tmp_path / "cache", environment) is lacks
+
+
+def test_whoever_follows_is_told_how_far_the_loader_is(tmp_path: Path) -> None:
+    compiler = tmp_path / "mock-cc"
+    script = """#!/bin/sh
+echo first.c; echo second.c
+while [ "$1" != -o ]; do shift; done
+echo made > "$2"
+"""
+    compiler.write_text(script)
+    compiler.chmod(0o755)
+    told: list[dict[str, object]] = []
+    with followed_by(lambda _, facts: told.append(dict(facts))):
+        made = build_loader(tmp_path / "cache", {COMPILER_VARIABLE: str(compiler), "PATH": "/bin"})
+    assert made.read_text() == "made\n"
+    assert [one["done"] for one in told[:2]] == [1, 2]
+    assert told[0]["doing"] == "compiling the loader of a DSP's code"
+    assert told[-1]["doing"] is None

@@ -16,7 +16,7 @@ from harness.ground.files.verified_folder import key_of, made_file
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
-BOTH_SIDES: Final = ("board.c", "wire.c")
+BOTH_SIDES: Final = ("board.c", "wire.c", "packets.c")
 """What is compiled for the board's CPU and for its DSP."""
 
 _FASTRPC_FLAGS: Final = (

@@ -119,7 +119,7 @@ static int check_skel(const char *uri, char *path) {
 
 /* --- calls --- */
 
-enum { INPUTS_AT = 16, OUTPUTS_AT = 8, INPUT_HANDLES_AT = 4, MAX_ARGUMENTS = 2 * 255 + 2 * 15 };
+enum { INPUTS_AT = 16, OUTPUTS_AT = 8, INPUT_HANDLES_AT = 4 };
 
 union remote_argument {
     struct {
@@ -149,14 +149,13 @@ static int call(struct pd *pd, struct wire_call_head head, const union remote_ar
         int error = 0;
         if (at >= buffers) {
             told[at] = (struct wire_argument){WIRE_HANDLE, one->handle.fd, one->handle.offset, 0};
-            error = map_fd(pd, "invoke", one->handle.fd, take_dma_handle(one->handle.fd), 0, false,
-                           NULL);
+            error = map_fd(pd, "invoke", one->handle.fd, take_dma_handle(one->handle.fd), 0, false);
         } else if (one->buffer.size > 0 && buffer_at(one->buffer.data, one->buffer.size, &found)) {
             size_t offset = (size_t)((char *)one->buffer.data - found.base);
             told[at] = (struct wire_argument){at < inputs ? WIRE_IN_MAPPED : WIRE_OUT_MAPPED,
                                               found.fd, (uint32_t)offset,
                                               (uint32_t)one->buffer.size};
-            error = map_fd(pd, "invoke", found.fd, 0, 0, false, NULL);
+            error = map_fd(pd, "invoke", found.fd, 0, 0, false);
         } else {
             if (one->buffer.size > UINT32_MAX) return AEE_EBADPARM;
             told[at] = (struct wire_argument){at < inputs ? WIRE_IN_COPIED : WIRE_OUT_COPIED, -1, 0,
@@ -271,16 +270,14 @@ struct pd *handle_pd(uint64_t handle, uint64_t *remote, bool take) {
 }
 
 EXPORTED int remote_handle64_open(const char *uri, uint64_t *handle) {
-    int answer = 0, error = 0;
-    enum told told = scripted("open", &answer);
+    int error = 0;
     if (uri == NULL || handle == NULL) return AEE_EBADPARM;
     *handle = dsp_folder() == NULL;
-    if (told == TOLD_ANSWER || dsp_folder() == NULL) return answer;
+    if (answered("open", &error)) return error;
     int domain = domain_of_uri(uri);
     if (domain < 0) return AEE_EBADPARM;
     if (domain % DOMAINS != CDSP) return said("open", AEE_ECONNREFUSED, "no such DSP: %s", uri);
-    if (dsp_is_gone_for_good() && told != TOLD_DEATH)
-        return said("open", AEE_ECONNRESET, "the DSP does not come back");
+    if (dsp_is_gone_for_good()) return said("open", AEE_ECONNRESET, "the DSP does not come back");
     if (sessions[domain].unsigned_pd && !limits()->unsigned_pd)
         return said("open", AEE_ECONNREFUSED, "no unsigned protection domains");
     char skel[MAX_PATH];
@@ -289,13 +286,11 @@ EXPORTED int remote_handle64_open(const char *uri, uint64_t *handle) {
     if (error != 0) return error;
     struct pd *pd = enter_session(domain, skel, &error, &begun);
     if (pd == NULL) return error;
-    if (told == TOLD_DEATH) pd_kill(pd);
     if (begun) notify(domain, PD_UP);
     union remote_argument name = {.buffer = {(void *)uri, strlen(uri) + 1}};
     struct wire_call_head head = {.kind = WIRE_OPEN, .scalars = 1u << INPUTS_AT};
     uint64_t remote = 0;
     error = call(pd, head, &name, &remote);
-    if (told == TOLD_DEATH) error = DSP_EBADSTATE;
     if (error != 0 && error != DSP_EBADSTATE) said("open", error, "the DSP does not load %s", skel);
     if (error == 0) *handle = keep_handle(pd, remote);
     if (error == 0 && *handle == 0) error = said("open", AEE_ENOMEMORY, "too many handles");
@@ -309,29 +304,25 @@ EXPORTED int remote_handle64_open(const char *uri, uint64_t *handle) {
 EXPORTED int remote_handle64_close(uint64_t handle) {
     int answer = 0;
     uint64_t remote;
-    enum told told = scripted("close", &answer);
-    if (told == TOLD_ANSWER || dsp_folder() == NULL) return answer;
+    if (answered("close", &answer)) return answer;
     struct pd *pd = handle_pd(handle, &remote, true);
     if (pd == NULL) return AEE_EINVHANDLE;
-    if (told == TOLD_DEATH) pd_kill(pd);
     struct wire_call_head head = {.kind = WIRE_CLOSE, .handle = remote};
     if (sessions[pd->domain].handles > 1 && pd->gone == 0) answer = call(pd, head, NULL, NULL);
     leave_session(pd);
     pd_release(pd);
-    return told == TOLD_DEATH ? DSP_EBADSTATE : answer;
+    return answer;
 }
 
 EXPORTED int remote_handle64_invoke(uint64_t handle, uint32_t scalars, void *arguments) {
     int answer = 0;
-    enum told told = scripted("invoke", &answer);
-    if (told == TOLD_ANSWER || dsp_folder() == NULL) return answer;
+    if (answered("invoke", &answer)) return answer;
     struct wire_call_head head = {.kind = WIRE_INVOKE, .scalars = scalars};
     struct pd *pd = handle_pd(handle, &head.handle, false);
     if (pd == NULL) return AEE_EINVHANDLE;
-    if (told == TOLD_DEATH) pd_kill(pd);
     answer = call(pd, head, arguments, NULL);
     pd_release(pd);
-    return told == TOLD_DEATH ? DSP_EBADSTATE : answer;
+    return answer;
 }
 
 /* --- what is asked of sessions --- */

@@ -19,24 +19,6 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum {
-    AEE_EFAILED = 0x1,
-    AEE_ENOMEMORY = 0x2,
-    AEE_EALREADYLOADED = 0x5,
-    AEE_EEXPIRED = 0xC,
-    AEE_EBADPARM = 0xE,
-    AEE_EUNSUPPORTED = 0x14,
-    AEE_EALREADY = 0x1A,
-    AEE_ENOSUCH = 0x27, /* the protection domain is not there */
-    AEE_EINVHANDLE = 0x2C,
-    AEE_ENOSUCHMAP = 0x48,
-    AEE_EBADSIZE = 0x4D,
-    AEE_ECONNRESET = 0x68, /* the whole DSP was started again */
-    AEE_ENOTINITIALIZED = 0x6B,
-    AEE_ECONNREFUSED = 0x72,
-    AEE_ENOSESSION = 0x8A,
-    AEE_EWOULDBLOCK = 516,
-};
 #define DSP_EUNABLETOLOAD ((int)0x80000406)
 #define DSP_EBADSTATE ((int)0x8000040D) /* its protection domain died under the call */
 
@@ -46,9 +28,10 @@ enum { CDSP = 3, DOMAINS = 8, SESSIONS = 4, EFFECTIVE = DOMAINS * SESSIONS, MAX_
 int said(const char *call, int answer, const char *words, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What QNN_SCRIPTED_RPC says of this call, which counts as one more of its name. */
-enum told { TOLD_NOTHING, TOLD_ANSWER, TOLD_DEATH };
-enum told scripted(const char *call, int *answer);
+/* Each call goes through one of these. Whether QNN_SCRIPTED_RPC has an answer to this call, which
+   counts as one more of its name; or, too, whether there is no DSP to ask. */
+bool scripted(const char *call, int *answer);
+bool answered(const char *call, int *answer);
 bool dsp_is_gone_for_good(void);
 
 /* A buffer of this process that others may map, by its address. */
@@ -67,7 +50,6 @@ struct mapping {
     dev_t device;
     ino_t inode;
     size_t size;
-    uint64_t address;
 };
 
 /* A protection domain: a process of the emulator, begun by a thread that lives as long as it. */
@@ -117,9 +99,9 @@ int named_domain(const char *text, const char *before);
 /* Runs `use` for each protection domain that is open. */
 void each_pd(void (*use)(struct pd *pd, void *context), void *context);
 
-int map_fd(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags, bool asked,
-           uint64_t *address);
-int mapping_reference(struct pd *pd, int fd, int change, size_t *size);
+int map_fd(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags, bool asked);
+/* For a packet that names a fd up to `end`: a reference more (1), less (-1), or none (0). */
+int refer_to_mapping(struct pd *pd, int fd, uint64_t end, int change);
 uint32_t take_dma_handle(int fd);
 
 #endif

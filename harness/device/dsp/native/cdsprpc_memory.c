@@ -105,7 +105,7 @@ EXPORTED void *rpcmem_alloc2(int heap, uint32_t flags, size_t size) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int answer = 0;
     (void)heap, (void)flags;
-    if (size == 0 || scripted("alloc", &answer) == TOLD_ANSWER) return NULL;
+    if (size == 0 || scripted("alloc", &answer)) return NULL;
     pthread_once(&once, allow_many_files);
     size_t whole = (size + 4095) & ~(size_t)4095;
     int fd = memfd_create("rpcmem", MFD_CLOEXEC);
@@ -130,7 +130,7 @@ EXPORTED void rpcmem_free(void *data) { release_buffer(data, true); }
 
 EXPORTED int rpcmem_to_fd(void *data) {
     int answer = -1;
-    if (scripted("fd", &answer) == TOLD_ANSWER) return answer;
+    if (scripted("fd", &answer)) return answer;
     pthread_mutex_lock(&mutex);
     struct buffer *found = buffer_of(data);
     if (found != NULL) answer = found->fd;
@@ -162,14 +162,9 @@ EXPORTED void remote_register_buf_attr(void *data, int size, int fd, int attribu
     if (size > 0) remote_register_buf_attr2(data, (size_t)size, fd, attributes);
 }
 
-EXPORTED void remote_register_buf(void *data, int size, int fd) {
-    remote_register_buf_attr(data, size, fd, 0);
-}
-
-EXPORTED int remote_register_dma_handle_attr(int fd, uint32_t size, uint32_t attributes) {
+EXPORTED int remote_register_dma_handle(int fd, uint32_t size) {
     int answer = 0;
-    (void)attributes;
-    if (scripted("dma", &answer) == TOLD_ANSWER) return answer;
+    if (scripted("dma", &answer)) return answer;
     if (fd < 0) return AEE_EBADPARM;
     pthread_mutex_lock(&mutex);
     long at = 0, most = limits()->handles < MAX_DMA_HANDLES ? limits()->handles : MAX_DMA_HANDLES;
@@ -197,15 +192,16 @@ uint32_t take_dma_handle(int fd) {
     return size;
 }
 
-EXPORTED int remote_register_dma_handle(int fd, uint32_t size) {
-    return remote_register_dma_handle_attr(fd, size, 0);
-}
-
 /* --- what a protection domain has mapped --- */
+
+/* Whether an error only tells that the DSP's process is no more. */
+static bool is_death(int error) {
+    return error == AEE_ENOSUCH || error == AEE_ECONNRESET || error == DSP_EBADSTATE;
+}
 
 /* Maps a fd unless it is; `asked` by the client, else because a call names it. With the mutex. */
 static int map_locked(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags,
-                      bool asked, uint64_t *address) {
+                      bool asked) {
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0) return AEE_EBADPARM;
     struct mapping *there = mapping_of(pd, fd);
@@ -222,93 +218,66 @@ static int map_locked(struct pd *pd, const char *call, int fd, size_t size, uint
         realloc(pd->mappings, (pd->mapping_count + 1) * sizeof *pd->mappings);
     if (more == NULL) return AEE_ENOMEMORY;
     pd->mappings = more;
-    struct mapping made = {fd, 0, asked, status.st_dev, status.st_ino, size, 0};
     struct wire_request request = {.kind = WIRE_MAP, .fd = fd, .flags = flags, .length = size};
-    int error = pd_control(pd, request, fd, &made.address);
-    if (error == AEE_ENOSUCH || error == AEE_ECONNRESET || error == DSP_EBADSTATE) return error;
+    int error = pd_control(pd, request, fd, NULL);
+    if (is_death(error)) return error;
     if (error != 0) return said(call, error, "the DSP's process does not map fd %d", fd);
     pd->mapped_bytes += size;
-    pd->mappings[pd->mapping_count++] = made;
-    if (address != NULL) *address = made.address;
+    more[pd->mapping_count++] =
+        (struct mapping){fd, 0, asked, status.st_dev, status.st_ino, size};
     return 0;
 }
 
-int map_fd(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags, bool asked,
-           uint64_t *address) {
+int map_fd(struct pd *pd, const char *call, int fd, size_t size, uint32_t flags, bool asked) {
     pthread_mutex_lock(&pd->mutex);
-    int error = map_locked(pd, call, fd, size, flags, asked, address);
+    int error = map_locked(pd, call, fd, size, flags, asked);
     pthread_mutex_unlock(&pd->mutex);
     return error;
 }
 
-/* For a packet that names a fd: a reference more (1) or less (-1), and the size that is mapped. */
-int mapping_reference(struct pd *pd, int fd, int change, size_t *size) {
+int refer_to_mapping(struct pd *pd, int fd, uint64_t end, int change) {
+    int error = 0;
     pthread_mutex_lock(&pd->mutex);
     struct mapping *mapping = mapping_of(pd, fd);
-    int error = mapping == NULL || !mapping->asked ? AEE_ENOSUCHMAP : 0;
-    if (error == 0 && mapping->references + change < 0) error = AEE_EBADPARM;
-    if (error == 0) {
+    if (mapping == NULL || !mapping->asked)
+        error = AEE_ENOSUCHMAP;
+    else if (mapping->references + change < 0 || end > mapping->size)
+        error = AEE_EBADPARM;
+    else
         mapping->references += change;
-        *size = mapping->size;
-    }
     pthread_mutex_unlock(&pd->mutex);
     return error;
-}
-
-static int unmap_fd(struct pd *pd, int fd, uint64_t address) {
-    pthread_mutex_lock(&pd->mutex);
-    struct mapping *found = NULL;
-    for (size_t at = 0; at < pd->mapping_count && found == NULL; at++) {
-        struct mapping *one = &pd->mappings[at];
-        if (one->asked && (fd >= 0 ? one->fd == fd : one->address == address)) found = one;
-    }
-    int error = found == NULL ? AEE_ENOSUCHMAP : found->references > 0 ? AEE_EBADPARM : 0;
-    if (error == 0) error = unmap(pd, found);
-    if (error == AEE_ENOSUCH || error == DSP_EBADSTATE) error = 0; /* it died with its process */
-    pthread_mutex_unlock(&pd->mutex);
-    return error;
-}
-
-/* Maps a fd into a session, or takes one away, unless the script says otherwise. */
-static int in_session(int domain, const char *call, int fd, size_t size, uint32_t flags,
-                      uint64_t *address, bool map) {
-    int answer = 0;
-    enum told told = scripted(call, &answer);
-    if (told == TOLD_ANSWER || dsp_folder() == NULL) return answer;
-    struct pd *pd = session_pd(domain);
-    if (pd == NULL) return AEE_ENOTINITIALIZED;
-    if (told == TOLD_DEATH) pd_kill(pd);
-    answer = map ? map_fd(pd, call, fd, size, flags, true, address) : unmap_fd(pd, fd, *address);
-    pd_release(pd);
-    return answer;
 }
 
 /* The driver's errors all become AEE_EFAILED here, as in the public library. */
 EXPORTED int fastrpc_mmap(int domain, int fd, void *address, int offset, size_t size, int flags) {
+    int answer = 0;
     (void)address;
     if (dsp_folder() != NULL && (fd < 0 || offset != 0 || flags < 0 || flags > MAX_MAP_FLAG ||
                                  flags == RESERVED_MAP_FLAG || size == 0))
         return AEE_EBADPARM;
-    uint64_t remote;
-    int error = in_session(domain, "map", fd, size, (uint32_t)flags, &remote, true);
-    return error == AEE_ENOSUCH || error == AEE_ECONNRESET || error == DSP_EBADSTATE ? AEE_EFAILED
-                                                                                     : error;
+    if (!answered("map", &answer)) {
+        struct pd *pd = session_pd(domain);
+        answer = pd == NULL ? AEE_ENOTINITIALIZED
+                            : map_fd(pd, "map", fd, size, (uint32_t)flags, true);
+        pd_release(pd);
+    }
+    return is_death(answer) ? AEE_EFAILED : answer;
 }
 
 EXPORTED int fastrpc_munmap(int domain, int fd, void *address, size_t size) {
+    int answer = 0;
     (void)address, (void)size;
-    uint64_t remote = 0;
-    return in_session(domain, "unmap", fd, 0, 0, &remote, false);
-}
-
-EXPORTED int remote_mem_map(int domain, int fd, int flags, uint64_t address, size_t size,
-                            uint64_t *remote) {
-    (void)address;
-    if (flags != 0 || fd < 0 || remote == NULL) return AEE_EBADPARM;
-    return in_session(domain, "map", fd, size, 0, remote, true);
-}
-
-EXPORTED int remote_mem_unmap(int domain, uint64_t remote, size_t size) {
-    (void)size;
-    return remote == 0 ? AEE_EBADPARM : in_session(domain, "unmap", -1, 0, 0, &remote, false);
+    if (answered("unmap", &answer)) return answer;
+    struct pd *pd = session_pd(domain);
+    if (pd == NULL) return AEE_ENOTINITIALIZED;
+    pthread_mutex_lock(&pd->mutex);
+    struct mapping *found = mapping_of(pd, fd);
+    if (found == NULL || !found->asked)
+        answer = AEE_ENOSUCHMAP;
+    else
+        answer = found->references > 0 ? AEE_EBADPARM : unmap(pd, found);
+    pthread_mutex_unlock(&pd->mutex);
+    pd_release(pd);
+    return is_death(answer) ? 0 : answer; /* it died with its process */
 }

@@ -83,7 +83,7 @@ static int handle_request(int domain, uint32_t request, void *data, uint32_t siz
 
 EXPORTED int remote_handle_control(uint32_t request, void *data, uint32_t size) {
     int answer = 0;
-    if (scripted("capability", &answer) == TOLD_ANSWER) return answer;
+    if (scripted("capability", &answer)) return answer;
     return handle_request(CDSP, request, data, size);
 }
 
@@ -91,7 +91,7 @@ EXPORTED int remote_handle64_control(uint64_t handle, uint32_t request, void *da
                                      uint32_t size) {
     int answer = 0;
     uint64_t remote;
-    if (scripted("handle_control", &answer) == TOLD_ANSWER || dsp_folder() == NULL) return answer;
+    if (answered("handle_control", &answer)) return answer;
     struct pd *pd = handle_pd(handle, &remote, false);
     if (pd == NULL) return AEE_EINVHANDLE;
     answer = handle_request(pd->domain, request, data, size);
@@ -180,12 +180,9 @@ static int session_request(uint32_t request, void *data, uint32_t size) {
 
 EXPORTED int remote_session_control(uint32_t request, void *data, uint32_t size) {
     int answer = 0;
-    if (scripted(request == UNSIGNED_MODULE ? "unsigned" : "session", &answer) == TOLD_ANSWER)
-        return answer;
+    if (scripted(request == UNSIGNED_MODULE ? "unsigned" : "session", &answer)) return answer;
     return data == NULL ? AEE_EBADPARM : session_request(request, data, size);
 }
-
-EXPORTED int remote_set_mode(uint32_t mode) { return mode <= 1 ? 0 : AEE_EBADPARM; }
 
 EXPORTED int remote_system_request(void *request) {
     int answer = 0;

@@ -53,24 +53,34 @@ static const char *entry_of(const char *script, const char *key) {
     return NULL;
 }
 
-enum told scripted(const char *call, int *answer) {
+static void kill_one(struct pd *pd, void *context) {
+    (void)context;
+    pd_kill(pd);
+}
+
+bool scripted(const char *call, int *answer) {
     const char *script = getenv("QNN_SCRIPTED_RPC");
-    if (script == NULL) return TOLD_NOTHING;
+    if (script == NULL) return false;
     char key[80];
     snprintf(key, sizeof key, "%s@%d=", call, count_call(call));
     const char *what = entry_of(script, key);
     snprintf(key, sizeof key, "%s=", call);
     if (what == NULL) what = entry_of(script, key);
-    if (what == NULL) return TOLD_NOTHING;
+    if (what == NULL) return false;
     if (strncmp(what, "crash", 5) == 0) abort();
     while (strncmp(what, "never", 5) == 0) pause();
     if (strncmp(what, "delay:", 6) == 0) {
         usleep(1000u * (unsigned)strtoul(what + 6, NULL, 10));
-        return TOLD_NOTHING;
+        return false;
     }
     bool death = strncmp(what, "die", 3) == 0;
     *answer = death ? DSP_EBADSTATE : (int)strtoul(what, NULL, 0);
     if (strncmp(what, "die-for-good", 12) == 0) gone_for_good = true;
     said(call, *answer, "as QNN_SCRIPTED_RPC says: %.*s", (int)strcspn(what, ";"), what);
-    return death ? TOLD_DEATH : TOLD_ANSWER;
+    if (death) each_pd(kill_one, NULL);
+    return true;
+}
+
+bool answered(const char *call, int *answer) {
+    return scripted(call, answer) || dsp_folder() == NULL;
 }

@@ -20,29 +20,11 @@
 
 #include "loader.h"
 
-/* --- memory and power ---------------------------------------------------------------------------- */
-
 int dsp_HAP_mem_get_stats(uint64_t *figures) {
     figures[0] = 1ull << 30; /* bytes free */
     figures[1] = 1 << 20;    /* bytes used */
     return 0;
 }
-int dsp_HAP_mem_set_grow_size(uint64_t least, uint64_t most) { return (void)least, (void)most, 0; }
-int dsp_HAP_power_set(void *client, void *request) { return (void)client, (void)request, 0; }
-int dsp_HAP_power_destroy_client(void *client) { return (void)client, 0; }
-int dsp_HAP_timer_sleep(uint64_t micros) { return usleep((useconds_t)micros); }
-int dsp_sysmon_set(void) { return 0; }
-int dsp_u2g_client_open(void) { return -1; }
-int dsp_u2g_client_close(void) { return -1; }
-
-void *dsp___wrap_malloc(size_t size) { return malloc(size); }
-void *dsp___wrap_realloc(void *data, size_t size) { return realloc(data, size); }
-void dsp___wrap_free(void *data) { free(data); }
-void *dsp___wrap_memalign(size_t alignment, size_t size) {
-    void *data = NULL;
-    return posix_memalign(&data, alignment < 8 ? 8 : alignment, size) == 0 ? data : NULL;
-}
-
 /* --- VTCM ---------------------------------------------------------------------------------------- */
 
 enum { MEGABYTE = 1 << 20, MOST_CLIENTS = 256, ALIGNED = 1 << 20 };
@@ -115,11 +97,7 @@ int dsp_compute_resource_attr_get_vtcm_ptr_v2(struct wanted *wanted, void **at, 
 
 /* With `vtcm_lock` held: waits until the client may have it; 0 or -1 when the time has passed. */
 static int wait_for_vtcm(unsigned number, uint32_t micros) {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += micros / 1000000;
-    end.tv_nsec += (long)(micros % 1000000) * 1000;
-    if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
+    struct timespec end = time_after(CLOCK_REALTIME, micros);
     unsigned asked = 0;
     int late = 0;
     waiting_clients++;
@@ -224,9 +202,6 @@ void *dsp_dlopen(const char *name, int flags) {
 }
 void *dsp_dlsym(void *library, const char *name) { return (void)library, skel_symbol(name); }
 char *dsp_dlerror(void) { return "there is no such library"; }
-int dsp_dlclose(void *library) { return (void)library, 0; }
-int dsp_dlopenbuf(void) { return 0; }
-int dsp_dladdr(const void *address, void *found) { return (void)address, (void)found, 0; }
 
 /* Where the exceptions of the skel's own code are caught. */
 extern void __unw_add_dynamic_eh_frame_section(uintptr_t start);
@@ -271,10 +246,6 @@ int stack_vfprintf(void *file, const char *format, char *arguments) {
 int stack_vprintf(const char *format, char *arguments) {
     return stack_vfprintf(dsp__Stdout, format, arguments);
 }
-int dsp_vsnprintf(char *text, size_t size, const char *format, char *arguments) {
-    return stack_vsnprintf(text, size, format, arguments);
-}
-int dsp_vprintf(const char *format, char *arguments) { return stack_vprintf(format, arguments); }
 
 void dsp_HAP_debug(const char *text, int level, const char *file, int line) {
     say("[%d] %s:%d %s", level, file == NULL ? "" : file, line, text);
@@ -301,10 +272,6 @@ const short *dsp__Getptoupper(void) {
     return capitals;
 }
 
-double dsp__Stod(const char *text, char **end, long power) { return (void)power, strtod(text, end); }
-unsigned long long dsp__Stoull(const char *text, char **end, int base) {
-    return strtoull(text, end, base);
-}
 /* How two numbers compare, as bits: less, equal, greater; 0 where one is none. */
 int dsp__FFpcomp(float first, float second) {
     return first < second ? 1 : first == second ? 2 : first > second ? 4 : 0;

@@ -211,25 +211,25 @@ static int place_skel(const uint8_t *file, uint32_t size, uint32_t arch) {
     struct tables tables = {0};
     if (size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
         head->e_ident[EI_CLASS] != ELFCLASS32 || head->e_machine != EM_QDSP6)
-        return DSP_EBADELF;
+        return AEE_EBADELF;
     if ((head->e_flags & 0xFF) > arch) {
         say("the skel is for v%x, and this DSP is v%x", head->e_flags & 0xFF, arch);
-        return DSP_EBADELF;
+        return AEE_EBADELF;
     }
-    if (!copy_segments(file, size, &tables)) return DSP_EBADELF;
+    if (!copy_segments(file, size, &tables)) return AEE_EBADELF;
     uint32_t names = tables.value[DT_STRTAB], symbols = tables.value[DT_SYMTAB];
     skel.names_size = tables.value[DT_STRSZ];
     if (skel.names_size == 0 || !inside(names, skel.names_size) ||
         skel.base[names + skel.names_size - 1] != '\0')
-        return DSP_EBADELF;
+        return AEE_EBADELF;
     skel.symbol_count = count_symbols(&tables);
     skel.symbols = (const Elf32_Sym *)(skel.base + symbols);
     skel.names = (const char *)skel.base + names;
     if (skel.symbol_count == 0 || skel.symbol_count > MOST_SKEL / sizeof *skel.symbols ||
         !inside(symbols, skel.symbol_count * sizeof *skel.symbols))
-        return DSP_EBADELF;
+        return AEE_EBADELF;
     if (!relocate(&tables, DT_RELA, DT_RELASZ) || !relocate(&tables, DT_JMPREL, DT_PLTRELSZ))
-        return DSP_EBADELF;
+        return AEE_EBADELF;
     if (tables.value[DT_INIT] != 0) ((void (*)(void))(skel.base + tables.value[DT_INIT]))();
     uint32_t array = tables.value[DT_INIT_ARRAY], array_size = tables.value[DT_INIT_ARRAYSZ];
     if (tables.value[DT_INIT] == 0 && inside(array, array_size))
@@ -239,7 +239,7 @@ static int place_skel(const uint8_t *file, uint32_t size, uint32_t arch) {
 
 int skel_load(const char *path, uint32_t arch) {
     struct stat status;
-    int fd = open(path, O_RDONLY), loaded = DSP_EUNABLETOLOAD;
+    int fd = open(path, O_RDONLY), loaded = AEE_EUNABLETOLOAD;
     if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
         status.st_size <= MOST_SKEL) {
         void *file = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -8,18 +8,7 @@
 #include <stdint.h>
 
 #include "board.h"
-
-/* The DSP's own errors, as its loader and FastRPC give them (AEEStdErr.h, plus 0x80000400). */
-enum { DSP_OFFSET = (int)0x80000400 };
-enum dsp_error {
-    DSP_EFAILED = DSP_OFFSET + 0x01,
-    DSP_ENOMEMORY = DSP_OFFSET + 0x02,
-    DSP_EUNABLETOLOAD = DSP_OFFSET + 0x06,
-    DSP_EBADPARM = DSP_OFFSET + 0x0E,
-    DSP_EINVHANDLE = DSP_OFFSET + 0x2C,
-    DSP_ENOSUCHSYMBOL = DSP_OFFSET + 0x42,
-    DSP_EBADELF = DSP_OFFSET + 0x52,
-};
+#include "wire.h"
 
 /* How the process ends when it does not end with its client. */
 enum { EXIT_CRASHED = 70, EXIT_NO_INSTRUCTION = 71, EXIT_NO_IMPORT = 72 };

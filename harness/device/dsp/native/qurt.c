@@ -36,7 +36,7 @@ static int taken(word *lock) {
     return __sync_val_compare_and_swap(lock, FREE, HELD);
 }
 
-static void take(word *lock) {
+void take_lock(word *lock) {
     int was = taken(lock);
     if (was == FREE) return;
     if (was != CONTENDED) was = __sync_lock_test_and_set(lock, CONTENDED);
@@ -46,41 +46,30 @@ static void take(word *lock) {
     }
 }
 
-static void give(word *lock) {
+void give_lock(word *lock) {
     if (__sync_lock_test_and_set(lock, FREE) == CONTENDED) wake(lock, 1);
 }
 
-void dsp_qurt_mutex_init(word *lock) { lock[0] = lock[1] = 0; }
-void dsp_qurt_mutex_destroy(word *lock) { (void)lock; }
-void dsp_qurt_mutex_lock(word *lock) { take(lock); }
-void dsp_qurt_mutex_unlock(word *lock) { give(lock); }
 int dsp_qurt_mutex_try_lock(word *lock) { return taken(lock) == FREE ? 0 : -1; }
-void dsp__ZNSt3__15mutex4lockEv(word *lock) { take(lock); }
-void dsp__ZNSt3__15mutex6unlockEv(word *lock) { give(lock); }
-void dsp__ZNSt3__15mutexD1Ev(word *lock) { (void)lock; }
-
-void dsp_qurt_cond_init(word *turn) { turn[0] = turn[1] = 0; }
-void dsp_qurt_cond_destroy(word *turn) { (void)turn; }
+/* Of a lock, a condition, a signal. */
+void clear_object(word *object) { object[0] = object[1] = 0; }
 
 void dsp_qurt_cond_signal(word *turn) {
     __sync_fetch_and_add(turn, 1);
     wake(turn, 1);
 }
 
-void dsp_qurt_cond_broadcast(word *turn) {
+void broadcast(word *turn) {
     __sync_fetch_and_add(turn, 1);
     wake(turn, 0x7FFFFFFF);
 }
 
 void dsp_qurt_cond_wait(word *turn, word *lock) {
     int now = *turn;
-    give(lock);
+    give_lock(lock);
     futex(turn, FUTEX_WAIT, now, NULL);
-    take(lock);
+    take_lock(lock);
 }
-
-void dsp__ZNSt3__118condition_variable10notify_allEv(word *turn) { dsp_qurt_cond_broadcast(turn); }
-void dsp__ZNSt3__118condition_variableD1Ev(word *turn) { (void)turn; }
 
 void dsp__ZNSt3__118condition_variable4waitERNS_11unique_lockINS_5mutexEEE(word *turn, word **lock) {
     dsp_qurt_cond_wait(turn, *lock);
@@ -95,20 +84,12 @@ void *dsp__ZNSt3__119__shared_mutex_baseC1Ev(pthread_rwlock_t **lock) {
 void dsp__ZNSt3__119__shared_mutex_base4lockEv(pthread_rwlock_t **lock) {
     pthread_rwlock_wrlock(*lock);
 }
-void dsp__ZNSt3__119__shared_mutex_base6unlockEv(pthread_rwlock_t **lock) {
-    pthread_rwlock_unlock(*lock);
-}
 void dsp__ZNSt3__119__shared_mutex_base11lock_sharedEv(pthread_rwlock_t **lock) {
     pthread_rwlock_rdlock(*lock);
 }
-void dsp__ZNSt3__119__shared_mutex_base13unlock_sharedEv(pthread_rwlock_t **lock) {
-    pthread_rwlock_unlock(*lock);
-}
+void give_shared_mutex(pthread_rwlock_t **lock) { pthread_rwlock_unlock(*lock); }
 
 /* --- signals ------------------------------------------------------------------------------------- */
-
-void dsp_qurt_signal_init(word *signal) { signal[0] = signal[1] = 0; }
-void dsp_qurt_signal_destroy(word *signal) { (void)signal; }
 
 int dsp_qurt_signal_set(word *signal, int mask) {
     int before = __sync_fetch_and_or(signal, mask);
@@ -130,10 +111,7 @@ int dsp_qurt_signal_wait(word *signal, int mask, int all) {
 
 /* `micros` is from now; 0, or -1 when they have passed. */
 int dsp_qurt_signal_wait_timed(word *signal, int mask, int all, int *found, uint64_t micros) {
-    struct timespec now, end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += (time_t)(micros / 1000000);
-    end.tv_nsec += (long)(micros % 1000000) * 1000;
+    struct timespec now, end = time_after(CLOCK_MONOTONIC, micros);
     for (;;) {
         int value = *signal;
         *found = value & mask;
@@ -287,33 +265,11 @@ int dsp_pthread_create(pthread_t *thread, const void *asked, void *(*run)(void *
 
 /* --- the machine --------------------------------------------------------------------------------- */
 
-int dsp_qurt_sysenv_get_max_hw_threads(int *count) { return *count = 6, 0; }
-int dsp_qurt_sysenv_get_hw_threads(int *count) { return *count = 6, 0; }
-int dsp_qurt_hvx_lock(int mode) { return (void)mode, 0; }
-int dsp_qurt_hvx_unlock(void) { return 0; }
+int tell_hardware_threads(int *count) { return *count = 6, 0; }
+uint64_t dsp_qurt_lookup_physaddr_64(uint32_t address) { return address; }
 
 /* How many vector contexts there are, of 128 and of 64 bytes. */
 int dsp_qurt_hvx_get_units(void) {
     int count = (int)limits()->hvx_threads;
     return count << 8 | count;
-}
-
-unsigned dsp_qurt_pmu_get(int counter) { return (void)counter, 0; }
-void dsp_qurt_pmu_set(int counter, unsigned value) { (void)counter, (void)value; }
-int dsp_qurt_mem_cache_clean(void *at, unsigned size, int operation, int type) {
-    return (void)at, (void)size, (void)operation, (void)type, 0;
-}
-int dsp_qurt_mem_cache_phys_clean(unsigned mask, unsigned value) { return (void)mask, (void)value, 0; }
-uint64_t dsp_qurt_lookup_physaddr_64(uint32_t address) { return address; }
-
-/* Drivers of the DSP: there are none. */
-int dsp_qurt_qdi_qhi3(int handle, int method, int a) {
-    say("driver call %d of %d is refused", method, handle);
-    return (void)a, -1;
-}
-int dsp_qurt_qdi_qhi4(int handle, int method, int a, int b) {
-    return (void)b, dsp_qurt_qdi_qhi3(handle, method, a);
-}
-int dsp_qurt_qdi_qhi5(int handle, int method, int a, int b, int c) {
-    return (void)b, (void)c, dsp_qurt_qdi_qhi3(handle, method, a);
 }

@@ -15,9 +15,8 @@
 #include <unistd.h>
 
 #include "loader.h"
-#include "wire.h"
 
-enum { CHANNEL_STACK = 4 << 20, SLACK = 8192, ALIGNED = 128, MOST_ARGUMENTS = 2 * 255 + 2 * 15 };
+enum { CHANNEL_STACK = 4 << 20, SLACK = 8192, ALIGNED = 128 };
 enum { MOST_COPIED = 256 << 20, MOST_MAPPINGS = 4096, MAP_DELAYED = 3 };
 enum { NO_LONGER_NAMED = -1 };
 
@@ -84,11 +83,11 @@ static int map(const struct wire_request *request, int own, uint64_t *address) {
         if (!fits) {
             close(own);
             pthread_mutex_unlock(&mappings_lock);
-            return DSP_EBADPARM;
+            return AEE_EBADPARM;
         }
         *one = (struct mapping){request->fd, own, 1, 0, (size_t)request->length, NULL};
     }
-    if (request->flags != MAP_DELAYED && placed(one) == NULL) failed = DSP_ENOMEMORY;
+    if (request->flags != MAP_DELAYED && placed(one) == NULL) failed = AEE_ENOMEMORY;
     *address = (uintptr_t)one->base;
     if (failed) {
         one->asked--;
@@ -107,7 +106,7 @@ static int unmap(int fd) {
         forget_if_unused(one);
     }
     pthread_mutex_unlock(&mappings_lock);
-    return asked ? 0 : DSP_EBADPARM;
+    return asked ? 0 : AEE_EBADPARM;
 }
 
 /* Where `size` bytes of a mapped fd lie, held until `release_mapping`; NULL if they do not. */
@@ -137,7 +136,7 @@ void release_mapping(int fd) {
 
 int dsp_HAP_mmap_get(int fd, void **address, uint64_t *physical) {
     uint8_t *at = hold_mapping(fd, 0, 0);
-    if (at == NULL) return DSP_EBADPARM;
+    if (at == NULL) return AEE_EBADPARM;
     if (address != NULL) *address = at;
     if (physical != NULL) *physical = (uintptr_t)at;
     return 0;
@@ -152,15 +151,12 @@ void *dsp_HAP_mmap2(void *wanted, size_t size, int protection, int flags, int fd
 void *dsp_HAP_mmap(void *wanted, int size, int protection, int flags, int fd, long offset) {
     return dsp_HAP_mmap2(wanted, (size_t)size, protection, flags, fd, (uint64_t)offset);
 }
-int dsp_HAP_munmap2(void *address, size_t size) {
-    (void)size;
+int unmap_address(void *address) {
     pthread_mutex_lock(&mappings_lock);
     let_go(mapping_at(address));
     pthread_mutex_unlock(&mappings_lock);
     return 0;
 }
-int dsp_HAP_munmap(void *address, int size) { return dsp_HAP_munmap2(address, (size_t)size); }
-int dsp_adsp_mmap_fd_getinfo(int fd, uint32_t *size) { return (void)fd, (void)size, -1; }
 
 /* --- calls --------------------------------------------------------------------------------------- */
 
@@ -189,11 +185,11 @@ static int open_handle(const char *uri, uint64_t *handle) {
     char name[128], base[128];
     const char *start = strchr(uri, '?');
     if (loaded != 0) return loaded;
-    if (start == NULL) return DSP_EBADPARM;
+    if (start == NULL) return AEE_EBADPARM;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(start + 1, "&"), start + 1);
     size_t length = strlen(name);
     if (length <= sizeof ending || strcmp(name + length - (sizeof ending - 1), ending) != 0)
-        return DSP_ENOSUCHSYMBOL;
+        return AEE_ENOSUCHSYMBOL;
     snprintf(base, sizeof base, "%.*s", (int)(length - (sizeof ending - 1)), name);
     invoke_function *invoke = (invoke_function *)skel_symbol(name);
     snprintf(name, sizeof name, "%.100s_open", base);
@@ -201,7 +197,7 @@ static int open_handle(const char *uri, uint64_t *handle) {
     snprintf(name, sizeof name, "%.100s_close", base);
     if (invoke == NULL || open == NULL) {
         say("the skel has no %s_open: it is of another version than the stub", base);
-        return DSP_ENOSUCHSYMBOL;
+        return AEE_ENOSUCHSYMBOL;
     }
     invoke_skel = invoke;
     close_skel = (close_function *)skel_symbol(name);
@@ -213,9 +209,9 @@ static int make_call(const struct wire_call_head *head, union argument *argument
                      uint64_t *value) {
     if (head->kind == WIRE_OPEN) {
         strcpy(doing, "opening the skel");
-        return text == NULL ? DSP_EBADPARM : open_handle(text, value);
+        return text == NULL ? AEE_EBADPARM : open_handle(text, value);
     }
-    if (invoke_skel == NULL) return DSP_EINVHANDLE;
+    if (invoke_skel == NULL) return AEE_EINVHANDLE;
     if (head->kind == WIRE_CLOSE)
         return close_skel == NULL ? 0 : close_skel(head->handle);
     snprintf(doing, sizeof doing, "method %u of the skel", (unsigned)(head->scalars >> 24 & 31));
@@ -225,14 +221,14 @@ static int make_call(const struct wire_call_head *head, union argument *argument
 /* Takes one call from its channel and answers it; false when the channel is to be closed. */
 static bool serve_call(int channel) {
     struct wire_call_head head;
-    struct wire_argument told[MOST_ARGUMENTS];
-    union argument arguments[MOST_ARGUMENTS];
-    void *copies[MOST_ARGUMENTS] = {NULL};
+    struct wire_argument told[MAX_ARGUMENTS];
+    union argument arguments[MAX_ARGUMENTS];
+    void *copies[MAX_ARGUMENTS] = {NULL};
     struct wire_answer answer = {0, 0, 0};
     const char *text = NULL;
     uint64_t copied = 0;
     uint32_t held = 0;
-    if (!receive_all(channel, &head, sizeof head) || head.count > MOST_ARGUMENTS ||
+    if (!receive_all(channel, &head, sizeof head) || head.count > MAX_ARGUMENTS ||
         !receive_all(channel, told, head.count * sizeof *told))
         return false;
     bool works = true;
@@ -244,7 +240,7 @@ static bool serve_call(int channel) {
         } else if (one->kind == WIRE_IN_MAPPED || one->kind == WIRE_OUT_MAPPED) {
             arguments[i].buffer.size = one->size;
             arguments[i].buffer.data = hold_mapping(one->fd, one->offset, one->size);
-            if (arguments[i].buffer.data == NULL) answer.status = DSP_EBADPARM, one->size = 0;
+            if (arguments[i].buffer.data == NULL) answer.status = AEE_EBADPARM, one->size = 0;
         } else {
             copied += one->size;
             works = copied <= MOST_COPIED &&
@@ -306,7 +302,7 @@ void serve(int control, int error) {
     int fd;
     loaded = error;
     while (next_request(control, &request, &fd)) {
-        struct wire_answer answer = {DSP_EBADPARM, 0, 0};
+        struct wire_answer answer = {AEE_EBADPARM, 0, 0};
         if (request.kind == WIRE_UNMAP)
             answer.status = unmap(request.fd);
         else if (fd >= 0 && request.kind == WIRE_MAP)
@@ -316,8 +312,7 @@ void serve(int control, int error) {
         else if (fd >= 0 && request.kind == WIRE_CHANNEL)
             answer.status = begin_thread(serve_channel, (void *)(intptr_t)fd, CHANNEL_STACK)
                                 ? 0
-                                : DSP_ENOMEMORY;
+                                : AEE_ENOMEMORY;
         if (!send_all(control, (struct iovec[]){{&answer, sizeof answer}}, 1)) break;
     }
-
 }

@@ -30,3 +30,12 @@ bool receive_all(int fd, void *data, size_t size) {
     }
     return true;
 }
+
+struct timespec time_after(clockid_t clock, uint64_t micros) {
+    struct timespec end;
+    clock_gettime(clock, &end);
+    uint64_t ns = (uint64_t)end.tv_nsec + micros % 1000000 * 1000;
+    end.tv_sec += (time_t)(micros / 1000000 + ns / 1000000000);
+    end.tv_nsec = (long)(ns % 1000000000);
+    return end;
+}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from harness.device.dsp.build import NATIVE
 from harness.device.dsp.hexagon import DSP_ARCHS
-from harness.libraries.runtimes.elf import ElfReader, exported_symbols
+from harness.libraries.runtimes.elf import exported_symbols
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device.dsp.conftest import BeginDsp
 
 VERSIONS = ("2.47.0", "2.48.40", "2.51.0", "appbuilder:2.40.0", "appbuilder:2.51.40")
 INVOKE = "_skel_handle_invoke"
-SYMBOLS, HASHES, GNU_HASHES, WEAK = 6, 4, 0x6FFFFEF5, 2
 NO_SUCH_SYMBOL, BAD_ELF = 0x80000442, 0x80000452
 CONFIGURE = 2
 """A method that a stub calls first, with 12 bytes and the domain's name."""
@@ -34,41 +31,10 @@ def skel_of(runtime_for: RuntimeFor, version: str, arch: int) -> Path:
     return next(one.path for one in files if one.path.name == f"libQnnHtpV{arch}Skel.so")
 
 
-def imports(data: bytes) -> set[str]:
-    """What a skel cannot do without."""
-    reader = ElfReader(data)
-    tags = reader.dynamic()
-    start = reader.offset_of(tags[SYMBOLS])
-    # that of GNU begins with the first symbol that is defined: imports lie before it
-    hashes = reader.offset_of(tags.get(HASHES) or tags[GNU_HASHES])
-    count = reader.unpack("II", hashes)[1]
-    symbols = (reader.unpack("IIIBBH", start + 16 * index) for index in range(1, count))
-    return {
-        reader.string(name)
-        for name, _, _, info, _, section in symbols
-        if section == 0 and info >> 4 != WEAK
-    }
-
-
-def listed() -> set[str]:
-    """What the loader's table of imports has."""
-    text = (NATIVE / "imports.S").read_text()
-    return set(re.findall(r"^    (?:ours|given|called) ([^\s,]+)", text, re.M))
-
-
 def uri(skel: Path) -> str:
     """What the stub of its own version opens it by."""
     (invoke,) = (one for one in exported_symbols(skel.read_bytes()) if one.endswith(INVOKE))
     return f"file:///{skel.name}?{invoke}&_modver=1.0&_dom=cdsp"
-
-
-@pytest.mark.parametrize(("version", "arch"), SKELS)
-def test_all_that_a_skel_imports_is_in_the_table(
-    runtime_for: RuntimeFor, version: str, arch: int
-) -> None:
-    needed = imports(skel_of(runtime_for, version, arch).read_bytes())
-    assert len(needed) > 200
-    assert needed - listed() == set()
 
 
 @pytest.mark.parametrize(("version", "arch"), SKELS)
@@ -84,7 +50,7 @@ def test_a_skel_opens_and_answers(
     assert answer.status == 0
     assert channel.close(opened.value).status == 0
     assert (process.end(), process.said()) == (0, ())
-    assert "nothing here gives" not in process.log()
+    assert "nothing here gives" not in process.log(), "all that it imports is found as it is loaded"
 
 
 def test_a_skel_of_another_version_than_the_stub_does_not_open(

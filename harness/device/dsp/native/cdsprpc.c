@@ -9,8 +9,7 @@
 
 #include "cdsprpc.h"
 
-enum { MAX_HANDLES = 256, MAX_NOTIFIED = 64, HEXAGON_ARCH = 0xFF };
-enum { PD_UP, PD_EXIT, PD_KILLED, PD_EXCEPTION, DSP_RESTART };
+enum { MAX_HANDLES = 256, HEXAGON_ARCH = 0xFF };
 
 /* Where the DSP looks after DSP_LIBRARY_PATH or, without it, ADSP_LIBRARY_PATH. */
 #define DEFAULT_PATH                                                                            \
@@ -20,15 +19,13 @@ enum { PD_UP, PD_EXIT, PD_KILLED, PD_EXCEPTION, DSP_RESTART };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all below */
 static struct {
     struct pd *pd;
-    bool reserved, unsigned_pd;
+    bool unsigned_pd;
     int handles;
 } sessions[EFFECTIVE];
 static struct {
     struct pd *pd;
     uint64_t remote;
 } handles[MAX_HANDLES];
-static struct notified notified[MAX_NOTIFIED];
-static int notified_count;
 
 struct pd *session_pd(int domain) {
     struct pd *pd = NULL;
@@ -47,30 +44,6 @@ void each_pd(void (*use)(struct pd *pd, void *context), void *context) {
         use(pd, context);
         pd_release(pd);
     }
-}
-
-bool keep_notified(struct notified one) {
-    pthread_mutex_lock(&mutex);
-    bool room = notified_count < MAX_NOTIFIED;
-    if (room) notified[notified_count++] = one;
-    pthread_mutex_unlock(&mutex);
-    return room;
-}
-
-static void notify(int domain, int status) {
-    struct notified all[MAX_NOTIFIED];
-    pthread_mutex_lock(&mutex);
-    int count = notified_count;
-    memcpy(all, notified, sizeof all);
-    pthread_mutex_unlock(&mutex);
-    for (int at = 0; at < count; at++)
-        if (all[at].domain == domain)
-            all[at].call(all[at].context, domain, domain / DOMAINS, status);
-}
-
-void session_died(struct pd *pd, bool asked) {
-    queues_died(pd, AEE_ENOSUCH);
-    notify(pd->domain, asked ? PD_EXIT : PD_EXCEPTION);
 }
 
 /* --- which skel --- */
@@ -204,14 +177,13 @@ static int domain_of_uri(const char *uri) {
 }
 
 /* The session's protection domain with one handle more; begins it if there is none. */
-static struct pd *enter_session(int domain, const char *skel, int *error, bool *begun) {
+static struct pd *enter_session(int domain, const char *skel, int *error) {
     pthread_mutex_lock(&mutex);
     struct pd *pd = sessions[domain].pd;
     if (pd != NULL && pd->gone != 0 && sessions[domain].handles == 0) {
         pd_end(pd);
         sessions[domain].pd = pd = NULL;
     }
-    *begun = pd == NULL;
     if (pd == NULL)
         sessions[domain].pd = pd = pd_begin(domain, skel, error);
     else if (pd->gone != 0)
@@ -222,7 +194,6 @@ static struct pd *enter_session(int domain, const char *skel, int *error, bool *
         *error = 0;
     if (*error == 0) {
         sessions[domain].handles++;
-        sessions[domain].reserved = true;
         pd_hold(pd);
     }
     pthread_mutex_unlock(&mutex);
@@ -234,10 +205,7 @@ static void leave_session(struct pd *pd) {
     pthread_mutex_lock(&mutex);
     int domain = pd->domain;
     bool last = sessions[domain].pd == pd && --sessions[domain].handles == 0;
-    if (last) {
-        sessions[domain].pd = NULL;
-        sessions[domain].reserved = false;
-    }
+    if (last) sessions[domain].pd = NULL;
     pthread_mutex_unlock(&mutex);
     if (last) pd_end(pd);
 }
@@ -281,12 +249,10 @@ EXPORTED int remote_handle64_open(const char *uri, uint64_t *handle) {
     if (sessions[domain].unsigned_pd && !limits()->unsigned_pd)
         return said("open", AEE_ECONNREFUSED, "no unsigned protection domains");
     char skel[MAX_PATH];
-    bool begun;
     error = check_skel(uri, skel);
     if (error != 0) return error;
-    struct pd *pd = enter_session(domain, skel, &error, &begun);
+    struct pd *pd = enter_session(domain, skel, &error);
     if (pd == NULL) return error;
-    if (begun) notify(domain, PD_UP);
     union remote_argument name = {.buffer = {(void *)uri, strlen(uri) + 1}};
     struct wire_call_head head = {.kind = WIRE_OPEN, .scalars = 1u << INPUTS_AT};
     uint64_t remote = 0;
@@ -333,21 +299,6 @@ int want_unsigned_pd(int domain, bool unsigned_pd) {
     if (!other) sessions[domain].unsigned_pd = unsigned_pd;
     pthread_mutex_unlock(&mutex);
     return other ? AEE_EALREADYLOADED : 0;
-}
-
-bool is_unsigned_pd(int domain) { return sessions[domain].unsigned_pd; }
-
-/* The effective domain of a session that nobody has; -1 if this process has all of them. */
-int reserve_session(int domain) {
-    int reserved = -1;
-    pthread_mutex_lock(&mutex);
-    for (int at = domain + DOMAINS; at < EFFECTIVE && reserved < 0; at += DOMAINS)
-        if (!sessions[at].reserved) {
-            sessions[at].reserved = true;
-            reserved = at;
-        }
-    pthread_mutex_unlock(&mutex);
-    return reserved;
 }
 
 /* Closes all handles of a session. */

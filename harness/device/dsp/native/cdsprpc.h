@@ -79,20 +79,10 @@ void pd_channel_done(struct pd *pd, int channel);
    there is none. */
 struct pd *session_pd(int domain);
 struct pd *handle_pd(uint64_t handle, uint64_t *remote, bool take);
-/* Called by a protection domain's thread when its process is gone. */
-void session_died(struct pd *pd, bool asked);
+/* Tells the queues of a protection domain whose process is gone. */
 void queues_died(const struct pd *pd, int error);
-/* Who is told of a session's beginning and end (PD_UP...). */
-struct notified {
-    void *context;
-    int domain;
-    int (*call)(void *context, int domain, int session, int status);
-};
-bool keep_notified(struct notified notified);
 /* What is asked of a session before it is opened; errors as of the library. */
 int want_unsigned_pd(int domain, bool unsigned_pd);
-bool is_unsigned_pd(int domain);
-int reserve_session(int domain);
 int close_session(int domain);
 /* Which DSP follows `before` in a text, such as "cdsp"; -1 if none that is known. */
 int named_domain(const char *text, const char *before);

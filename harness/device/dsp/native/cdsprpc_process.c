@@ -105,7 +105,7 @@ static void *watch(void *argument) {
     if (!asked)
         said("process", DSP_EBADSTATE, "%s %d", WIFSIGNALED(status) ? "ended by signal" : "exited",
              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    session_died(pd, asked);
+    queues_died(pd, AEE_ENOSUCH);
     pd_release(pd);
     return NULL;
 }

@@ -210,27 +210,9 @@ def test_a_dead_process_is_told_by_the_call_under_it_later_calls_and_the_next_op
     fastrpc: Callable[..., FastRpc],
 ) -> None:
     rpc = fastrpc()
-    told: list[tuple[int, int, int]] = []
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_int] * 3)(
-        lambda _, domain, session, status: told.append((domain, session, status)) or 0
-    )
-
-    class Notification(ctypes.Structure):
-        _fields_ = [
-            ("context", ctypes.c_void_p),
-            ("domain", ctypes.c_int),
-            ("call", type(callback)),
-        ]
-
-    asked = Notification(None, CDSP, callback)
-    assert rpc.library.remote_session_control(11, ctypes.byref(asked), ctypes.sizeof(asked)) == 0
     _, handle = rpc.open()
     assert rpc.invoke(handle, Wanted(Method.DIE)) == BAD_STATE
     assert ended(rpc.processes()[0])
-    end = time.monotonic() + 20
-    while len(told) < 2 and time.monotonic() < end:
-        time.sleep(0.01)
-    assert told == [(CDSP, 0, 0), (CDSP, 0, 3)]
     assert rpc.reverse(handle, b"x")[0] == NO_SUCH
     assert rpc.open()[0] == NO_SUCH, "handles of the dead session are open"
     assert rpc.close(handle) == 0
@@ -321,24 +303,24 @@ def test_the_dsp_tells_what_it_is(
     assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, attribute, 0), 12) == 0xE
 
 
-def test_a_process_reserves_three_sessions_beside_its_first(
+def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
     fastrpc: Callable[..., FastRpc],
 ) -> None:
     rpc = fastrpc()
 
-    class NewSession(ctypes.Structure):
-        _fields_ = [
-            *(("domain", ctypes.c_char_p), ("domain_length", ctypes.c_uint32)),
-            *(("name", ctypes.c_char_p), ("name_length", ctypes.c_uint32)),
-            *(("effective", ctypes.c_uint32), ("session", ctypes.c_uint32)),
-        ]
+    class Effective(ctypes.Structure):
+        _fields_ = [("domain", ctypes.c_char_p), ("domain_length", ctypes.c_uint32)]
+        _fields_ += [("session", ctypes.c_uint32), ("effective", ctypes.c_uint32)]
 
-    def reserve() -> tuple[int, int, int]:
-        asked = NewSession(b"cdsp", 4, b"mine", 4)
-        error = rpc.library.remote_session_control(13, ctypes.byref(asked), ctypes.sizeof(asked))
-        return error, asked.effective, asked.session
+    def effective(session: int) -> tuple[int, int]:
+        asked = Effective(b"cdsp", 4, session)
+        error = rpc.library.remote_session_control(14, ctypes.byref(asked), ctypes.sizeof(asked))
+        return error, asked.effective
 
-    assert [reserve() for _ in range(4)] == [(0, 11, 1), (0, 19, 2), (0, 27, 3), (0x8A, 32, 4)]
+    assert [effective(one) for one in range(4)] == [(0, 3), (0, 11), (0, 19), (0, 27)]
+    assert effective(4)[0] == 0xE
+    assert rpc.library.remote_session_control(99, ctypes.byref(ctypes.c_int(CDSP)), 4) == 0x14
+    assert [(one.call, one.words) for one in rpc.said()] == [("session", "request 99")]
 
 
 def test_an_answer_can_come_late(fastrpc: Callable[..., FastRpc]) -> None:

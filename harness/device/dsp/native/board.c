@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,35 +15,21 @@
 
 enum { MAX_PATH = 4096, MAX_SAID_BYTES = 1 << 16 };
 
-static const struct {
-    const char *name;
-    size_t at;
-} LIMITS[] = {
-    {"arch", offsetof(struct limits, arch)},
-    {"sessions", offsetof(struct limits, sessions)},
-    {"handles", offsetof(struct limits, handles)},
-    {"mapped_mb", offsetof(struct limits, mapped_mb)},
-    {"vtcm_mb", offsetof(struct limits, vtcm_mb)},
-    {"hvx_threads", offsetof(struct limits, hvx_threads)},
-    {"unsigned_pd", offsetof(struct limits, unsigned_pd)},
-};
-
 /* Sessions: the context banks compute-cb@1 to @8 of the CDSP in the kernel's device trees of
    SM8450 to SM8650. Handles: as many DMA handles as the public library keeps. Mapped: what 32 bits
    of address reach. */
 static struct limits told = {73, 8, 256, 4096, 8, 4, 1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* The file has their names, too, in their order. */
 static void read_limits(void) {
-    char path[MAX_PATH], key[32];
-    long value;
+    char path[MAX_PATH];
     snprintf(path, sizeof path, "%s/limits", dsp_folder());
     FILE *file = fopen(path, "re");
-    while (file != NULL && fscanf(file, "%31s %ld", key, &value) == 2)
-        for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
-            if (strcmp(key, LIMITS[i].name) == 0)
-                memcpy((char *)&told + LIMITS[i].at, &value, sizeof value);
-    if (file != NULL) fclose(file);
+    if (file == NULL) return;
+    for (size_t at = 0; at < sizeof told / sizeof(long); at++)
+        if (fscanf(file, "%*s %ld", (long *)&told + at) != 1) break;
+    fclose(file);
 }
 
 const char *dsp_folder(void) {

@@ -23,6 +23,7 @@
 #define DSP_EBADSTATE ((int)0x8000040D) /* its protection domain died under the call */
 
 enum { CDSP = 3, DOMAINS = 8, SESSIONS = 4, EFFECTIVE = DOMAINS * SESSIONS, MAX_PATH = 4096 };
+enum { MAX_FILES = 32768 }; /* that this process may have open */
 
 /* One line of what kernel or driver answered, for the harness and on stderr. Returns `answer`. */
 int said(const char *call, int answer, const char *words, ...)

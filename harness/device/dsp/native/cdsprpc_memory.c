@@ -9,11 +9,11 @@
 
 #include "cdsprpc.h"
 
-enum { MAX_FILES = 32768, MAX_DMA_HANDLES = 4096, MAX_MAP_FLAG = 16, RESERVED_MAP_FLAG = 1 };
+enum { MAX_DMA_HANDLES = 4096, MAX_MAP_FLAG = 16, RESERVED_MAP_FLAG = 1 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the buffers and DMA handles */
 static struct buffer *buffers;
-static size_t buffer_count, buffer_room;
+static size_t buffer_count;
 static struct {
     int fd;
     uint32_t size;
@@ -29,13 +29,9 @@ static struct buffer *buffer_of(const void *base) {
 }
 
 static bool keep_buffer(struct buffer buffer) {
-    if (buffer_count == buffer_room) {
-        size_t room = buffer_room == 0 ? 64 : 2 * buffer_room;
-        struct buffer *more = realloc(buffers, room * sizeof *more);
-        if (more == NULL) return false;
-        buffers = more;
-        buffer_room = room;
-    }
+    struct buffer *more = realloc(buffers, (buffer_count + 1) * sizeof *more);
+    if (more == NULL) return false;
+    buffers = more;
     buffers[buffer_count++] = buffer;
     return true;
 }

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -69,11 +68,8 @@ static _Noreturn void become_the_dsp(struct beginning *begun) {
     if (dup2(control, DSP_CONTROL) < 0 || dup2(nothing, 0) < 0 || dup2(log, 1) < 0 ||
         dup2(log, 2) < 0)
         _exit(126);
-    if (syscall(SYS_close_range, DSP_CONTROL + 1, ~0u, 0) != 0) {
-        struct rlimit most = {.rlim_cur = 65536};
-        getrlimit(RLIMIT_NOFILE, &most);
-        for (int fd = DSP_CONTROL + 1; fd < (int)most.rlim_cur && fd < 65536; fd++) close(fd);
-    }
+    if (syscall(SYS_close_range, DSP_CONTROL + 1, ~0u, 0) != 0)
+        for (int fd = DSP_CONTROL + 1; fd < MAX_FILES; fd++) close(fd);
     execve(begun->emulator, argv, environment);
     _exit(127);
 }
@@ -110,50 +106,49 @@ static void *watch(void *argument) {
     return NULL;
 }
 
-struct pd *pd_begin(int domain, const char *skel, int *error) {
+/* Begins the thread and waits until it has begun the process; false if that fails. */
+static bool begin(struct pd *pd) {
     static struct beginning begun;
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    int pair[2] = {-1, -1};
-    struct pd *pd = calloc(1, sizeof *pd);
-    *error = AEE_ENOMEMORY;
-    if (pd == NULL) return NULL;
-    *pd = (struct pd){.domain = domain, .control = -1, .users = 1};
-    pthread_mutex_init(&pd->mutex, NULL);
-    snprintf(pd->skel, sizeof pd->skel, "%s", skel);
-    *error = AEE_ECONNREFUSED;
-    pd->slot = free_slot();
-    if (pd->slot < 0) {
-        said("open", *error, "no session is left: the device has %ld", limits()->sessions);
-        pd_release(pd);
-        return NULL;
-    }
+    int pair[2];
+    pthread_t thread;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return false;
+    pd->control = pair[0];
     pthread_mutex_lock(&one_at_a_time);
+    begun.pd = pd_hold(pd);
+    begun.childs_end = pair[1];
+    begun.log = open_log();
     snprintf(begun.emulator, sizeof begun.emulator, "%s/qemu-hexagon", dsp_folder());
     snprintf(begun.loader, sizeof begun.loader, "%s/loader", dsp_folder());
     snprintf(begun.variable, sizeof begun.variable, "QNN_DSP=%s", dsp_folder());
     sem_init(&begun.done, 0, 0);
-    pthread_t thread;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 &&
-        (begun.log = open_log()) >= 0) {
-        begun.pd = pd_hold(pd);
-        pd->control = pair[0];
-        begun.childs_end = pair[1];
-        if (pthread_create(&thread, NULL, watch, &begun) == 0) {
-            pthread_detach(thread);
-            while (sem_wait(&begun.done) < 0) continue;
-            if (pd->pid > 0) *error = 0;
-        } else {
-            close(pair[1]);
-            pd_release(pd);
-        }
-        close(begun.log);
-    } else if (pair[0] >= 0) {
-        close(pair[0]);
+    if (begun.log >= 0 && pthread_create(&thread, NULL, watch, &begun) == 0) {
+        pthread_detach(thread);
+        while (sem_wait(&begun.done) < 0) continue;
+    } else {
         close(pair[1]);
+        pd_release(pd);
     }
+    if (begun.log >= 0) close(begun.log);
     pthread_mutex_unlock(&one_at_a_time);
+    return pd->pid > 0;
+}
+
+struct pd *pd_begin(int domain, const char *skel, int *error) {
+    struct pd *pd = calloc(1, sizeof *pd);
+    *error = AEE_ENOMEMORY;
+    if (pd == NULL) return NULL;
+    *pd = (struct pd){.domain = domain, .control = -1, .slot = free_slot(), .users = 1};
+    pthread_mutex_init(&pd->mutex, NULL);
+    snprintf(pd->skel, sizeof pd->skel, "%s", skel);
+    *error = AEE_ECONNREFUSED;
+    if (pd->slot < 0)
+        said("open", *error, "no session is left: the device has %ld", limits()->sessions);
+    else if (!begin(pd))
+        said("open", *error, "the DSP's process does not begin: %s", strerror(errno));
+    else
+        *error = 0;
     if (*error == 0) return pd;
-    said("open", *error, "the DSP's process does not begin: %s", strerror(errno));
     pd_end(pd);
     return NULL;
 }

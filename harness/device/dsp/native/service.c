@@ -24,10 +24,11 @@ static int loaded;
 
 /* --- the client's memory ------------------------------------------------------------------------- */
 
-/* `fd` is the client's number, `own` this process's; `asked` counts the client's mappings, `held`
-   those of the skel. */
+/* `fd` is the client's number, `own` this process's; `asked` while the client wants it mapped, `held`
+   counts the uses of it. One that has no size is free. */
 static struct mapping {
-    int fd, own, asked, held;
+    int fd, own, held;
+    bool asked;
     size_t size;
     uint8_t *base;
 } mappings[MOST_MAPPINGS];
@@ -35,7 +36,7 @@ static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct mapping *mapping_of(int fd) {
     for (int i = 0; i < MOST_MAPPINGS; i++)
-        if (mappings[i].asked + mappings[i].held > 0 && mappings[i].fd == fd) return &mappings[i];
+        if (mappings[i].size > 0 && mappings[i].fd == fd) return &mappings[i];
     return NULL;
 }
 
@@ -56,7 +57,7 @@ static uint8_t *placed(struct mapping *one) {
 }
 
 static void forget_if_unused(struct mapping *one) {
-    if (one->asked + one->held > 0) return;
+    if (one->asked || one->held > 0) return;
     if (one->base != NULL) munmap(one->base, one->size);
     close(one->own);
     *one = (struct mapping){0};
@@ -64,45 +65,36 @@ static void forget_if_unused(struct mapping *one) {
 
 static int map(const struct wire_request *request, int own, uint64_t *address) {
     struct stat status;
-    int failed = 0;
+    int error = 0;
     pthread_mutex_lock(&mappings_lock);
     struct mapping *one = mapping_of(request->fd);
-    if (one != NULL && one->asked == 0) {
-        one->fd = NO_LONGER_NAMED; /* the client unmapped it: the same number is another file now */
-        one = NULL;
+    if (one != NULL) { /* the same number is another file now */
+        one->fd = NO_LONGER_NAMED;
+        one->asked = false;
+        forget_if_unused(one);
     }
-    if (one != NULL) {
-        one->asked++;
+    for (one = mappings; one < mappings + MOST_MAPPINGS && one->size > 0;) one++;
+    if (one == mappings + MOST_MAPPINGS || fstat(own, &status) != 0 || request->length == 0 ||
+        request->length > UINT32_MAX || (uint64_t)status.st_size < request->length) {
         close(own);
+        error = AEE_EBADPARM;
     } else {
-        one = mappings;
-        while (one < mappings + MOST_MAPPINGS && one->asked + one->held > 0) one++;
-        bool fits = one < mappings + MOST_MAPPINGS && fstat(own, &status) == 0 &&
-                    request->length > 0 && request->length <= UINT32_MAX &&
-                    (uint64_t)status.st_size >= request->length;
-        if (!fits) {
-            close(own);
-            pthread_mutex_unlock(&mappings_lock);
-            return AEE_EBADPARM;
-        }
-        *one = (struct mapping){request->fd, own, 1, 0, (size_t)request->length, NULL};
-    }
-    if (request->flags != MAP_DELAYED && placed(one) == NULL) failed = AEE_ENOMEMORY;
-    *address = (uintptr_t)one->base;
-    if (failed) {
-        one->asked--;
+        *one = (struct mapping){request->fd, own, 0, true, (size_t)request->length, NULL};
+        if (request->flags != MAP_DELAYED && placed(one) == NULL) error = AEE_ENOMEMORY;
+        *address = (uintptr_t)one->base;
+        if (error != 0) one->asked = false;
         forget_if_unused(one);
     }
     pthread_mutex_unlock(&mappings_lock);
-    return failed;
+    return error;
 }
 
 static int unmap(int fd) {
     pthread_mutex_lock(&mappings_lock);
     struct mapping *one = mapping_of(fd);
-    bool asked = one != NULL && one->asked > 0;
+    bool asked = one != NULL && one->asked;
     if (asked) {
-        one->asked--;
+        one->asked = false;
         forget_if_unused(one);
     }
     pthread_mutex_unlock(&mappings_lock);

@@ -16,8 +16,7 @@ from harness.ground.files.verified_folder import key_of, made_file
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
-BOTH_SIDES: Final = ("board.c", "wire.c", "packets.c")
-"""What is compiled for the board's CPU and for its DSP."""
+_BOTH_SIDES: Final = ("board.c", "wire.c", "packets.c")
 
 _FASTRPC_FLAGS: Final = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
@@ -30,26 +29,38 @@ _KEPT_LINES: Final = 30
 _PIECE_BYTES: Final = 1 << 16
 
 
+def native_sources(*, dsp: bool) -> list[str]:
+    """What is compiled for the board's CPU, or for its DSP."""
+    return [
+        str(one)
+        for one in sorted(NATIVE.glob("*.[cS]"))
+        if one.name in _BOTH_SIDES or one.name.startswith("cdsprpc") is not dsp
+    ]
+
+
+def key_with_sources(*made_from: object, program: Path | None = None) -> str:
+    """What tells apart what is made from these and the sources by a program. Raises ConfigError."""
+    contents = [one.read_bytes() for one in sorted(NATIVE.glob("*.*"))]
+    try:
+        status = program.stat() if program else None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
+    changed = (status.st_size, status.st_mtime_ns) if status else ()
+    return key_of((*made_from, *changed, *contents))
+
+
 def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
     """Our libcdsprpc.so for the CPU that `compiler` compiles for, in a folder of its own.
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
-    sources = [*sorted(NATIVE.glob("cdsprpc*.c")), *(NATIVE / one for one in BOTH_SIDES)]
-    headers = [NATIVE / one for one in ("cdsprpc.h", "board.h", "wire.h")]
-    try:
-        contents = [file.read_bytes() for file in (*sources, *headers)]
-        status = Path(compiler[0]).stat()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    identity = (*compiler, status.st_size, status.st_mtime_ns, *_FASTRPC_FLAGS, *contents)
-    key = key_of(identity)
+    command = [*compiler, *_FASTRPC_FLAGS]
+    key = key_with_sources(*command, program=Path(compiler[0]))
 
     def make(folder: Path) -> Path:
-        output = folder / FASTRPC
-        command = [*compiler, *_FASTRPC_FLAGS, *map(str, sources), "-o", str(output)]
-        run_build(command, folder=folder, timeout_s=_COMPILE_S)
-        return output
+        words = [*command, *native_sources(dsp=False), "-o", FASTRPC]
+        run_build(words, folder=folder, timeout_s=_COMPILE_S)
+        return folder / FASTRPC
 
     built = cache / f"fastrpc-{key}" / FASTRPC
     return made_file(built, make, what=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)

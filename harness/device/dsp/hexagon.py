@@ -1,4 +1,7 @@
-"""Builds the loader of a DSP's code, which qemu-hexagon runs: once per source, into the cache."""
+"""The programs that a simulated DSP is made of here: the emulator, and the loader that it runs.
+
+The loader is built once per source, into the cache.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.device.dsp.build import BOTH_SIDES, NATIVE, run_build
-from harness.ground import ConfigError
+from harness.device.dsp.build import key_with_sources, native_sources, run_build
+from harness.device.dsp.dsp import DspPrograms
+from harness.device.dsp.qemu import VECTOR_FLOAT, find_qemu
+from harness.ground import ConfigError, HarnessError
 from harness.ground.files.notices import working
-from harness.ground.files.verified_folder import key_of, made_file
+from harness.ground.files.verified_folder import made_file
 
 DSP_ARCHS: Final = (68, 69, 73, 75, 79)
 """The Hexagons whose skels the loader takes, of QNN 2.40 to 2.51; v81's brings a C++ library of its
@@ -26,11 +31,6 @@ COMPILER_VARIABLE: Final = "QNN_HARNESS_HEXAGON_CC"
 """Names a compiler for hexagon-linux-musl with libc++, and its first words."""
 
 _ZIG: Final = "ziglang"
-_SOURCES: Final = (
-    *("loader.c", "faults.c", "qurt.c", "hap.c", "service.c", "queue.c", "imports.S"),
-    *BOTH_SIDES,
-)
-_HEADERS: Final = ("loader.h", "board.h", "wire.h")
 _FLAGS: Final = (
     *("-mcpu=hexagonv68", "-static", "-fno-pie", "-std=gnu11", "-O2", "-Wall", "-Wextra"),
     *("-Wno-unused-command-line-argument", "-Werror"),
@@ -57,8 +57,6 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
         if command is None:
             raise ConfigError(_lacking())
         _log.info(f"{_DOING}; the first time takes some minutes")
-        output = folder / built.name
-        words = [*command, *_FLAGS, *(str(NATIVE / one) for one in _SOURCES), *_LIBRARIES]
         zig = {
             "ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"),
             "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
@@ -67,13 +65,13 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
         files = itertools.count(1)
         with working("") as tell:
             run_build(
-                [*words, "-o", str(output)],
+                [*command, *_FLAGS, *native_sources(dsp=True), *_LIBRARIES, "-o", built.name],
                 folder=folder,
                 timeout_s=_BUILD_S,
                 environment={**environment, **zig},
                 on_line=lambda _: tell(_DOING, min(next(files), _FILES), _FILES),
             )
-        return output
+        return folder / built.name
 
     return made_file(built, make, what=_DOING, timeout_s=_BUILD_S)
 
@@ -103,7 +101,35 @@ def _compiler(environment: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def _built(cache: Path, environment: Mapping[str, str]) -> Path:
-    contents = [(NATIVE / one).read_bytes() for one in (*_SOURCES, *_HEADERS)]
-    identity = (environment.get(COMPILER_VARIABLE), _FLAGS, _LIBRARIES, *contents)
-    key = key_of(identity)
+    key = key_with_sources(environment.get(COMPILER_VARIABLE), _FLAGS, _LIBRARIES)
     return cache / f"loader-{key}"
+
+
+def dsp_programs(cache: Path, environment: Mapping[str, str] = os.environ) -> DspPrograms:
+    """The emulator, and the loader, which is built into `cache` if it is new.
+
+    Raises ConfigError naming what is missing, or what the compiler said; InfraError if one of them
+    hangs.
+    """
+    emulator = find_qemu(cache, environment).path
+    return DspPrograms(emulator, build_loader(cache, environment).absolute())
+
+
+def why_no_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why no DSP can be simulated here, with what to install; None where one can.
+
+    Nothing is built for it.
+    """
+    try:
+        find_qemu(cache, environment)
+    except HarnessError as error:
+        return str(error)
+    return why_no_loader(cache, environment)
+
+
+def lacks_floats(cache: Path, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the emulator has no vector instructions for floating point.
+
+    Raises as `dsp_programs`.
+    """
+    return VECTOR_FLOAT not in find_qemu(cache, environment).can

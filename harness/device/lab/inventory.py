@@ -32,7 +32,7 @@ from harness.device.adb.address import (
     device_at,
     ssh_address,
 )
-from harness.device.dsp.programs import why_no_dsp
+from harness.device.dsp.hexagon import why_no_dsp
 from harness.device.lab.cross_checks import (
     EMULATED_TARGET,
     PREPARING_TARGET,

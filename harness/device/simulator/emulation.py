@@ -17,7 +17,7 @@ from typing import Final
 
 from harness.device.dsp.build import build_fastrpc
 from harness.device.dsp.dsp import DspLimits
-from harness.device.dsp.programs import dsp_programs
+from harness.device.dsp.hexagon import dsp_programs
 from harness.device.simulator.board import LOADER, Board, BoardDsp, cpu_files, dsp_files
 from harness.ground import ConfigError, HarnessError, InfraError, disk_errors, scratch_folder
 from harness.ground.files.verified_folder import key_of, made_file

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from harness.contexts import Context, memory_bytes, named_build, needs
 from harness.contexts.context.metadata import entries
 from harness.device import AttachedDevice
-from harness.device.dsp.programs import lacks_floats
+from harness.device.dsp.hexagon import lacks_floats
 from harness.ground import ENGINES, cache_root
 from harness.ground.facts.backends import RPC_LIBRARY, backend_of
 from harness.ground.facts.engines import EXECUTORCH, ORT

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.dsp.hexagon import COMPILER_VARIABLE, build_loader
-from harness.device.dsp.programs import dsp_programs, lacks_floats, why_no_dsp
+from harness.device.dsp.hexagon import (
+    COMPILER_VARIABLE,
+    build_loader,
+    dsp_programs,
+    lacks_floats,
+    why_no_dsp,
+)
 from harness.device.dsp.qemu import VARIABLE, VECTOR_FLOAT
 from harness.ground import ConfigError
 from harness.ground.files.notices import followed_by

@@ -1,9 +1,9 @@
 /* What the DSP's system services give a skel: power, memory figures, VTCM with arbitration, the
  * debug log; and the C library of Hexagon's SDK where it is not this one's.
  *
- * VTCM and the matrix unit belong to one client of a process at a time. Who holds them by
- * acquire_cached keeps them until somebody else wants them: then its callback asks it to give them
- * up. Protection domains do not arbitrate among each other; each has a VTCM of its own.
+ * VTCM belongs to one client of a process at a time. Who holds it by acquire_cached keeps it until
+ * somebody else wants it: then its callback asks it to give it up. Protection domains do not arbitrate
+ * among each other; each has a VTCM of its own, as each thread has a matrix unit.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -25,6 +25,7 @@ int dsp_HAP_mem_get_stats(uint64_t *figures) {
     figures[1] = 1 << 20;    /* bytes used */
     return 0;
 }
+
 /* --- VTCM ---------------------------------------------------------------------------------------- */
 
 enum { MEGABYTE = 1 << 20, MOST_CLIENTS = 256, ALIGNED = 1 << 20 };
@@ -35,7 +36,7 @@ struct wanted {
     void *vtcm;
     int (*release)(unsigned client, void *context);
     void *context;
-    bool cached, matrix;
+    bool cached;
 };
 
 static struct client {
@@ -76,10 +77,6 @@ int dsp_compute_resource_attr_set_vtcm_param_v2(struct wanted *wanted, uint32_t 
 }
 int dsp_compute_resource_attr_set_cache_mode(struct wanted *wanted, uint32_t cached) {
     wanted->cached = cached != 0;
-    return 0;
-}
-int dsp_compute_resource_attr_set_hmx_param(struct wanted *wanted, uint32_t matrix) {
-    wanted->matrix = matrix != 0;
     return 0;
 }
 int dsp_compute_resource_attr_set_release_callback(struct wanted *wanted,
@@ -175,9 +172,6 @@ int dsp_compute_resource_check_release_request(unsigned number) {
     pthread_mutex_unlock(&vtcm_lock);
     return wanted;
 }
-
-int dsp_compute_resource_hmx_lock(unsigned number) { return is_client(number) ? 0 : -1; }
-int dsp_compute_resource_hmx_unlock(unsigned number) { return is_client(number) ? 0 : -1; }
 
 /* A layout is up to 8 pairs of a page's size and how many there are of it, and how many pairs. */
 int dsp_compute_resource_query_VTCM(unsigned application, uint32_t *total, uint32_t *layout,

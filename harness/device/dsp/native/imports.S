@@ -40,9 +40,8 @@ import_table:
     ours _ZNSt3__1, 19__shared_mutex_base11lock_sharedEv, 19__shared_mutex_base4lockEv
     ours _ZNSt3__1, 19__shared_mutex_baseC1Ev
     ours compute_resource_, acquire, acquire_cached, attr_get_vtcm_ptr_v2, attr_init
-    ours compute_resource_, attr_set_cache_mode, attr_set_hmx_param, attr_set_release_callback
-    ours compute_resource_, attr_set_vtcm_param_v2, check_release_request, hmx_lock, hmx_unlock
-    ours compute_resource_, query_VTCM, release, release_cached
+    ours compute_resource_, attr_set_cache_mode, attr_set_release_callback, attr_set_vtcm_param_v2
+    ours compute_resource_, check_release_request, query_VTCM, release, release_cached
     ours dspqueue_, close, import, read_noblock, write_noblock
     ours qurt_, cond_signal, cond_wait, futex_wait, futex_wake, hvx_get_units, lookup_physaddr_64
     ours qurt_, mutex_try_lock, signal_clear, signal_set, signal_wait, signal_wait_timed
@@ -59,6 +58,8 @@ import_table:
     ours , printf, pthread_create, snprintf
     called answer_0, HAP_mem_set_grow_size, HAP_power_destroy_client, HAP_power_set
     called answer_0, _ZNSt3__118condition_variableD1Ev, _ZNSt3__15mutexD1Ev, dladdr, dlclose
+    called answer_0, compute_resource_attr_set_hmx_param, compute_resource_hmx_lock
+    called answer_0, compute_resource_hmx_unlock
     called answer_0, dlopenbuf, qurt_cond_destroy, qurt_hvx_lock, qurt_hvx_unlock
     called answer_0, qurt_mem_cache_clean, qurt_mem_cache_phys_clean, qurt_mutex_destroy
     called answer_0, qurt_pmu_get, qurt_pmu_set, qurt_signal_destroy

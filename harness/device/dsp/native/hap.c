@@ -219,12 +219,7 @@ static void on_stack(union values *values, char *arguments) {
     values->parts.next = values->parts.end = values->parts.overflow = arguments;
 }
 
-char dsp__Stderr[256], dsp__Stdout[256];
 float dsp__Flt[4];
-
-static FILE *stream(void *named) {
-    return named == (void *)dsp__Stderr || named == (void *)dsp__Stdout ? stderr : named;
-}
 
 int stack_vsnprintf(char *text, size_t size, const char *format, char *arguments) {
     union values values;
@@ -234,11 +229,11 @@ int stack_vsnprintf(char *text, size_t size, const char *format, char *arguments
 int stack_vfprintf(void *file, const char *format, char *arguments) {
     char text[400];
     int length = stack_vsnprintf(text, sizeof text, format, arguments);
-    if (stream(file) == stderr) return say("%s", text), length;
+    if (file == stderr) return say("%s", text), length;
     return fputs(text, file) < 0 ? -1 : length;
 }
 int stack_vprintf(const char *format, char *arguments) {
-    return stack_vfprintf(dsp__Stdout, format, arguments);
+    return stack_vfprintf(stderr, format, arguments);
 }
 
 void dsp_HAP_debug(const char *text, int level, const char *file, int line) {
@@ -251,13 +246,6 @@ void stack_debug(int level, const char *file, int line, const char *format, char
 }
 
 int stack_open(const char *path, int flags, const int *mode) { return open(path, flags, *mode); }
-
-int dsp_fputc(int character, void *file) { return fputc(character, stream(file)); }
-int dsp_fputs(const char *text, void *file) { return fputs(text, stream(file)); }
-int dsp_fflush(void *file) { return fflush(stream(file)); }
-size_t dsp_fwrite(const void *data, size_t size, size_t count, void *file) {
-    return fwrite(data, size, count, stream(file));
-}
 
 /* What each character is as a capital. */
 const short *dsp__Getptoupper(void) {

@@ -53,8 +53,8 @@ import_table:
     ours __restore_r16_through_, r25_and_deallocframe, r25_and_deallocframe_before_tailcall
     ours __restore_r16_through_, r27_and_deallocframe, r27_and_deallocframe_before_tailcall
     ours __save_r16_through_, r19, r21, r23, r25, r27
-    ours , _FFpcomp, _Flt, _Getptoupper, _Log, _Sin, _Stderr, _Stdout, __register_frame_info_bases
-    ours , __tls_get_addr, dlerror, dlopen, dlsym, fflush, fprintf, fputc, fputs, fwrite, open
+    ours , _FFpcomp, _Flt, _Getptoupper, _Log, _Sin, __register_frame_info_bases
+    ours , __tls_get_addr, dlerror, dlopen, dlsym, fprintf, open
     ours , printf, pthread_create, snprintf
     called answer_0, HAP_mem_set_grow_size, HAP_power_destroy_client, HAP_power_set
     called answer_0, _ZNSt3__118condition_variableD1Ev, _ZNSt3__15mutexD1Ev, dladdr, dlclose
@@ -83,6 +83,7 @@ import_table:
     called strtod, _Stod
     called strtoull, _Stoull
     called usleep, HAP_timer_sleep
+    called __stderr_FILE, _Stderr, _Stdout
     called stack_vprintf, vprintf
     called stack_vsnprintf, vsnprintf
     called _ZNSt3__113basic_istreamIcNS_11char_traitsIcEEE5seekgENS_4fposI11__mbstate_tEE, _ZNSt3__113basic_istreamIcNS_11char_traitsIcEEE5seekgENS_4fposI9_MbstatetEE
@@ -154,6 +155,7 @@ import_table:
     given __cxa_, thread_atexit, throw
     given __hexagon_, divdf3, divsf3, divsi3, memcpy_likely_aligned_min32bytes_mult8bytes, modsi3
     given __hexagon_, udivdi3, udivsi3, umoddi3, umodsi3
+    given , fflush, fputc, fputs, fwrite
     given , _Unwind_Resume, __dynamic_cast, __gxx_personality_v0, access, asinf, ceil, ceilf, close
     given , cosf, erf, erfc, exp2, exp2f, expf, fclose, floor, floorf, fmodf, fopen, fread, frexpf
     given , fseek, fseeko, fstat, ftell, ftello, ftruncate, getcwd, getenv, getpid, ilogb, ldexp

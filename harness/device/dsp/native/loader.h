@@ -46,7 +46,4 @@ void release_mapping(int fd);
 /* A queue over this socket; 0 and its number, or an error. */
 int new_queue(int socket, uint64_t *number);
 
-/* A thread of the DSP with a stack of this size; whether it began. */
-bool begin_thread(void *(*run)(void *), void *argument, size_t stack);
-
 #endif

@@ -79,12 +79,7 @@ static void *receive(void *argument) {
 }
 
 bool queue_listens(struct queue *queue, size_t stack) {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, stack);
-    bool begun = pthread_create(&queue->thread, &attributes, receive, queue) == 0;
-    pthread_attr_destroy(&attributes);
-    return begun;
+    return begin_thread(&queue->thread, receive, queue, stack) == 0;
 }
 
 int put_packet(struct queue *queue, uint32_t flags, uint32_t count,

@@ -146,17 +146,6 @@ static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t thread_ended = PTHREAD_COND_INITIALIZER;
 static _Thread_local struct thread *own;
 
-bool begin_thread(void *(*run)(void *), void *argument, size_t stack) {
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, stack < LEAST_STACK ? LEAST_STACK : stack);
-    bool begun = pthread_create(&thread, &attributes, run, argument) == 0;
-    pthread_attr_destroy(&attributes);
-    return begun;
-}
-
 static void thread_ends(int status) {
     pthread_mutex_lock(&threads_lock);
     own->status = status;
@@ -196,7 +185,8 @@ int dsp_qurt_thread_create(int *number, const struct attributes *asked, void (*r
                                   RUNS, ""};
         memcpy(thread->name, asked->name, sizeof asked->name);
         *number = thread->number;
-        begun = begin_thread(run_thread, thread, asked->stack_size);
+        size_t stack = asked->stack_size < LEAST_STACK ? LEAST_STACK : asked->stack_size;
+        begun = begin_thread(NULL, run_thread, thread, stack) == 0;
         if (!begun) thread->state = UNUSED;
     }
     pthread_mutex_unlock(&threads_lock);
@@ -254,13 +244,7 @@ int dsp_qurt_thread_set_priority(int number, int priority) {
 
 /* std::thread's: QuRT's attributes mean nothing to this C library. */
 int dsp_pthread_create(pthread_t *thread, const void *asked, void *(*run)(void *), void *argument) {
-    (void)asked;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, LEAST_STACK);
-    int failed = pthread_create(thread, &attributes, run, argument);
-    pthread_attr_destroy(&attributes);
-    return failed;
+    return (void)asked, begin_thread(thread, run, argument, LEAST_STACK);
 }
 
 /* --- the machine --------------------------------------------------------------------------------- */

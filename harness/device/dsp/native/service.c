@@ -302,9 +302,10 @@ void serve(int control, int error) {
         else if (fd >= 0 && request.kind == WIRE_QUEUE)
             answer.status = new_queue(fd, &answer.value);
         else if (fd >= 0 && request.kind == WIRE_CHANNEL)
-            answer.status = begin_thread(serve_channel, (void *)(intptr_t)fd, CHANNEL_STACK)
-                                ? 0
-                                : AEE_ENOMEMORY;
+            answer.status =
+                begin_thread(NULL, serve_channel, (void *)(intptr_t)fd, CHANNEL_STACK) == 0
+                    ? 0
+                    : AEE_ENOMEMORY;
         if (!send_all(control, (struct iovec[]){{&answer, sizeof answer}}, 1)) break;
     }
 }

@@ -1,4 +1,6 @@
-/* Whole messages over the sockets between a client's libcdsprpc.so and a DSP's process. */
+/* Whole messages over the sockets between a client's libcdsprpc.so and a DSP's process; what both of
+ * them have of threads and time.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/socket.h>
@@ -38,4 +40,15 @@ struct timespec time_after(clockid_t clock, uint64_t micros) {
     end.tv_sec += (time_t)(micros / 1000000 + ns / 1000000000);
     end.tv_nsec = (long)(ns % 1000000000);
     return end;
+}
+
+int begin_thread(pthread_t *thread, void *(*run)(void *), void *argument, size_t stack) {
+    pthread_t unnamed;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, stack);
+    if (thread == NULL) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int failed = pthread_create(thread ? thread : &unnamed, &attributes, run, argument);
+    pthread_attr_destroy(&attributes);
+    return failed;
 }

@@ -97,6 +97,8 @@ bool send_all(int fd, struct iovec *parts, size_t count);
 bool receive_all(int fd, void *data, size_t size);
 /* When so many microseconds from now have passed. */
 struct timespec time_after(clockid_t clock, uint64_t micros);
+/* A thread with a stack of this size, which nobody waits for where `thread` is NULL; an errno. */
+int begin_thread(pthread_t *thread, void *(*run)(void *), void *argument, size_t stack);
 
 /* --- packets.c: a queue over a socket ------------------------------------------------------------ */
 

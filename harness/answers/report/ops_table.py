@@ -64,7 +64,8 @@ def _headline(profile: Mapping[str, Any]) -> Iterator[Span]:
             yield Span(f": {total[unit]:,} {unit} ({total.get('event')}){_parts(total)}")
     added = profile.get("added_us")
     if is_figure(added):
-        yield Span(f"; the profile itself added {added:,} us to an execution (medians)")
+        most = f"{added:,} us" if added > 0 else "nothing that can be told from noise"
+        yield Span(f"; the profile itself added {most} to an execution (medians)")
     notes = profile.get("notes")
     for note in notes if isinstance(notes, list) else []:
         yield Span(f"; {note}")

@@ -1,19 +1,20 @@
 """A run as a timeline: trace.json, in Chrome's trace-event format, which ui.perfetto.dev opens.
 
-Each device is a process. In it are threads for cases, the probe's steps, pushes and what else
-happened to the device, and counters for the probe's memory and the temperature.
+Each device is a process. In it are threads for cases, the probe's steps, pushes, profiled ops and
+what else happened to the device, and counters for the probe's memory and the temperature.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from harness.answers.report.document import shortened
+from harness.answers.report.model_figures import objects
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import part_of
 from harness.ground import outgoing, write_whole
@@ -26,7 +27,7 @@ TRACE: Final = "trace.json"
 _MAX_LOG_BYTES: Final = 16 << 20
 _MAX_STEPS: Final = 500_000
 _CHARS: Final = 300
-_CASES, _DEVICE, _PUSHES, _STEPS = 1, 2, 3, 4
+_CASES, _DEVICE, _PUSHES, _STEPS, _OPS = 1, 2, 3, 4, 100_000
 _MOST_US: Final = 10**15
 
 ReadLog = Callable[[str], bytes | None]
@@ -111,9 +112,25 @@ class _Trace:
         name = record.case.rpartition("::")[2]
         self._add(pid, _CASES, "cases", f"{name} ({record.outcome})", at, took, told)
         self._count(pid, "temperature", at, "celsius", part_of(record, "gate").get("hottest_c"))
+        self._add_ops(pid, part_of(record, "profile"), at)
         self._add_probes(
             pid, [one for one in record.logs if one.endswith(".jsonl")], read_log, at, took
         )
+
+    def _add_ops(self, pid: int, profile: Mapping[str, Any], at: int) -> None:
+        """The ops of a profiled execution, one behind the other from where its case begins.
+
+        Microseconds are that of the library; cycles take their part of the accelerator's time.
+        """
+        told = [one for one in objects(profile.get("events")) if one.get("unit") == "us"]
+        times = (one.get("value") for one in told if str(one.get("name")).startswith("Accel"))
+        whole = _whole(next(times, None)) or 0
+        for one in objects(profile.get("ops")):
+            share, us = one.get("share"), _whole(one.get("us"))
+            took = us if us is not None else round(whole * share) if is_figure(share) else 0
+            said = {key: one.get(key) for key in ("source", "cycles", "us", "share", "graph")}
+            self._add(pid, _OPS, "ops", str(one.get("op")), at, took, said)
+            at += took
 
     def _add_probes(
         self, pid: int, logs: Sequence[str], read_log: ReadLog, at: int, took: int

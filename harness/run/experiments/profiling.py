@@ -55,7 +55,8 @@ class Profiling:
 def profiling_of(ran: Plan, asked: ProfileAsked, folder: str) -> Profiling | None:
     """What profiles the contexts or the session of a plan; None if it executes neither (pure).
 
-    Each graph is executed without a profile and then with one, so that what that adds is known.
+    Each graph is executed in turn without a profile and with one, so that what that adds is known,
+    whatever else the computer does.
     ONNX Runtime writes into `folder`.
     """
     if any(step.verb == "ort-run" for step in ran.steps):
@@ -80,8 +81,8 @@ def _of_contexts(ran: Plan, level: ProfileLevel) -> Profiling | None:
     for number in taken:
         steps.append(_with(loads[number], profile=level))
         for step in graphs[number].values():
-            once, more = _with(step, repeat=1), _with(step, repeat=ROUNDS)
-            steps += [once, more, *[_with(once, profile=level)] * ROUNDS]
+            once = _with(step, repeat=1)
+            steps += [once, *[once, _with(once, profile=level)] * ROUNDS]
         steps.append(context_free(int(number)))
     frees = [context_free(int(number)) for number in taken]
     return Profiling(_ended(ran, steps, frees), len(graphs) - len(taken))
@@ -98,7 +99,7 @@ def _of_session(ran: Plan, level: str, csv: str) -> Profiling:
     options = {f"provider.{at}": f"{k}={v}" for at, (k, v) in enumerate(told.items(), there)}
     for number, more in (("0", {}), ("1", options)):
         steps.append(_with(session, context=number, **more))
-        steps += [_with(run, context=number, repeat=times) for times in (1, ROUNDS)]
+    steps += [_with(run, context=number, repeat=1) for number in (0, 1)] * (ROUNDS + 1)
     return Profiling(_ended(ran, steps, [ort_session_free(number) for number in (0, 1)]))
 
 
@@ -137,33 +138,33 @@ def read_profile(transcript: Transcript, csv: bytes) -> Profiled:
     done = [step for step in transcript.steps if step.ok]
     graphs: dict[str, list[ProfiledRun]] = {}
     phases: list[Mapping[str, object]] = []
-    plain, profiled = [], []
+    times: dict[str, list[int]] = {}
+    profiled: list[int] = []
     for step in done:
         if step.verb == "context-load":
             phases += phases_in(probe_events(step.data))
         elif step.verb == "execute":
-            times = whole_numbers(step.data.get("run_us"))
+            name, took = f"{step.context}.{step.data.get('graph')}", _took(step)
             if "profile_events" in step.data:
-                name = f"{step.context}.{step.data.get('graph')}"
                 graphs.setdefault(name, []).extend([probe_events(step.data)])
-                profiled += times
-            elif len(times) > 1:
-                plain += times
-    times = [one for step in done if step.verb == "ort-run" for one in _many(step)]
+                profiled += took
+            else:
+                times.setdefault(name, []).extend(took)
+    plain = [one for seen in times.values() for one in seen[1:]]  # the first one is a warm-up
+    both = [one for step in done if step.verb == "ort-run" for one in _took(step)][2:]
     if events := csv_events(csv):
         runs = runs_in(events)
         # one execution has an event for each partition of the session, in their order
         each = max(1, len(runs) // (ROUNDS + 1))
         graphs |= {f"partition {at}": [*runs[each + at :: each]] for at in range(each)}
         phases += phases_in(events)
-        plain, profiled = times[:ROUNDS], times[ROUNDS:]
+        plain, profiled = both[::2], both[1::2]
     cut = sum(whole_numbers([step.data.get("profile_cut") for step in done]))
     return Profiled(graphs, phases, plain, profiled, cut)
 
 
-def _many(step: StepResult) -> list[int]:
-    times = whole_numbers(step.data.get("run_us"))
-    return times if len(times) == ROUNDS else []
+def _took(step: StepResult) -> list[int]:
+    return whole_numbers(step.data.get("run_us"))
 
 
 def profile_case(
@@ -244,4 +245,5 @@ def _names_in(path: Path) -> Iterator[str]:
     import onnx
 
     model = onnx.load(str(path), load_external_data=False)
-    return (node.name for node in model.graph.node if node.name)
+    for at, node in enumerate(model.graph.node):
+        yield node.name or f"{node.op_type}{at}"  # so ONNX Runtime calls what has no name

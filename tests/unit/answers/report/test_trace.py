@@ -109,3 +109,26 @@ def test_no_word_of_a_device_is_more_than_text() -> None:
     said = PUSH.model_copy(update={"detail": CANARY, "device": CANARY})
     text = json.dumps(traced([], [said], {}.get), ensure_ascii=False)
     assert text.replace("\xa0", " ").isprintable()
+
+
+def test_profiled_ops_take_their_part_of_the_accelerators_time() -> None:
+    ops = [
+        {"op": "a", "source": "n", "cycles": 30, "share": 0.75},
+        {"op": "b", "source": None, "cycles": 10, "share": 0.25},
+        {"op": "c", "us": 7, "share": 0.0},
+        {"op": "<b>", "share": "x"},
+        3,
+    ]
+    said = [
+        {"name": "QNN (execute) time", "unit": "us", "value": 99},
+        {"name": "Accelerator (execute) time", "unit": "us", "value": 40},
+    ]
+    made = ran(measurements={"profile": {"ops": ops, "events": said}})
+    found = [one for one in well_formed(traced([made], [], lambda _: None)) if one["cat"] == "ops"]
+    assert [(one["name"], one["ts"], one["dur"]) for one in found] == [
+        ("a", 0, 30),
+        ("b", 30, 10),
+        ("c", 40, 7),
+        ("<b>", 47, 0),
+    ]
+    assert found[0]["args"] == {"source": "n", "cycles": 30, "share": 0.75}

@@ -49,7 +49,7 @@ def test_each_graph_is_executed_without_a_profile_and_then_with_one(
     plan = profiling.plan
     loads, runs = told(plan, "context-load"), told(plan, "execute")
     assert [(one["file"], one["profile"]) for one in loads] == [("a", level), ("b", level)]
-    assert [one.get("profile") for one in runs] == [None, None, *[level] * ROUNDS] * 4
+    assert [one.get("profile") for one in runs] == [None, *[None, level] * ROUNDS] * 4
     assert {one["expect.0"] for one in runs} == {"y"}
     assert not any("save.0" in one for one in runs)
     # a context is gone before the next one comes, and whatever failed is freed
@@ -83,10 +83,8 @@ def test_a_session_is_made_twice_and_the_second_one_writes_its_profile(
         "provider.2": "profiling_file_path=/t/profile.csv",
     }
     runs = told(profiling.plan, "ort-run")
-    assert [(one["context"], one["repeat"]) for one in runs] == [
-        *(("0", "1"), ("0", str(ROUNDS))),
-        *(("1", "1"), ("1", str(ROUNDS))),
-    ]
+    assert [one["context"] for one in runs] == ["0", "1"] * (ROUNDS + 1)
+    assert {one["repeat"] for one in runs} == {"1"}
     assert [one.verb for one in profiling.plan.steps][-5:] == [
         *("cleanup", "ort-session-free", "ort-session-free"),
         *("ort-unregister-ep", "ort-env-free"),
@@ -109,7 +107,7 @@ def test_what_profiling_added_is_the_difference_of_the_medians() -> None:
     transcript.steps += [
         done("context-load", profile_events=[load]),
         done("execute", graph="g", run_us=[900]),
-        done("execute", graph="g", run_us=[10, 12, 11, 10, 99]),
+        *(done("execute", graph="g", run_us=[at]) for at in (10, 12, 11, 10, 99)),
         *(done("execute", graph="g", run_us=[at], profile_events=[]) for at in (15, 16, 17)),
         done("execute", graph="g", run_us=[1], profile_events=[], profile_cut=4),
     ]
@@ -122,8 +120,8 @@ def test_what_profiling_added_is_the_difference_of_the_medians() -> None:
 
 def test_the_first_run_of_a_session_is_not_among_those_that_count() -> None:
     transcript = Transcript()
-    times = ([99], [10] * ROUNDS, [99], [13] * ROUNDS)
-    transcript.steps += [done("ort-run", run_us=one) for one in times]
+    times = [99, 700, *[10, 13] * ROUNDS]
+    transcript.steps += [done("ort-run", run_us=[one]) for one in times]
     head, *blocks = CSV.decode().partition("0,BACKEND,1200")
     runs = "".join(blocks) * ROUNDS
     found = read_profile(transcript, (head + runs).encode())

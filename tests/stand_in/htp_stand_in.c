@@ -23,16 +23,13 @@
  *   leak=1              what a context had is not given back when it is freed
  *   late_ms=N           it is, by a thread that comes so much later
  *   grow_execute=N      every execution takes N more bytes until the context is freed
- *   group=right         contexts of a registered group share one buffer of the size first named
+ *   group=right         contexts of a registered group share one buffer of the size first named,
+ *                       also those that need more: what refuses them is the real thing's to show
  *   group=private       they say so, but each has its own
- *   group=unchecked     a context that needs more than the group has is not refused
  *   group=head          the buffer goes away with the first context
  *   group=clobber       executing one context spoils the next one's outputs
  *   list=1              createFromBinaryListAsync, sharing one buffer of the largest size
  *   list=2              the same, but each context has its own
- *   crash=CALL          abort in load, free, retrieve, execute, register or deregister ...
- *   hang=CALL           never come back from it ...
- *   call_after=N        ... from the call after the Nth on
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -104,14 +101,6 @@ static void say(const char *format, ...) {
     va_start(args, format);
     if (callback != NULL) callback(format, ABI_LOG_ERROR, 0, args);
     va_end(args);
-}
-
-static void misbehave(const char *call) {
-    static uint64_t calls;
-    bool crash = is("crash", call), hang = is("hang", call);
-    if ((!crash && !hang) || ++calls <= number("call_after")) return;
-    if (crash) abort();
-    for (;;) pause();
 }
 
 /* --- memory that can be seen --- */
@@ -200,17 +189,11 @@ static bool has_groups(void) { return *setting("group") != '\0'; }
 static abi_error create(abi_handle backend, abi_handle device, const void **list,
                         const void *binary, uint64_t size, abi_handle *context,
                         abi_handle profile) {
-    misbehave("load");
     const struct abi_htp_group_option *group = has_groups() ? group_of(list) : NULL;
     struct held held = {0}, *head = group != NULL ? find(group->first) : NULL;
     if (group != NULL && group->first == NULL) head = NULL;
     read_metadata(&held, binary, size);
     uint64_t shared = head != NULL ? head->group_bytes : group ? group->max_spill_fill_bytes : 0;
-    if (group != NULL && held.spill_bytes > shared && !is("group", "unchecked")) {
-        say("the group's spill-fill buffer has %llu bytes, this context needs %llu",
-            (unsigned long long)shared, (unsigned long long)held.spill_bytes);
-        return 1002;
-    }
     abi_error code = real->context_create_from_binary(
         backend, device, group != NULL ? NULL : list, binary, size, context, profile);
     struct held *free_place = find(NULL);
@@ -274,7 +257,6 @@ static void churn(uint64_t bytes) {
 
 static abi_error release(abi_handle context, abi_handle profile) {
     static void *volatile lost;
-    misbehave("free");
     if (number("churn_bytes")) churn(number("churn_bytes"));
     if (number("leak_bytes") && (lost = malloc(number("leak_bytes"))) != NULL)
         memset(lost, 1, number("leak_bytes"));
@@ -308,7 +290,6 @@ static abi_error release(abi_handle context, abi_handle profile) {
 }
 
 static abi_error retrieve(abi_handle context, const char *name, abi_handle *graph) {
-    misbehave("retrieve");
     abi_error code = real->graph_retrieve(context, name, graph);
     struct held *held = find(context);
     if (code == 0 && held != NULL) held->graph = *graph;
@@ -319,7 +300,6 @@ static abi_error retrieve(abi_handle context, const char *name, abi_handle *grap
 
 static abi_error enter(abi_handle context, const struct abi_memory_descriptor *descriptors,
                        uint32_t count, abi_handle *made) {
-    misbehave("register");
     if (!number("memory")) return real->memory_register(context, descriptors, count, made);
     for (uint32_t i = 0; i < count; i++) {
         const struct abi_memory_descriptor *one = &descriptors[i];
@@ -338,7 +318,6 @@ static abi_error enter(abi_handle context, const struct abi_memory_descriptor *d
 }
 
 static abi_error leave(const abi_handle *given, uint32_t count) {
-    misbehave("deregister");
     for (uint32_t i = 0; i < count; i++) {
         struct handle *handle = given[i];
         if (handle < handles || handle >= handles + HANDLES || handle->data == NULL) return 8001;
@@ -381,7 +360,6 @@ static abi_error run_graph(abi_handle graph, const struct abi_tensor *inputs, ui
                            struct abi_tensor *outputs, uint32_t output_count, abi_handle profile,
                            abi_handle signal) {
     static struct abi_tensor in[TENSORS_MAX], out[TENSORS_MAX];
-    misbehave("execute");
     struct held *held = find_graph(graph);
     bool registered = plain(inputs, input_count, in);
     registered = plain(outputs, output_count, out) || registered;

@@ -12,6 +12,7 @@ import pytest
 
 from harness.device.dsp.dsp import DspLimits, DspPrograms
 from harness.probe.memory_steps import context_load_shared
+from harness.verdict.failure.verdict import judge
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device.dsp.board import DspBoard, executes, frees, loads
 
@@ -77,6 +78,18 @@ def test_contexts_share_the_spill_fill_memory_of_the_first(
     assert board().run(shared, frees(3)).codes("context-load") == [0, 0, 0]
 
 
+def test_a_context_that_needs_more_than_its_group_has_is_refused(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    small, large = (context_for(f"spill-heavy-{mb}mb-by-spill-fill", QNN) for mb in (2, 3))
+    assert small.max_size is not None
+    begun, joined = (
+        context_load_shared(at, str(one.path), max_spill_fill_bytes=small.max_size, group=group)
+        for at, one, group in ((0, small, None), (1, large, 0))
+    )
+    assert board().run([begun, joined], frees(2)).codes("context-load") == [0, 5010]
+
+
 @pytest.mark.nightly
 def test_four_domains_hold_54_contexts_each_and_the_217th_finds_none(
     board: MakeBoard, context_for: ContextFor
@@ -124,3 +137,36 @@ def test_an_execution_that_is_answered_late_is_as_good(
     assert run.ok
     assert run.duration_us is not None
     assert run.duration_us >= 2_000_000
+
+
+# which call of a process's own it is that the DSP is asked under
+ASKED = {
+    15: "QnnContext_createFromBinary",
+    16: "QnnMem_register",
+    18: "QnnGraph_execute",
+    19: "QnnMem_deRegister",
+    21: "QnnContext_free",
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "how"),
+    [
+        # a hang lasts until its deadline: one is met by day
+        pytest.param(
+            call, how, marks=[pytest.mark.nightly] if how == "never" and call != 18 else []
+        )
+        for call in ASKED
+        for how in ("crash", "never")
+    ],
+)
+def test_a_crash_or_hang_is_where_it_was(
+    board: MakeBoard, context_for: ContextFor, call: int, how: str
+) -> None:
+    context = context_for("io-heavy-4mb-by-memhandle", QNN)
+    steps = loads([context]) + executes(0, context, "memhandle")
+    done = board().run(steps, frees(1), script=f"invoke@{call}={how};", timeout_s=15)
+    verdict = judge(done.run)
+    assert verdict.outcome == {"crash": "crashed", "never": "hung"}[how]
+    assert verdict.error is not None
+    assert (verdict.error.api, verdict.error.context) == (ASKED[call], 0)

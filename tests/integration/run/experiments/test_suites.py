@@ -39,23 +39,20 @@ def test_swapped(bench, model):
 PAIRINGS = "memory=1,quick=1"
 SHARING = "list=1,quick=1"
 RUNS = {
-    "right": {
-        "test_mem_type_pairing": PAIRINGS,
-        "naive-": f"group=right,{SHARING}",
-    },
+    "right": {"test_mem_type_pairing": PAIRINGS},
     "wrong": {
         "io-heavy-raw-raw": f"{PAIRINGS},slow_prepared_us=3000",
         "io-heavy-memhandle-memhandle": f"{PAIRINGS},slow_prepared_us=3000",
         "io-heavy-raw-memhandle": f"{PAIRINGS},copies=wrong",
         "io-heavy-memhandle-raw": f"{PAIRINGS},at_first=wrong",
-        "naive-": f"group=unchecked,{SHARING}",
+        "naive-": f"group=right,{SHARING}",
         "test_swapped": "",
     },
     "wrong otherwise": {
         "io-heavy-raw-raw": f"{PAIRINGS},at_load=wrong",
         "io-heavy-raw-memhandle": f"{PAIRINGS},grow_execute=1500000",
         "io-heavy-memhandle-raw": f"{PAIRINGS},leak=1",
-        "naive-": f"group=unchecked,{SHARING},execute_code=1007,execute_after=1",
+        "naive-": f"group=right,{SHARING},execute_code=1007,execute_after=1",
     },
     "shared": {"list-async-": f"group=right,{SHARING}"},
     "private": {"list-async-": "group=private,list=2,quick=1"},
@@ -118,7 +115,6 @@ def test_what_is_as_documented_passes(run_of: RunOf) -> None:
         assert set(found.values()) == {"held"}, case["checks"]
         assert case["measurements"]["allocator"] == "memfd"
         assert len(case["measurements"]["steady_us"]) == 30
-    assert set(verdicts(case_of(done, "naive-")).values()) == {"held"}
 
 
 @pytest.mark.nightly

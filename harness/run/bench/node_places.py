@@ -22,7 +22,12 @@ from harness.probe.ort_plan import CPU_EP
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.verdict import ErrorRecord, Verdict, diagnosed
 from harness.verdict.failure.error import signature
-from harness.verdict.failure.refused_nodes import RefusedNode, refusal_text, refused_nodes
+from harness.verdict.failure.refused_nodes import (
+    RefusedNode,
+    messages_of,
+    refusal_text,
+    refused_nodes,
+)
 
 ON: Final[Mapping[str, str]] = {"htp": NPU, "gpu": "GPU", "cpu": CPU}
 """What a node runs on that QNN's provider took, by backend."""
@@ -32,7 +37,6 @@ _WHAT_HELPS: Final = (
     "none may"
 )
 _BLAMES: Final = re.compile(r"This session contains graph nodes that are assigned to the default")
-_NEW_MESSAGE: Final = re.compile(r"\n(?=(?:\x1b\[[\d;]*m)?\d{4}-\d\d-\d\d \d\d:)")
 
 
 def session_figures(
@@ -112,7 +116,7 @@ def refused_compile(
 ) -> TargetFailure:
     """The failure of a model that a compiler refused; notes its nodes where some are the cause."""
     case.notes.makers += filter(None, [case.placement.compiler])
-    refused = refused_nodes(_NEW_MESSAGE.split(error.output))
+    refused = refused_nodes(messages_of(error.output))
     models = [one for one in sources if isinstance(one, OnnxModel)]
     if not refused or not any(_BLAMES.search(one) for one in error.chain):
         return TargetFailure(Verdict("failed", "target", ErrorRecord.of(message=str(error))))

@@ -12,6 +12,7 @@ import click
 from harness.contexts import CompileError, OnnxModel, memory_bytes
 from harness.contexts.compiler.made_file import MadeFile, compile_to_file
 from harness.contexts.context.metadata import entries
+from harness.contexts.sources.onnx_nodes import OnnxNodes
 from harness.ground import SOCS, ConfigError, cache_root
 from harness.ground.facts.socs import Soc, near_socs
 from harness.libraries import all_versions, open_artefact, resolve_versions
@@ -23,6 +24,7 @@ from harness.tools.cli.lab_options import (
     open_catalog,
 )
 from harness.tools.cli.say import say, say_found
+from harness.verdict.failure.refused_nodes import messages_of, refusal_text, refused_nodes
 
 _NEGATIVE: Final = 1
 
@@ -72,7 +74,9 @@ def compile_command(
     try:
         made = compile_to_file(source, host, chosen, probes, output, embedded=not beside)
     except CompileError as error:
-        say(f"error: {error}", err=True)
+        refused = refused_nodes(messages_of(error.output))
+        words = refusal_text(refused, OnnxNodes.of(model).shapes(), str(error).partition(": ")[0])
+        say(f"error: {words if refused else error}", err=True)
         return _NEGATIVE
     graphs = [str(one.get("name")) for one in entries(made.metadata, "graphs")]
     told = {

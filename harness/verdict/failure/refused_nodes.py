@@ -17,6 +17,7 @@ _UNSUPPORTED: Final = re.compile(r"\{ name: ([^{}]*), type: ([^{},]*) \}")
 _PLACE: Final = re.compile(r"\s*\[[^\[\]]*\.(?:cc|cpp|h):\d+ [^\]]*\]\s*$")
 _STATUS: Final = re.compile(r"\S*\.(?:cc|cpp|h):\d+ .*?\) |^.*? status\.IsOK\(\) was false\. ")
 _ASSIGNED: Final = re.compile(r"(?:\w+ node `[^`]*`|Node) will not be assigned to QNN EP\.?")
+_NEW_MESSAGE: Final = re.compile(r"\n(?=(?:\x1b\[[\d;]*m)?\d{4}-\d\d-\d\d \d\d:)")
 _BACKEND: Final = re.compile(r"<E>\s*(.*)")
 
 
@@ -27,6 +28,11 @@ class RefusedNode:
     name: str
     op_type: str
     reason: str | None = None
+
+
+def messages_of(output: str) -> list[str]:
+    """What a process that compiles printed, message by message: each begins with its time."""
+    return _NEW_MESSAGE.split(output)
 
 
 def refused_nodes(lines: Iterable[str]) -> list[RefusedNode]:

@@ -83,11 +83,12 @@ def test_an_onnx_holds_the_binary_or_names_it(model: Path, tmp_path: Path, besid
 
 
 def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> None:
-    model = written(tmp_path / "model.onnx", "Erf", "Det")
+    model = written(tmp_path / "model.onnx", "Erf", "Acosh")
     done = qnn_harness(
         "contexts", "compile", model, "--soc", "SM8650", "-o", tmp_path / "model.bin"
     )
     assert done.returncode == 1
+    assert "op acosh_1 (Acosh, float32 [2, 8]) is not supported here: " in done.stderr
     assert "does not compile model.onnx for HTP v75" in done.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
 

@@ -28,7 +28,7 @@ from harness.run.pytest_plugin.problem import Problem
 from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.search.bisect.answers import Point
 from harness.search.bisect.log import BisectLog
-from harness.search.bisect.match import Judged, Match
+from harness.search.bisect.match import Judged, Match, parse_match
 from harness.verdict import JOURNAL, CaseRecord, Output, RunFolder, split_node_id
 from harness.verdict.results.run_folder import LATEST
 
@@ -88,6 +88,8 @@ class Task(BaseModel, extra="forbid", frozen=True):
             arguments.append(f"--ahead={shlex.join(named)}")
         if self.known_issues is not None:
             arguments.append(f"--known-issues={self.known_issues}")
+        profiles = self.match is not None and parse_match(self.match).profiles
+        arguments += ["--profile=ops"] if profiles else []
         # those of a test in Python belong to it
         arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]

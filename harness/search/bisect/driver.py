@@ -14,11 +14,12 @@ from harness.answers import MOST_RUNS, Change, needs_scipy
 from harness.ground import AxisName, ConfigError
 from harness.search.bisect.answers import NOTHING, Point, Question, Stopped
 from harness.search.bisect.case_run import RunEnd, judge, task_of
+from harness.search.bisect.figures import Unmeasured
 from harness.search.bisect.findings import AxisFinding, GridFinding
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Answered
 from harness.search.bisect.loop import Loop, Watcher, record_of
-from harness.search.bisect.match import ANY_FAILURE, Formula, Judged, Unmeasured, parse_match
+from harness.search.bisect.match import ANY_FAILURE, Formula, Judged, parse_match
 from harness.search.bisect.search import free
 from harness.search.bisect.versions import Supply
 from harness.verdict import KEPT, CaseRecord, Output, RunFolder

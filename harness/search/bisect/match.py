@@ -18,6 +18,7 @@ from harness.answers.history.units import unit_of
 from harness.ground import ConfigError
 from harness.ground.facts.codes import same_code
 from harness.search.bisect.answers import Repeat, RunAnswer
+from harness.search.bisect.figures import OP, Unmeasured, figure
 from harness.verdict import CaseRecord, ErrorRecord, Output, steps_of
 from harness.verdict.results.drift import NOT_KEPT
 
@@ -29,7 +30,9 @@ _FORMS: Final = (
     "signature=... else good",
     "measurement NAME > 1",
     "drift:STEPS",
+    "op-slower:NAME:20%",
 )
+_OP_SLOWER: Final = re.compile(r"op-slower:(.{1,200}):(\d{1,4}(?:\.\d{1,3})?)%", re.ASCII)
 _MAX_CHARS: Final = 1000
 _MAX_COMPARISON_CHARS: Final = 300
 _PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
@@ -48,25 +51,12 @@ _ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[float, float], float]]]
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
-    "min": min,
-    "max": max,
-    "mean": statistics.fmean,
-    "median": statistics.median,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
-    "count": lambda values: float(len(values)),
-}
 ELSE_GOOD: Final = " else good"
 """Behind a form that names a failure: whatever else fails counts as good."""
 
 
 Lookup = Callable[[str], float]
 Term = Callable[[Lookup], float]
-
-
-class Unmeasured(Exception):
-    """A figure that the comparison needs is not there, or cannot be computed."""
 
 
 @dataclass(frozen=True)
@@ -152,27 +142,6 @@ def too_noisy(change: Change) -> str:
     return f"this computer is too noisy {said}"
 
 
-def figure(figures: Mapping[str, object], path: str) -> float:
-    """A figure by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
-
-    Of a list, the last part is one of min, max, mean, median, first, last, count; without one it
-    is the median. Raises Unmeasured.
-    """
-    value: object = figures
-    for part in path.split("."):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list | tuple) and part in _OF_MANY:
-            value = _of_many(value, part, path)
-        else:
-            raise Unmeasured(f"{path} was not measured")
-    if isinstance(value, list | tuple):
-        value = _of_many(value, "median", path)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unmeasured(f"{path} is not a number")
-    return _float(value)
-
-
 @dataclass(frozen=True)
 class Judged:
     """An answer, and why it is that one."""
@@ -200,6 +169,11 @@ class Match:
         """The comparison, if noise can be judged in it: then no single answer need be believed."""
         able = self.comparison is not None and self.comparison.limit is not None
         return self.comparison if able else None
+
+    @property
+    def profiles(self) -> bool:
+        """Whether runs must be profiled, op by op."""
+        return self.comparison is not None and self.comparison.text.startswith(OP)
 
     @property
     def needs_good(self) -> bool:
@@ -296,7 +270,8 @@ ANY_FAILURE: Final = Match()
 
 
 def parse_match(text: str) -> Match:
-    """Reads `code=1002`, `symbol=`, `signature=`, `measurement ...` or `drift:STEPS`.
+    """Reads `code=1002`, `symbol=`, `signature=`, `measurement ...`, `drift:STEPS` or
+    `op-slower:NAME:20%`.
 
     Codes may be hexadecimal, and several with commas between. Symbols and signatures are exact,
     but * stands for anything. With " else good" behind it any other failure is good. Raises
@@ -307,6 +282,8 @@ def parse_match(text: str) -> Match:
     steps = steps_of(text.strip())
     if steps is not None:
         return Match(text, drift_steps=steps)
+    if (slower := _OP_SLOWER.fullmatch(text.strip())) and float(slower[2]) >= 1:
+        return Match(text, comparison=_op_slower(slower[1], float(slower[2])))
     kind, _, value = (part.strip() for part in text.partition("="))
     if text.strip().startswith("measurement"):
         comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
@@ -324,6 +301,22 @@ def parse_match(text: str) -> Match:
     if value and kind in ("symbol", "signature"):
         return Match(text, lambda error: _like(getattr(error, kind), value), others=others)
     raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
+
+
+def _op_slower(name: str, percent: float) -> Formula:
+    """Of an op's cycles or microseconds, which are whole ones."""
+    path, limit = f"{OP}{name}", 1 + percent / 100
+    return Formula(
+        text=f"{path} > {limit:g} * good",
+        left=lambda lookup: lookup(path),
+        compare=operator.gt,
+        right=lambda lookup: limit * lookup("good"),
+        needs_good=True,
+        times=(path,),
+        limit=limit,
+        step=1.0,
+        noisy=(path,),
+    )
 
 
 def _code(text: str) -> int:
@@ -422,17 +415,3 @@ def _finite(term: Term, lookup: Lookup) -> float:
     if not math.isfinite(value):
         raise Unmeasured("cannot be computed: not a finite number")
     return value
-
-
-def _of_many(values: list[object] | tuple[object, ...], how: str, path: str) -> float:
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if not numbers or len(numbers) < len(values):
-        raise Unmeasured(f"{path} is not a list of numbers")
-    return float(_OF_MANY[how]([_float(number) for number in numbers]))
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise Unmeasured("a number is too large") from error

@@ -29,7 +29,8 @@ from harness.answers.report.pages import clip, link, page
 from harness.ground import ConfigError, counted
 from harness.libraries import Difference
 from harness.libraries.runtimes.difference import NameList
-from harness.search.bisect.match import ELSE_GOOD, Unmeasured, figure, parse_match
+from harness.search.bisect.figures import Unmeasured, figure
+from harness.search.bisect.match import ELSE_GOOD, parse_match
 from harness.search.bisect.result import (
     AxisAnswer,
     BisectionResult,
@@ -234,7 +235,11 @@ def summary(result: BisectionResult) -> list[str]:
 def _failed_otherwise(result: BisectionResult) -> list[str]:
     """Says how failures that told nothing could be told to count as good."""
     match = result.match or ""
-    if not match or match.startswith(("measurement", "drift:")) or match.endswith(ELSE_GOOD):
+    if (
+        not match
+        or match.startswith(("measurement", "drift:", "op-slower:"))
+        or match.endswith(ELSE_GOOD)
+    ):
         return []
     ways = ("failed", "crashed", "hung")
     others = [run for run in result.runs if run.answer == "untestable"]

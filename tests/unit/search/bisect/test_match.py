@@ -11,10 +11,9 @@ from hypothesis import given, strategies as st
 
 from harness.answers.history.performance import Change
 from harness.ground.errors import ConfigError
+from harness.search.bisect.figures import Unmeasured, figure
 from harness.search.bisect.match import (
     ANY_FAILURE,
-    Unmeasured,
-    figure,
     parse_comparison,
     parse_match,
     too_noisy,
@@ -479,3 +478,47 @@ def test_a_case_that_could_not_be_set_up_says_why() -> None:
     judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=said))
     assert judged.answer == "untestable"
     assert judged.why.endswith("RuntimeError: user's own bug")
+
+
+def profiled(**cycles: int) -> CaseRecord:
+    ops = [{"op": f"{name}:OpId_{at}", "cycles": n} for at, (name, n) in enumerate(cycles.items())]
+    return record(measurements={"profile": {"ops": ops}})
+
+
+@pytest.mark.parametrize(
+    ("run", "answer"),
+    [
+        (profiled(conv=120, relu=9), "good"),
+        (profiled(conv=121, relu=9), "bad"),
+        # fused into the next one, its time is there
+        (profiled(conv=0, relu=130), "bad"),
+        (profiled(relu=9), "untestable"),
+        (record(), "untestable"),
+        (FAILED, "untestable"),
+    ],
+)
+def test_an_op_is_compared_with_the_good_end(run: CaseRecord, answer: str) -> None:
+    match = parse_match("op-slower:conv:20%")
+    assert match.profiles
+    assert match.needs_good
+    assert match.judged is not None
+    good = match.reference([profiled(conv=100, relu=5)])
+    assert good == 100
+    assert match.judge(run, good=good).answer == answer
+
+
+def test_an_op_that_is_not_there_is_said_with_those_that_are() -> None:
+    match = parse_match("op-slower:a:b c:2.5%")
+    assert match.judged is not None
+    assert match.judged.limit == 1.025
+    why = match.judge(profiled(conv=7, relu=9), good=1.0).why
+    assert why == "no op a:b c was profiled: the largest are relu, conv"
+    assert match.judge(record(), good=1.0).why == "no op a:b c was profiled, nor any other"
+
+
+@pytest.mark.parametrize(
+    "text", ["op-slower:a", "op-slower:a:20", "op-slower::20%", "op-slower:a:0%"]
+)
+def test_an_op_needs_a_name_and_by_how_much(text: str) -> None:
+    with pytest.raises(ConfigError, match="none of its forms"):
+        parse_match(text)

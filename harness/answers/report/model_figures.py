@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.answers.report.nodes_table import nodes_tables
+from harness.answers.report.ops_grid import ops_by_version
 from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.ground import ENGINES
@@ -83,6 +84,7 @@ FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
     nodes_tables,
     accuracy,
     ops_tables,
+    ops_by_version,
 )
 """What is told of users' models, in this order, at the end of a run, to CI and in its page."""
 

@@ -87,8 +87,9 @@ def _row(
     seen = [run for run in runs if is_figure(run)] if isinstance(runs, list) else []
     value = one.get(unit)
     spread = (max(seen) - min(seen)) / value if seen and is_figure(value) and value else None
+    graph = f" of {one['graph']}" if one.get("graph") else ""
     cells: list[Line] = [
-        Span(shortened(str(one.get("op")), _NAME_CHARS)),
+        Span(shortened(f"{one.get('op')}{graph}", _NAME_CHARS)),
         Span(shortened(str(one.get("source") or ""), _NAME_CHARS)),
         f"{value:,}" if is_figure(value) else "",
         f"{part:.1%}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,14 @@ def test_onnx_runtime_tells_what_preparing_took_too(lab: DeviceRuns, cnn: Path) 
         "Graph Preparation Initializing",
         "Graph Optimizations",
     ]
+
+
+def test_a_trace_has_the_ops_in_the_runs_timeline(lab: DeviceRuns, cnn: Path) -> None:
+    code, said, (record,) = lab.run_files(cnn.name, "--profile=trace", "--engine=ort")
+    assert code == 0, said
+    ops = {op["op"] for op in profile_in(record)["ops"]}
+    events = json.loads((lab.reports / "latest/trace.json").read_text())["traceEvents"]
+    assert {one["name"] for one in events if one.get("cat") == "ops"} == ops
 
 
 def test_the_basic_profile_has_a_total_and_no_ops(lab: DeviceRuns, cnn: Path) -> None:

@@ -75,5 +75,15 @@ def test_whatever_a_record_holds_becomes_a_page(changed: dict[str, Any]) -> None
     assert "<b><" not in html(ops_tables([profiled(**changed)], page=True))
 
 
+def test_an_op_of_several_graphs_says_which_it_is_of() -> None:
+    runs = runs_in(csv_events(CSV))
+    told = profile_of("ops", {"a": runs, "b": runs})
+    (_, table) = ops_tables([record(measurements={"profile": told})])
+    assert isinstance(table, Table)
+    text = markdown([table])
+    assert "relu1:OpId_26 of a" in text
+    assert "relu1:OpId_26 of b" in text
+
+
 def test_a_case_without_a_profile_has_no_table() -> None:
     assert ops_tables([record()]) == []

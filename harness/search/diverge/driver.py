@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,6 @@ from harness.search.diverge.curve import (
 from harness.search.diverge.divergence import CurvePoint, Divergence, FirstOp
 from harness.search.diverge.network import Network, Op, in_name, out_name, plain
 from harness.search.diverge.sides import (
-    Calculated,
     Calculation,
     Cpu,
     HtpPlace,
@@ -32,10 +32,13 @@ from harness.search.diverge.sides import (
 )
 
 MOST_BYTES: Final = 128 << 20
-MOST_TENSORS: Final = 200
-"""So many tensors, of so many bytes, go into a model or come out of it at most."""
+MOST_TENSORS: Final = 40
+"""So many tensors, of so many bytes, come out of a model at most: the probe takes 64 fields."""
 
-MOST_REFUSALS: Final = 40
+MOST_MODELS: Final = 12
+"""Into so many models the cuts of a graph are divided; with more, only those that lead to it."""
+
+MOST_REFUSALS: Final = 60
 """So often what is refused is divided to find the op that it is refused for."""
 
 ON_HTP: Final = frozenset({"<f4", "<f2", "|u1", "|i1", "<u2", "<i2", "<i4", "<u4"})
@@ -206,40 +209,49 @@ class FirstWrong:
         theirs: dict[int, Stored] = {}
         sizes = [self.network.kinds[self.units[at].gives[0]].size for at in cuts]
         limits = self.asked.most_bytes, self.asked.most_tensors
-        if len(chunks(sizes, *limits)) <= 1:
-            self._look(cuts, tested, theirs)
+        parts = chunks(sizes, *limits)
+        if len(parts) <= MOST_MODELS:
+            self._look([[cuts[at] for at in part] for part in parts], tested, theirs)
             return tested, theirs, True
         good, bad = -1, len(cuts) - 1
-        self._look([cuts[bad]], tested, theirs)
+        self._look([[cuts[bad]]], tested, theirs)
         while self.refused is None and bad - good > 1:
             chosen = spread(good, bad, sizes, *limits)
             if not chosen or not self._wrong(cuts[bad], tested, theirs):
                 break
-            self._look([cuts[at] for at in chosen], tested, theirs)
+            self._look([[cuts[at] for at in chosen]], tested, theirs)
             wrong = [at for at in chosen if self._wrong(cuts[at], tested, theirs)]
             bad = wrong[0] if wrong else bad
             good = max([at for at in chosen if at < bad], default=good)
         return tested, theirs, False
 
     def _look(
-        self, places: Sequence[int], tested: dict[int, Stored], theirs: dict[int, Stored]
+        self,
+        parts: Sequence[Sequence[int]],
+        tested: dict[int, Stored],
+        theirs: dict[int, Stored],
     ) -> None:
-        names = [self.units[at].gives[0] for at in places]
+        """Calculates the graph with the outputs of these ops, a model for each part of them."""
         feeds = {in_name(at): self.inputs[name] for at, name in enumerate(self.network.inputs)}
-        gives = {name: self.network.kinds[name] for name in names}
-        question = Calculation(self.network.whole(names), feeds, gives)
+        asked = []
+        for part in parts:
+            gives = {name: self.network.kinds[name] for name in self._outputs(part)}
+            asked.append(Calculation(self.network.whole(list(gives)), feeds, gives))
         for side, found in ((self.npu, tested), (self.other, theirs)):
             if side is None:
                 found.update(
-                    {at: self.values[name] for at, name in zip(places, names, strict=True)}
+                    {at: self.values[self._outputs([at])[0]] for at in chain.from_iterable(parts)}
                 )
                 continue
-            self.compiles += 1
-            (answer,) = side.ask([question])
-            if isinstance(answer, str):
-                self.refused = answer
-                return
-            found.update({at: answer[name] for at, name in zip(places, names, strict=True)})
+            self.compiles += len(asked)
+            for part, answer in zip(parts, side.ask(asked), strict=True):
+                if isinstance(answer, str):
+                    self.refused = self.refused or answer
+                else:
+                    found.update({at: answer[self._outputs([at])[0]] for at in part})
+
+    def _outputs(self, places: Sequence[int]) -> list[str]:
+        return [self.units[at].gives[0] for at in places]
 
     def _far(
         self, at: int, tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
@@ -325,51 +337,42 @@ class FirstWrong:
             for one, took in zip(ops, takes, strict=True)
         ]
         able = [at for at, took in enumerate(takes) if all(name in values for name in took)]
-        left = [
-            [able[at] for at in part]
-            for part in chunks(
-                [sizes[at] for at in able], self.asked.most_bytes, self.asked.most_tensors // 2
-            )
-        ]
+        many = self.asked.most_tensors // 2  # beside an output each has an input or two
+        parts = chunks([sizes[at] for at in able], self.asked.most_bytes, many)
+        left = [[able[at] for at in part] for part in parts]
         found: dict[int, list[Stored]] = {}
         refusals = 0
         while left and refusals < MOST_REFUSALS:
-            part = left.pop(0)
-            answer = self._ask_apart(network, [ops[at] for at in part], side, values, unit)
-            if not isinstance(answer, str):
-                for number, at in enumerate(part):
-                    names = [out_name(number, out) for out in range(len(ops[at].gives))]
-                    found[at] = [answer[name] for name in names]
-                continue
-            refusals += 1
-            if len(part) == 1:
-                if told:
+            asked = [self._alone(network, [ops[at] for at in part], values, unit) for part in left]
+            self.compiles += len(asked) * isinstance(side, Npu)
+            refused = []
+            for part, answer in zip(left, side.ask(asked), strict=True):
+                if not isinstance(answer, str):
+                    for number, at in enumerate(part):
+                        names = [out_name(number, out) for out in range(len(ops[at].gives))]
+                        found[at] = [answer[name] for name in names]
+                    continue
+                refusals += 1
+                half = len(part) // 2
+                refused += [part[:half], part[half:]] if half else []
+                if told and not half:
                     self.skipped[told[part[0]]] = answer
-                continue
-            half = len(part) // 2
-            left[:0] = [part[:half], part[half:]]
+            left = refused
         return found
 
-    def _ask_apart(
-        self,
-        network: Network,
-        ops: Sequence[Op],
-        side: EitherSide,
-        values: Mapping[str, Stored],
-        unit: bool,
-    ) -> Calculated:
+    def _alone(
+        self, network: Network, ops: Sequence[Op], values: Mapping[str, Stored], unit: bool
+    ) -> Calculation:
+        """Ops by themselves, fed with these values."""
         taken = dict.fromkeys(name for one in ops for name in network.takes(one, unit=unit))
         names = {name: in_name(at) for at, name in enumerate(taken)}
-        model = network.apart(ops, names, unit=unit)
         gives = {
             out_name(number, out): network.kinds[name]
             for number, op in enumerate(ops)
             for out, name in enumerate(op.gives)
         }
-        self.compiles += isinstance(side, Npu)
         feeds = {names[name]: values[name] for name in taken}
-        (answer,) = side.ask([Calculation(model, feeds, gives)])
-        return answer
+        return Calculation(network.apart(ops, names, unit=unit), feeds, gives)
 
     def _point(self, at: int, errors: Errors) -> CurvePoint:
         op = self.units[at]

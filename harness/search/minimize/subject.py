@@ -8,10 +8,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from harness.contexts import Context, ContextFile, Given, contexts_of
+from harness.contexts import Context, ContextFile, Given, Source, contexts_of, required
 from harness.contexts.sources.context_file import ContextFiles
+from harness.contexts.sources.contexts import Contexts
 from harness.device import Lab
-from harness.ground import QNN, ConfigError, cache_root, counted
+from harness.ground import QNN, SOCS, ConfigError, cache_root, counted
 from harness.libraries import Artefact, Catalog, Expects, Manifest, RunPlan, open_artefact
 from harness.libraries.containers.bundle import write_bundle
 from harness.libraries.containers.manifest import PieceEntry, TensorEntry
@@ -136,8 +137,13 @@ def subject_of(
     sources = contexts_of(artefact, cache_root(), given)
     files = [one for one in sources if isinstance(one, ContextFile)]
     if len(files) < len(sources):
-        problem = "is compiled here, and has no contexts to choose from"
-        raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
+        soc = lab.select(where.devices)[0].soc
+        named = where.named or {}
+        compiler = named.get("compiler") or qnn or named.get("qnn")
+        if soc is None or soc not in SOCS or compiler is None:
+            problem = f"is compiled here: by which QNN, for which SoC? {soc} by {compiler}"
+            raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
+        files = _compiled(sources, compiler, SOCS[soc].htp_arch, catalog)
     usual = sources.plan.residency if sources.plan is not None else "resident"
     residency, number = named_way(parameters or "") or (usual, len(files))
     if number > _MOST:
@@ -161,23 +167,43 @@ def subject_of(
     )
 
 
+def _compiled(
+    sources: Sequence[Source], compiler: str, htp_arch: int | None, catalog: Catalog
+) -> list[ContextFile]:
+    """What a compiler makes of models, with their inputs. Raises CompileError where it does not."""
+    root = cache_root()
+    made = Contexts(root, catalog, ProbeBuilder(root / "probe")).of(sources, compiler, htp_arch)
+    return [
+        ContextFile(
+            one.path,
+            inputs=list(one.inputs),
+            expected=list(one.expected) or None,
+            tolerance=one.tolerance if one.expected else 0.0,
+            name=str(source),
+        )
+        for source, one in required(made).items()
+    ]
+
+
 def _kinds(
     artefact: Artefact, files: Sequence[ContextFile], catalog: Catalog
 ) -> tuple[tuple[LoadedBinary, ...], list[int]]:
     """The different ones among these contexts, and which each of them is."""
     root = cache_root()
     read = ContextFiles(root, catalog, ProbeBuilder(root / "probe")).contexts(files)
+    name = artefact.path.name
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
+    places = [(one.facts.get("artefact", name), one.origin) for one in pieces]
     kinds: dict[tuple[Any, ...], LoadedBinary] = {}
     numbers = []
-    for file, piece in zip(files, pieces, strict=True):
+    for file, place in zip(files, places or [(name, "")], strict=True):
         context = read[file]
         if isinstance(context, ConfigError):
             raise context
         if context.others and (context.expected or not context.generated_inputs):
             problem = "has several graphs, each with files of its own: name the one to execute"
             raise ConfigError(problem, file=artefact.path, field="--graph")
-        kind = _kind(context, piece.facts.get("artefact", artefact.path.name), piece.origin)
+        kind = _kind(context, *place)
         known = (kind.sha256, kind.inputs, kind.expected)
         kinds.setdefault(known, kind)
         numbers.append(list(kinds).index(known))

@@ -131,6 +131,20 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert not (lab.folder / "x.zip").exists()
 
 
+def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: DeviceRuns) -> None:
+    (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
+    assert (code, record["outcome"]) == (0, "passed"), said
+    packed = lab.qnn_harness(
+        "contexts", "bundle", record["case"], "--tolerance=0.01", "--out=case.zip"
+    )
+    assert packed.returncode == 0, packed.stderr
+    (lab.folder / "model.onnx").unlink()
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), said
+    assert again["measurements"]["came_again"] is True
+
+
 @pytest.mark.nightly
 def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: ContextFor) -> None:
     """The question of pytorch/executorch#14985, handed over: the bundle meets the wall anew."""

@@ -63,6 +63,8 @@ def test_commands_run(
     if program == "pytest":
         # Shown to be accepted and to find cases; what they do is tested case by case elsewhere.
         given = [a for a in arguments if a not in ("-m", "device", "--plan")]
+        # not every computer has what a DSP takes
+        given = [one.removesuffix(",sim-v73-dsp") for one in given]
         if "--resume" in given:
             assert lab.run("-k", "tiny and 66 and window").code == 0
         if "--shard-by" in given:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from harness.ground import ConfigError
 from harness.libraries.containers.graph_nodes import GraphNode
+
+_MOST_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class OnnxNodes:
     """The nodes of a model; a node without a name keeps its name "".
 
     `kinds` has of each tensor its type and shape in words, `sizes` its bytes where the shape is
-    known, `beside` of each weight its type and shape.
+    known.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -32,6 +34,9 @@ class OnnxNodes:
             model = onnx.load(path, load_external_data=False)
         except Exception as error:  # protobuf has no public name for what it raises
             raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
+        for tensor in model.graph.initializer:  # no shape follows from what is large
+            if len(tensor.raw_data) > _MOST_BYTES:
+                tensor.raw_data = b""
         try:
             graph = onnx.shape_inference.infer_shapes(model).graph
         except Exception:  # shapes are told where they are known

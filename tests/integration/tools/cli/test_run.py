@@ -196,6 +196,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ((FOREIGN, "--fail-on=3"), "error: --fail-on: '3' is not drift:STEPS"),
         ((FOREIGN, "--expected="), "'--expected': it is empty"),
         ((FOREIGN, "--contexts=0"), "--contexts: '0' is no number of contexts: 1 to 999999"),
+        ((FOREIGN, "--quick", "--rounds=3"), "--rounds: --quick executes once"),
         ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' runs artefacts (valid: qnn"),
     ):
         done = qnn_harness("run", *arguments)

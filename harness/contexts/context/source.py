@@ -18,6 +18,19 @@ GIVEN: Final = "the expected files"
 """What outputs are told against, in plain words."""
 
 
+@dataclass(frozen=True)
+class ClosenessAsked:
+    """What a user asks of every output; None: it is only told."""
+
+    max_error: float | None = None
+    min_cosine: float | None = None
+    min_sqnr: float | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is asked."""
+        return self != ClosenessAsked()
+
+
 @runtime_checkable
 class ContextSource(Protocol):
     """Something that tests take contexts of. Its `str` names it in cases, axes and reports.

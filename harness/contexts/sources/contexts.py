@@ -11,7 +11,7 @@ from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.compiler.compile_jobs import ContextKey
 from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.source import Context, Reference
+from harness.contexts.context.source import ClosenessAsked, Context, Reference
 from harness.contexts.sources.context_file import ContextFile, ContextFiles
 from harness.ground import ConfigError, HarnessError, InternalError
 from harness.libraries import Catalog, Expects, RunPlan
@@ -39,6 +39,9 @@ class SourceList(tuple[Source, ...]):
     rounds: Rounds
     """How often each graph is executed."""
 
+    closeness: ClosenessAsked
+    """What is asked of each output."""
+
     plan: RunPlan | None
     expects: Expects | None
     """How its file says that they were run, and what that came to."""
@@ -56,6 +59,7 @@ class SourceList(tuple[Source, ...]):
         made.name = name
         made.empty_caches = tuple(empty_caches)
         made.plan, made.expects, made.rounds = plan, expects, ONCE
+        made.closeness = ClosenessAsked()
         return made
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.run.bench.executor_runner import run_with
 from harness.run.bench.executorch import FAILED, open_program, replay_of
-from harness.run.bench.kept_outputs import keep_outputs_of
+from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
 from harness.run.bench.litert import compiled_model
 from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
@@ -394,6 +394,7 @@ class Bench:
             ran = seen.run.transcript
             kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
         self.measure(**{KEPT: kept})
+        seen = seen.keeping(with_reference(deployed, kept, self._case.run_folder))
         self._note_graphs(seen, [str(one) for one in sources], deployed)
         error = seen.verdict.error
         step = None if error is None or error.step is None else seen.run.plan.steps[error.step]

@@ -7,7 +7,7 @@ import posixpath
 import secrets
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from harness.ground import Deadline, DeviceRefused, InfraError, disk_errors, scr
 from harness.ground.errors.outgoing_text import log_without_secrets
 from harness.libraries.runtimes.runtime import LibraryMissing
 from harness.probe import Plan, ProbeRun, kept_events, run_plan
+from harness.run.bench.kept_outputs import KeptOutput
 from harness.run.workbench import Placement
 from harness.run.workbench.refusals import Refusal
 from harness.verdict import Check, ErrorRecord, RuntimeRecord, Verdict, diagnosed
@@ -64,11 +65,19 @@ class NoVerdict(NotPassed):
 
 @dataclass(frozen=True)
 class Observation:
-    """One probe process: what it did, what that means, and the figures it gave."""
+    """One probe process: what it did, what that means, and the figures it gave.
+
+    `kept` are outputs with something to tell them against.
+    """
 
     run: ProbeRun
     verdict: Verdict
     measurements: dict[str, object]
+    kept: Sequence[KeptOutput] = ()
+
+    def keeping(self, kept: Sequence[KeptOutput]) -> Observation:
+        """The same, with outputs that were kept."""
+        return replace(self, kept=kept)
 
     @property
     def loaded(self) -> int:

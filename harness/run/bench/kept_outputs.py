@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from harness.contexts import DeployedContext
+from harness.contexts import Context, DeployedContext
 from harness.contexts.context.metadata import tensors_of
 from harness.contexts.context.session_plan import saved_output
 from harness.ground.files.whole_file import keep_whole
@@ -17,6 +18,61 @@ from harness.verdict.results.run_folder import OUTPUTS
 _MAX_BYTES: Final = 256 << 20
 
 Fetch = Callable[..., bytes]
+
+
+@dataclass(frozen=True)
+class KeptOutput:
+    """An output of a case, with a file of what it is told against (`against` in plain words).
+
+    `file` holds what came; None where that was too much to be kept. Its values are those of the
+    raw data, plus `offset`, times `scale`, where it is quantised.
+    """
+
+    name: str
+    data_type: str
+    shape: tuple[int, ...]
+    scale: float | None
+    offset: int | None
+    file: Path
+    reference: Path
+    against: str
+
+
+def with_reference(
+    contexts: Sequence[DeployedContext], found: Mapping[str, Any], run_folder: Path
+) -> list[KeptOutput]:
+    """Those of the outputs in a record that something is known to tell them against (pure)."""
+    told = []
+    for deployed in contexts:
+        kept = found.get(str(deployed.context.source), {"outputs": ()})["outputs"]
+        by_name = {one["name"]: one for one in kept}
+        for context in (one.context for one in (deployed, *deployed.others)):
+            outputs = context.metadata["graphs"][context.graph]["outputs"]
+            several = context.graph_name
+            for output, reference in zip(outputs, context.reference, strict=False):
+                name = f"{several}/{output['name']}" if several else output["name"]
+                if (one := by_name.get(name)) is not None:
+                    told.append(_kept(one, output["dimensions"], reference, context, run_folder))
+    return told
+
+
+def _kept(
+    one: Mapping[str, Any],
+    shape: Sequence[int],
+    reference: Path,
+    context: Context,
+    run_folder: Path,
+) -> KeptOutput:
+    return KeptOutput(
+        one["name"],
+        one["data_type"],
+        tuple(shape),
+        one["scale"],
+        one["offset"],
+        run_folder / OUTPUTS / f"{one['digest']}.raw",
+        reference,
+        context.against,
+    )
 
 
 def keep_outputs_of(
@@ -35,7 +91,7 @@ def keep_outputs_of(
     digests = {
         (step.context, step.data.get("graph")): step.data.get("digests")
         for step in transcript.steps
-        if step.verb == "execute" and step.ok
+        if step.verb == "execute" and (step.ok or step.error == "mismatch")
     }
     found: dict[str, object] = {}
     left = _MAX_BYTES

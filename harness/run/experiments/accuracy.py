@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from harness.contexts.context.source import ClosenessAsked
 from harness.verdict import Check, held
 
 if TYPE_CHECKING:
@@ -122,10 +123,12 @@ def compare(
     expected: np.ndarray[Any, Any],
     *,
     step: float | None = None,
+    offset: int | None = None,
     against: str = "",
 ) -> Accuracy:
     """Compares two arrays of one shape; `step` is the size of a step of a quantised output.
 
+    With an `offset` both hold raw data: values are that plus the offset, times the step.
     Works block by block: both arrays may be as large as memory maps can be. Raises ValueError if
     they differ in shape or are empty.
     """
@@ -140,10 +143,17 @@ def compare(
         count, inner = 1, got.size
     sums, furthest = np.zeros((4, count)), np.zeros(count)
     # squares of very large or very small values leave what a float can hold
-    largest, exponent = _largest(one, other)
+
+    def values(side: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
+        block = side[start : start + _BLOCK].astype("<f8")
+        return block if offset is None or step is None else (block + offset) * step
+
+    starts = range(0, got.size, _BLOCK)
+    own, largest = (max(_largest(values(side, start)) for start in starts) for side in (one, other))
+    exponent = math.frexp(max(own, largest))[1]
     place, most, not_finite, same = 0, -1.0, 0, 0
-    for start in range(0, got.size, _BLOCK):
-        x, y = (side[start : start + _BLOCK].astype("<f8") for side in (one, other))
+    for start in starts:
+        x, y = values(one, start), values(other, start)
         finite = np.isfinite(x) & np.isfinite(y)
         alike = ~finite & ((x == y) | (np.isnan(x) & np.isnan(y)))
         same += int(np.count_nonzero(alike))
@@ -178,23 +188,18 @@ def compare(
         not_finite,
         max_abs / step if step else None,
         sqnr,
-        Worst(index, float(one[place]), float(other[place])),
+        Worst(index, float(values(one, place)[0]), float(values(other, place)[0])),
         channels,
         against,
         same,
     )
 
 
-def _largest(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> tuple[float, int]:
-    """The largest magnitude of the second, and the exponent of that of both, without infinities."""
+def _largest(block: np.ndarray[Any, Any]) -> float:
+    """The largest magnitude that is finite."""
     import numpy as np
 
-    most = [0.0, 0.0]
-    for at, side in enumerate((one, other)):
-        for start in range(0, side.size, _BLOCK):
-            block = np.abs(side[start : start + _BLOCK].astype("<f8"))
-            most[at] = max(most[at], float(np.max(block[np.isfinite(block)], initial=0.0)))
-    return most[1], math.frexp(max(most))[1]
+    return float(np.max(np.abs(block[np.isfinite(block)]), initial=0.0))
 
 
 def _cosine_and_sqnr(
@@ -209,6 +214,33 @@ def _cosine_and_sqnr(
         return min(cosine, 1.0), None
     ratio = expected / off
     return max(-1.0, min(cosine, 1.0)), 10 * math.log10(ratio) if ratio > 1e-40 else LEAST_DB
+
+
+def judge_asked(found: Accuracy, asked: ClosenessAsked) -> list[Check]:
+    """A check for each condition: by how much which output is off, and where most."""
+    worst, bad = "", ""
+    if found.worst is not None and found.max_abs:
+        place = list(found.worst.index)
+        worst = f"; furthest at {place}: {found.worst.got:.6g} for {found.worst.expected:.6g}"
+    if found.not_finite:
+        bad = f"; {found.not_finite} of {found.elements} elements are NaN or infinite on one side"
+    against = f" of {found.against}" if found.against else ""
+    sqnr = math.inf if found.sqnr_db is None else found.sqnr_db
+    rows = (
+        ("max_error", found.max_abs, asked.max_error, "at most", -1),
+        ("cosine", found.cosine, asked.min_cosine, "at least", 1),
+        ("sqnr_db", sqnr, asked.min_sqnr, "at least", 1),
+    )
+    return [
+        held(
+            f"{name}[{found.output}]",
+            sign * figure >= sign * limit,
+            f"{figure:.9g}, {words} {limit:.9g}{against} is asked{worst}{bad}",
+            **{name: figure, "asked": limit},
+        )
+        for name, figure, limit, words, sign in rows
+        if limit is not None
+    ]
 
 
 def judge_accuracy(found: Accuracy, kind: Arithmetic) -> list[Check]:

@@ -107,6 +107,7 @@ PREFLIGHT: Final[tuple[Preflight, ...]] = get_args(Preflight)
 """What may be done about libraries that do not fit."""
 
 _Words = dict[str, Any]
+_NUMBER: Final[_Words] = {"type": float, "chooses": True}
 _FLAG: Final[_Words] = {"action": "store_true"}
 _VERSIONS: Final[_Words] = {"action": "append", "read": _specs}
 _NAMES: Final[_Words] = {"action": "append", "read": split_list, "chooses": True}
@@ -198,6 +199,18 @@ class ContextsAsked:
         "rounds before those that count (default: 0, with auto 2)",
         "Rounds before those that count (default: 2).",
         type=rounds_asked.warmup,
+    )
+    max_error: float | None = _option(
+        "--max-error X",
+        "how far outputs of a named file may be from their reference, in units of their values",
+        "How far an output may be from its reference.",
+        **_NUMBER,
+    )
+    min_cosine: float | None = _option(
+        "--min-cosine X", "their least cosine with it", "The least cosine with it.", **_NUMBER
+    )
+    min_sqnr: float | None = _option(
+        "--min-sqnr DB", "their least signal-to-noise ratio", "The same of its SQNR.", **_NUMBER
     )
     graph: str | None = _option(
         "--contexts-graph NAME",

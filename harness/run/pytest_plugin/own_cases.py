@@ -22,6 +22,7 @@ from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session
 from harness.run.experiments.profiling import profile_case
+from harness.run.experiments.reference import tell_accuracy
 
 if TYPE_CHECKING:
     from harness.run.bench import Bench
@@ -49,6 +50,7 @@ def test_contexts(
         again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
         bench.measure(came_again=again)
         bench.conclude(f"what was packed {'came again' if again else 'did not come'}: {expects}")
+    tell_accuracy(bench, seen.kept, workload.closeness)
     seen.check()
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)

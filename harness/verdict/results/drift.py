@@ -43,7 +43,7 @@ KEPT: Final = "kept_outputs"
 """The measurement that tells of the outputs that a case has kept."""
 
 NOT_KEPT: Final = "differs, and was not kept"
-_TYPES: Final[Mapping[str, str]] = {
+NUMPY_TYPES: Final[Mapping[str, str]] = {
     "float16": "<f2",
     "float32": "<f4",
     "float64": "<f8",
@@ -51,6 +51,7 @@ _TYPES: Final[Mapping[str, str]] = {
     **{f"{kind}{bits}": f"<u{bits // 8}" for kind in ("uint", "ufixed") for bits in (8, 16, 32)},
     **{f"{kind}{bits}": f"<i{bits // 8}" for kind in ("int", "sfixed") for bits in (8, 16, 32)},
 }
+"""What numpy calls the types of tensors."""
 
 
 _STEPS: Final = re.compile(r"drift:([0-9]{1,9})")
@@ -196,7 +197,7 @@ def difference(
     """
     import numpy as np
 
-    kind = _TYPES.get(data_type)
+    kind = NUMPY_TYPES.get(data_type)
     if kind is None or len(one) != len(first) or not one or len(one) % np.dtype(kind).itemsize:
         return None
     a, b = np.frombuffer(one, kind), np.frombuffer(first, kind)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
+from harness.contexts.context.source import ClosenessAsked
 from harness.run.experiments.accuracy import (
     CLOSENESS,
     LEAST_DB,
@@ -17,6 +18,7 @@ from harness.run.experiments.accuracy import (
     arithmetic,
     compare,
     judge_accuracy,
+    judge_asked,
 )
 
 NUMBERS = arrays("f4", st.integers(1, 30), elements=st.floats(-1000, 1000, width=32))
@@ -219,3 +221,32 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.cosine == pytest.approx(whole.cosine)
     assert [one.channel for one in parts.channels] == [one.channel for one in whole.channels]
     assert parts.sqnr_db == pytest.approx(whole.sqnr_db)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdicts"),
+    [
+        (ClosenessAsked(), []),
+        (ClosenessAsked(2.0, 0.5, 0.0), ["held", "held", "held"]),
+        (ClosenessAsked(max_error=1.9), ["broken"]),
+        (ClosenessAsked(min_cosine=0.99), ["broken"]),
+        (ClosenessAsked(min_sqnr=30.0), ["broken"]),
+    ],
+)
+def test_what_a_user_asks_of_an_output(asked: ClosenessAsked, verdicts: list[str]) -> None:
+    found = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="a file")
+    checks = judge_asked(found, asked)
+    assert [check.verdict for check in checks] == verdicts
+    assert bool(asked) == bool(verdicts)
+    if verdicts == ["broken"]:
+        assert "of a file is asked; furthest at [0, 1]: 1 for 3" in checks[0].reason
+    same = compare("y", np.ones(2), np.ones(2))
+    assert all(check.verdict == "held" for check in judge_asked(same, asked))
+
+
+def test_raw_data_of_a_quantised_output_is_told_in_its_values() -> None:
+    got, expected = np.array([10, 14], "u1"), np.array([10, 12], "u1")
+    found = compare("y", got, expected, step=0.5, offset=-10)
+    assert (found.max_abs, found.max_steps, found.relative_max_abs) == (1.0, 2.0, 1.0)
+    assert found.worst is not None
+    assert (found.worst.got, found.worst.expected) == (2.0, 1.0)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.verdict.results.op_costs import cost_of, dearest, op_costs
+from tests.properties import reached, reaches
 
 
 def op(name: str, *runs: int, source: str | None = None, **more: Any) -> dict[str, Any]:
@@ -56,9 +57,23 @@ json_like = st.recursive(
     ),
 )
 
+ops_like = st.fixed_dictionaries(
+    {"op": st.text(max_size=5) | json_like},
+    optional={
+        "cycles": st.integers(),
+        "us": json_like,
+        "runs": st.lists(st.integers()) | json_like,
+    },
+)
 
-@given(json_like)
+
+@reaches(0.15)
+@given(json_like | st.fixed_dictionaries({"ops": st.lists(ops_like | json_like, max_size=6)}))
 def test_what_is_no_profile_has_no_ops_or_proper_ones(said: Any) -> None:
-    for name, one in op_costs(said).items():
+    found = op_costs(said)
+    if not found:
+        return
+    reached()
+    for name, one in found.items():
         assert name == one.op
         assert one.value >= 0

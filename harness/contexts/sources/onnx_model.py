@@ -135,13 +135,15 @@ class OnnxModel(Model):
 class OnnxSurface:
     """What is seen of a model from outside: its tensors, and the files that lie beside it.
 
-    `outputs` is None where the model does not tell all their shapes. `beside` are the files of its
+    `outputs` is None where the model does not tell all their shapes; `results` are their names,
+    types and shapes, 0 where one is not told. `beside` are the files of its
     weights, by their names as seen from the model's folder.
     """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
     beside: tuple[str, ...]
+    results: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> Self:
@@ -161,6 +163,7 @@ class OnnxSurface:
             _tensors(_inputs(loaded), "input", path),
             _tensors(outputs, "output", path) if known else None,
             tuple(places),
+            tuple(_result(one) for one in outputs),
         )
 
 
@@ -252,6 +255,16 @@ def _tensors(listed: Iterable[Any], what: str, path: Path) -> tuple[Tensor, ...]
         name = "bool8" if dtype.kind == "b" else dtype.name
         found.append(Tensor(one.name, math.prod(shape) * dtype.itemsize, name))
     return tuple(found)
+
+
+def _result(output: Any) -> tuple[str, str, tuple[int, ...]]:
+    from onnx import TensorProto
+
+    kind = output.type.tensor_type
+    name = TensorProto.DataType.Name(kind.elem_type).lower()
+    known = {"float": "float32", "double": "float64", "bool": "bool8"}
+    shape = tuple(max(size.dim_value, 0) for size in kind.shape.dim)
+    return output.name, known.get(name, name), shape
 
 
 def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:

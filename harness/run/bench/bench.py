@@ -37,7 +37,7 @@ from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
 from harness.run.bench.litert import compiled_model
 from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
-from harness.run.bench.session import open_session
+from harness.run.bench.session import open_session, run_session
 from harness.run.bench.wrong_call import require
 from harness.run.workbench import Placement
 from harness.verdict import KEPT, Check, ErrorRecord, Verdict
@@ -205,7 +205,8 @@ class Bench:
         known = None if made.model is None else self.model(made.model)
         self._case.notes.makers += self._ready.stock.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
-        seen = self.run(made.plan(ort, deployed, rounds_of(repeat)), timeout_s=timeout_s)
+        plan = made.plan(ort, deployed, rounds_of(repeat))
+        seen = run_session(self._case, self.run, self.reference, made, plan, wanted, timeout_s)
         self._note_graphs(seen, [made.path.name])
         return placed_session(self._case, made.path, seen)
 

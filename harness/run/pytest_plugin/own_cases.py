@@ -68,6 +68,7 @@ def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
         repeat=workload.rounds,
         fallback=given.fallback,
     )
+    tell_accuracy(bench, seen.kept, workload.closeness)
     seen.check()
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), [workload.path])
 

@@ -109,6 +109,10 @@ def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
     code, said, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
     assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    assert one["measurements"]["accuracy"][0]["against"] == "the expected files"
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--min-sqnr=300")
+    assert (code, one["outcome"]) == (1, "failed"), said
+    assert "sqnr_db[y]: " in one["error"]["message"]
     done = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
     assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
 
@@ -153,6 +157,10 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     runs, lacks = records
     assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), said
     assert list(runs["measurements"]["placement"]) == ["QNNExecutionProvider"]
+    (told,) = runs["measurements"]["accuracy"]
+    assert (told["output"], told["elements"], len(told["channels"])) == ("y", 256, 4)
+    assert told["cosine"] > 0.999999
+    assert told["against"] == "ONNX Runtime on the CPU"
     assert (code, lacks["outcome"]) == (0, "unsupported")
     diagnosis = lacks["error"]["diagnosis"]
     assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")

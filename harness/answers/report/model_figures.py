@@ -78,11 +78,29 @@ def first_token(first: Mapping[str, Any]) -> str:
     return f"First token of a prompt of {size} tokens: {when}, {chunks} executions of {of} tokens."
 
 
+def versions(records: Sequence[CaseRecord]) -> list[Block]:
+    """What several versions or backends gave: latency and closeness, a row for each output."""
+    rows: list[list[Line]] = []
+    for record in records:
+        graphs = list(parts(record, "graphs"))
+        median = duration(graphs[0].get("median_us")) if len(graphs) == 1 else ""
+        model = record.case.partition("::")[0].rpartition("/")[2]
+        where = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
+        for one in parts(record, "accuracy"):
+            sqnr = one.get("sqnr_db")
+            told = "equal" if sqnr is None else _number(sqnr)
+            cosine = _number(one.get("cosine"), 7)
+            rows.append([code(model, 60), *where, median, told, cosine])
+    names = ("Model", "QNN", "Backend", "Median", "SQNR (dB)", "Cosine")
+    return [*table("By version and backend", names, rows)] if len(rows) > 1 else []
+
+
 FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
     latency,
     tokens,
     nodes_tables,
     accuracy,
+    versions,
     ops_tables,
     ops_by_version,
 )

@@ -161,6 +161,14 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     assert (told["output"], told["elements"], len(told["channels"])) == ("y", 256, 4)
     assert told["cosine"] > 0.999999
     assert told["against"] == "ONNX Runtime on the CPU"
+    given = ("--backend=htp,cpu", "--qnn=2.47.0")
+    _, said, both = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
+    assert [one["axes"]["backend"] for one in both] == ["htp", "cpu"]
+    _, _, rows = said.partition("By version and backend")
+    assert [row.split()[:3] for row in rows.splitlines()[2:4]] == [
+        ["cnn.onnx", "2.47.0", "htp"],
+        ["cnn.onnx", "2.47.0", "cpu"],
+    ]
     assert (code, lacks["outcome"]) == (0, "unsupported")
     diagnosis = lacks["error"]["diagnosis"]
     assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")

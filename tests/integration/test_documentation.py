@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.contexts.compiler.models import Model
 from harness.device.lab.inventory import load_lab
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
@@ -92,8 +93,9 @@ def test_commands_run(
             part = lab.run("-k", "tiny and window", "--shard", f"{number}/2")
             assert part.code == 0, part.output
             (lab.reports / "latest").resolve().rename(folder / f"shard-{number}")
-    if arguments[0] == "contexts":
+    if arguments[0] in ("contexts", "run"):
         folder = tmp_path
+        (folder / "model.onnx").write_bytes(Model("tiny").serialized())
         for name in ("model", "other", "a", "b", "c"):
             shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
         shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")

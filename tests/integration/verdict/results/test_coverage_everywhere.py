@@ -404,6 +404,8 @@ SUM_UP_NOTHING = {
     "verdict/results/known_issue_lint.py": "about known issues",
     "verdict/results/drift.py": "about outputs",
     "answers/report/grid.py": "about cells, each with its outcome",
+    "answers/report/model_figures.py": "figures of cases, behind what says how many were judged",
+    "search/diverge/sides.py": "one case for each context; one without outputs is an error",
     "tools/cli/run.py": "prints records",
     "search/bisect/loop.py": "one case",
     "search/bisect/case_run.py": "one case",

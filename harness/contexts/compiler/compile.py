@@ -18,6 +18,7 @@ from harness.contexts.compiler.compile_jobs import (
     compile_job,
     compile_options,
     epcontext_max_size,
+    made_binary,
     read_metadata,
     reference_job,
     tensor_order,
@@ -195,12 +196,10 @@ class ContextStore:
         failures: list[HarnessError] = []
         whole: dict[ContextKey, tuple[CompileJob, Path]] = {}
         for one, job in made.items():
-            binaries = list(job.folder.glob("*.bin"))
-            if len(binaries) == 1:
-                whole[one] = (job, binaries[0])
-            else:
-                reason = f"it made {len(binaries)} context binaries instead of one"
-                self._refused[one] = CompileError(job.complaint, chain=[reason])
+            try:
+                whole[one] = (job, made_binary(job))
+            except CompileError as error:
+                self._refused[one] = error
         if not whole:
             return failures
         paths = [path for _, path in whole.values()]

@@ -68,6 +68,15 @@ def compile_job(wanted: ContextKey, model: Path, folder: Path) -> CompileJob:
     )
 
 
+def made_binary(job: CompileJob) -> Path:
+    """The context binary that a job has made. Raises CompileError unless there is exactly one."""
+    binaries = list(job.folder.glob("*.bin"))
+    if len(binaries) != 1:
+        reason = f"it made {len(binaries)} context binaries instead of one"
+        raise CompileError(job.complaint, chain=[reason])
+    return binaries[0]
+
+
 def epcontext_max_size(model: Path, what: str) -> int | None:
     """The largest spill-fill size that an EPContext model states (bytes); None if it states none.
 

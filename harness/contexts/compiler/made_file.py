@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compiler.compile_jobs import compile_job, read_metadata
-from harness.contexts.compiler.compiler import CompileError, run_jobs
+from harness.contexts.compiler.compile_jobs import compile_job, made_binary, read_metadata
+from harness.contexts.compiler.compiler import run_jobs
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import check_arch
-from harness.ground import ConfigError, disk_errors, scratch_folder, write_whole
+from harness.ground import ConfigError, disk_errors, scratch_folder
 from harness.ground.facts.socs import Soc
-from harness.ground.files.whole_file import sha256_of
+from harness.ground.files.whole_file import sha256_of, written_whole
 from harness.libraries.runtimes.pypi import CompilerHost
 from harness.probe import ProbeBuilder
 
@@ -62,39 +63,40 @@ def compile_to_file(
         refused = run_jobs(host, [job])[job.job]
         if refused is not None:
             raise refused
-        binaries = list(job.folder.glob("*.bin"))
-        if len(binaries) != 1:
-            reason = f"it made {len(binaries)} context binaries instead of one"
-            raise CompileError(job.complaint, chain=[reason])
-        (metadata,) = read_metadata(probes, host.system_library, binaries)
+        binary = made_binary(job)
+        (metadata,) = read_metadata(probes, host.system_library, [binary])
         check_arch(metadata, job.complaint, arch)
-        digest, size = sha256_of(binaries[0]), binaries[0].stat().st_size
-        if output.suffix != ".onnx":
-            contents = {output: binaries[0].read_bytes()}
-        else:
-            contents = _with_epcontext(job.folder / "context.onnx", binaries[0], output, embedded)
-        for path, content in contents.items():
-            with disk_errors(f"cannot write {path}"):
-                write_whole(path, content)
-    return MadeFile(tuple(contents), digest, size, metadata)
+        digest, size = sha256_of(binary), binary.stat().st_size
+        files = {output: binary}
+        if output.suffix == ".onnx":
+            beside = output.with_suffix(".bin")
+            holder = _epcontext(job.folder / "context.onnx", binary, output, embedded, beside.name)
+            # the model comes last: a reader of it finds what it names
+            files = ({} if embedded else {beside: binary}) | {output: holder}
+        for path, made in files.items():
+            with (
+                disk_errors(f"cannot write {path}"),
+                made.open("rb") as content,
+                written_whole(path) as stream,
+            ):
+                shutil.copyfileobj(content, stream)
+    return MadeFile(tuple(files), digest, size, metadata)
 
 
-def _with_epcontext(written: Path, binary: Path, output: Path, embedded: bool) -> dict[Path, bytes]:
-    """The files of the model that the compiler wrote beside its binary, called as `output` is."""
+def _epcontext(written: Path, binary: Path, output: Path, embedded: bool, beside: str) -> Path:
+    """The model that the compiler wrote, which holds its binary now, or calls it `beside`."""
     import onnx
 
     model = onnx.load(written, load_external_data=False)
     (node,) = (one for one in model.graph.node if one.op_type == "EPContext")
-    content = binary.read_bytes()
-    if embedded and len(content) > _MOST_EMBEDDED:
-        problem = f"a context of {len(content)} bytes does not fit into an .onnx"
+    if embedded and (size := binary.stat().st_size) > _MOST_EMBEDDED:
+        problem = f"a context of {size} bytes does not fit into an .onnx"
         raise ConfigError(problem, file=output, choices=["--beside", "a file that ends with .bin"])
-    beside = output.with_suffix(".bin")
-    held = {"embed_mode": int(embedded), "ep_cache_context": content if embedded else beside.name}
+    content = binary.read_bytes() if embedded else beside
+    held = {"embed_mode": int(embedded), "ep_cache_context": content}
     kept = [one for one in node.attribute if one.name not in held]
     del node.attribute[:]
     node.attribute.extend(kept)
     node.attribute.extend(onnx.helper.make_attribute(*one) for one in held.items())
-    # the model comes last: a reader of it finds what it names
-    files = {} if embedded else {beside: content}
-    return files | {output: model.SerializeToString()}
+    written.write_bytes(model.SerializeToString())
+    return written

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.contexts import CompileError, Tensor, TensorFiles
-from harness.contexts.compiler.compile_jobs import compile_options, read_metadata, tensor_order
+from harness.contexts.compiler.compile_jobs import (
+    compile_options,
+    made_binary,
+    read_metadata,
+    tensor_order,
+)
 from harness.contexts.compiler.compiler import CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.ground import ConfigError, InfraError, cache_root
 from harness.libraries.runtimes.pypi import CompilerHost
@@ -149,10 +155,8 @@ class Npu:
             try:
                 if (refusal := failed[job.job]) is not None:
                     raise refusal
-                binaries = list(job.folder.glob("*.bin"))
-                if len(binaries) != 1:
-                    raise CompileError(job.complaint, chain=[f"{len(binaries)} contexts were made"])
-                (metadata,) = read_metadata(self._probes, self._host.system_library, binaries)
+                binary = made_binary(job)
+                (metadata,) = read_metadata(self._probes, self._host.system_library, [binary])
                 fed = question.fed()
                 tensor_order(
                     metadata,
@@ -163,7 +167,7 @@ class Npu:
             except CompileError as error:
                 answers.append(str(error))
                 continue
-            binaries[0].rename(folder / f"{at}.bin")
+            binary.rename(folder / f"{at}.bin")
             inputs = folder / "inputs" / f"{at}.bin"
             inputs.mkdir(parents=True)
             for name, one in fed.items():
@@ -234,6 +238,6 @@ def given_inputs(
     pairs = zip(kinds.items(), files, strict=True)
     for at, ((name, kind), file) in enumerate(pairs):
         own = folder / f"input{at}.raw"
-        own.write_bytes(file.read_bytes())
+        shutil.copyfile(file, own)
         found[name] = Stored(own, kind)
     return found

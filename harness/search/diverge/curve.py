@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.run.experiments.accuracy import compare
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -15,8 +17,6 @@ MOST: Final = 1e6
 
 STANDS_OUT: Final = 10.0
 """Where most ops make an error, one has to be so many times as large as the median."""
-
-_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,28 +37,13 @@ class Errors:
 def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0) -> float:
     """How far a tensor is from another; `zero` is the value of quantised ones that means 0.
 
-    What is not finite in both alike is no difference.
+    It is the SQNR of `accuracy.compare` as a ratio. What is not finite in both alike is no
+    difference.
     """
-    import numpy as np
-
     if got.shape != expected.shape:
         return MOST
-    one, other = got.reshape(-1), expected.reshape(-1)
-    off = length = 0.0
-    for at in range(0, one.size, _BLOCK):
-        mine = one[at : at + _BLOCK].astype("f8") - zero
-        theirs = other[at : at + _BLOCK].astype("f8") - zero
-        same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
-        finite = np.isfinite(mine) & np.isfinite(theirs)
-        if not np.all(same | finite):
-            return MOST
-        apart = np.where(same, 0.0, np.where(finite, mine, 0.0) - np.where(finite, theirs, 0.0))
-        off += float(apart @ apart)
-        value = np.where(finite, theirs, 0.0)
-        length += float(value @ value)
-    if off == 0:
-        return 0.0
-    return min(MOST, float(np.sqrt(off / length))) if length else MOST
+    sqnr_db = compare("", got, expected, step=1.0, offset=-zero).sqnr_db
+    return 0.0 if sqnr_db is None else min(MOST, 10 ** (-sqnr_db / 20))
 
 
 def limit_of(errors: Sequence[float | None], threshold: float) -> float:

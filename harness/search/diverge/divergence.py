@@ -115,7 +115,7 @@ def as_page(found: Divergence) -> str:
     text = page(
         "Where it goes wrong",
         [
-            *(Paragraph([line]) for line in (f"{found.tested}, against {found.against}",)),
+            Paragraph([f"{found.tested}, against {found.against}"]),
             *(Paragraph([line]) for line in _verdict(found)),
             Table(counted(len(rows), "op"), _COLUMNS, rows),
         ],

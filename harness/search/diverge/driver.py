@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -144,7 +145,7 @@ class FirstWrong:
     def _reference_values(self) -> None:
         """What ONNX Runtime has of all tensors of the exact model, called as the tested one's."""
         exact = self.exact
-        names = self._names_in_exact()
+        names = self._names_in_exact
         wanted = [name for name in names.values() if name in exact.kinds]
         sizes = [exact.kinds[name].size for name in wanted]
         feeds = {in_name(at): self.inputs[name] for at, name in enumerate(exact.inputs)}
@@ -157,6 +158,7 @@ class FirstWrong:
                 raise ConfigError(answer, file=self.asked.reference or self.asked.model)
             self.values |= {own[name]: value for name, value in answer.items()}
 
+    @cached_property
     def _names_in_exact(self) -> dict[str, str]:
         """What the outputs of each op of the tested model are called in the exact one."""
         by_name = {node.name: node for node in self.exact.nodes}
@@ -173,12 +175,10 @@ class FirstWrong:
 
     def _changed(self) -> dict[int, float]:
         """By place in the model: how far an op is from the reference's, both on the CPU."""
-        names = {node.name: at for at, node in enumerate(self.exact.nodes)}
-        ops = [one for one in self.network.ops() if one.gives and one.op in names]
-        theirs = {one.op: one for one in self.exact.ops()}
-        ops = [one for one in ops if one.op in theirs and theirs[one.op].gives]
+        theirs = {one.op: one for one in self.exact.ops() if one.gives}
+        ops = [one for one in self.network.ops() if one.gives and one.op in theirs]
         mine = self._apart(self.network, ops, self.cpu, self.values, unit=False)
-        known = self._names_in_exact()
+        known = self._names_in_exact
         values = {known.get(name, name): value for name, value in self.values.items()}
         others = [theirs[one.op] for one in ops]
         exact = self._apart(self.exact, others, self.cpu, values, unit=False)
@@ -300,7 +300,7 @@ class FirstWrong:
         """What exact ops make of what the tested side hands them, where all of that is known."""
         mine = {self.units[at].gives[0]: value for at, value in tested.items()}
         others = {self.units[at].gives[0]: value for at, value in theirs.items()}
-        names = self._names_in_exact()
+        names = self._names_in_exact
         by_name = {one.op: one for one in self.exact.units()}
         places, ops = [], []
         for at in cuts:

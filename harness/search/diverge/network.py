@@ -72,6 +72,7 @@ class Network:
             name: at for at, node in enumerate(self.nodes) for name in node.output if name
         }
         self.constant = self._constant(frozenset())
+        self.free = self._free()
         self._users = Counter(name for node in self.nodes for name in _takes(node))
         self._users.update(one.name for one in copy.graph.output)
 
@@ -84,7 +85,7 @@ class Network:
 
         Shapes are constants to it.
         """
-        free = self._free()
+        free = self.free
         into: dict[int, list[int]] = {}
         for at in reversed(range(len(self.nodes))):
             node, chain = self.nodes[at], [at]
@@ -97,9 +98,9 @@ class Network:
                 chain.insert(0, before)
             into[at] = chain
         inside = {one for chain in into.values() for one in chain[:-1]}
+        outputs = {one.name for one in self.model.graph.output}
         found = []
         for at in range(len(self.nodes)):
-            outputs = {one.name for one in self.model.graph.output}
             last = at not in inside and (at not in free or self._gives_out(at, outputs))
             if last and at not in self.constant:
                 found.append(self._op(tuple(into[at])))
@@ -212,7 +213,7 @@ class Network:
 
     def _closure(self, op: Op, unit: bool) -> tuple[list[int], list[str]]:
         """The nodes of an op with the free ones before it, in order, and what goes into them."""
-        free = self._free() if unit else self.constant
+        free = self.free if unit else self.constant
         found, takes, left = set(op.nodes), dict[str, None](), list(op.nodes)
         while left:
             node = self.nodes[left.pop()]

@@ -42,9 +42,8 @@ def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
     rows: list[list[Line]] = []
     for record in records:
         for at, one in enumerate(parts(record, "accuracy")):
-            steps, sqnr = one.get("max_steps"), one.get("sqnr_db")
-            told = [f"{_number(one.get('max_abs'))}", "" if steps is None else _number(steps)]
-            told += [_number(one.get("cosine"), 7), "equal" if sqnr is None else _number(sqnr)]
+            told = [_number(one.get(name)) for name in ("max_abs", "max_steps")]
+            told += [_number(one.get("cosine"), 7), _sqnr(one)]
             output, against = (code(str(one.get(key))) for key in ("output", "against"))
             rows.append([_case(record, at), output, *told, against])
     names = ("Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against")
@@ -87,10 +86,8 @@ def versions(records: Sequence[CaseRecord]) -> list[Block]:
         model = record.case.partition("::")[0].rpartition("/")[2]
         where = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
         for one in parts(record, "accuracy"):
-            sqnr = one.get("sqnr_db")
-            told = "equal" if sqnr is None else _number(sqnr)
             cosine = _number(one.get("cosine"), 7)
-            rows.append([code(model, 60), *where, median, told, cosine])
+            rows.append([code(model, 60), *where, median, _sqnr(one), cosine])
     names = ("Model", "QNN", "Backend", "Median", "SQNR (dB)", "Cosine")
     return [*table("By version and backend", names, rows)] if len(rows) > 1 else []
 
@@ -173,6 +170,11 @@ def _load(record: CaseRecord) -> str:
 def _memory(record: CaseRecord) -> str:
     peak = part_of(record, "rss_bytes").get("peak")
     return f"{peak / 1e6:.0f} MB" if is_figure(peak) else ""
+
+
+def _sqnr(one: Mapping[str, Any]) -> str:
+    sqnr = one.get("sqnr_db")
+    return "equal" if sqnr is None else _number(sqnr)
 
 
 def _number(value: object, digits: int = 4) -> str:

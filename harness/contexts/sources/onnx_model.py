@@ -55,7 +55,7 @@ class OnnxModel(Model):
         Raises ConfigError for what cannot be compiled here: inputs without a fixed shape, more than
         2 GB; and for files that are not those of the model's tensors.
         """
-        loaded = _load(path)
+        loaded = read_model(path)
         tensors = _tensors(_inputs(loaded), "input", path)
         digest = hashlib.sha256(_bytes(loaded)).hexdigest()
         files, key = TensorFiles(cache_root()), ""
@@ -99,7 +99,7 @@ class OnnxModel(Model):
 
     def build(self) -> onnx.ModelProto:
         """The model, weights included. Raises ConfigError if it is not the one it was."""
-        loaded = _load(self.path)
+        loaded = read_model(self.path)
         if hashlib.sha256(_bytes(loaded)).hexdigest() != self.digest:
             raise ConfigError("was changed while it was in use", file=self.path)
         return loaded
@@ -111,7 +111,7 @@ class OnnxModel(Model):
 
         random = np.random.default_rng(_SEED)
         made = {}
-        for at, one in enumerate(_inputs(_load(self.path, weights=False))):
+        for at, one in enumerate(_inputs(read_model(self.path, weights=False))):
             shape, kind = _shape(one, "input", self.path), one.type.tensor_type.elem_type
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
             if self.read:
@@ -124,7 +124,7 @@ class OnnxModel(Model):
 
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order of the model."""
-        return tuple(one.name for one in _load(self.path, weights=False).graph.output)
+        return tuple(one.name for one in read_model(self.path, weights=False).graph.output)
 
     def expected(self) -> dict[str, Path]:
         """Raw files of what its outputs should be, by name, as far as somebody gave them."""
@@ -151,7 +151,7 @@ class OnnxSurface:
 
         That includes inputs without a fixed shape, and weights outside of the model's folder.
         """
-        loaded = _load(path, weights=False)
+        loaded = read_model(path, weights=False)
         places = {_place(one, path): None for one in _external(loaded)}
         outputs = loaded.graph.output
         known = all(
@@ -167,8 +167,11 @@ class OnnxSurface:
         )
 
 
-def _load(path: Path, *, weights: bool = True) -> onnx.ModelProto:
-    """The model; without `weights` what lies beside it is left there."""
+def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
+    """The model in a file; without `weights` what lies beside it is left there.
+
+    Raises ConfigError for what is no model.
+    """
     import onnx
 
     try:

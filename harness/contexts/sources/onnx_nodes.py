@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from harness.ground import ConfigError
+from harness.contexts.sources.onnx_model import read_model
 from harness.libraries.containers.graph_nodes import GraphNode
 
 _MOST_BYTES: Final = 4096
@@ -30,10 +30,7 @@ class OnnxNodes:
         """The nodes of a model's own graph. Raises ConfigError for what is no model."""
         import onnx
 
-        try:
-            model = onnx.load(path, load_external_data=False)
-        except Exception as error:  # protobuf has no public name for what it raises
-            raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
+        model = read_model(path, weights=False)
         for tensor in model.graph.initializer:  # no shape follows from what is large
             if len(tensor.raw_data) > _MOST_BYTES:
                 tensor.raw_data = b""

@@ -191,7 +191,6 @@ class Bench:
     ) -> Observation:
         """Has ONNX Runtime make a session of an .onnx, with EPContext nodes or to be compiled.
 
-
         `inputs` and `expected` as for `executorch`. A plain model with a `tolerance` and without
         either is compared with ORT on the CPU. `fallback`: that takes what QNN refuses. As `run`.
 

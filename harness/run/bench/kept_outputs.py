@@ -15,7 +15,8 @@ from harness.probe import Transcript
 from harness.verdict.results.measurements import whole_numbers
 from harness.verdict.results.run_folder import OUTPUTS
 
-_MAX_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
+"""So much of a case is kept with the probe, of an output with ONNX Runtime."""
 
 Fetch = Callable[..., bytes]
 
@@ -94,7 +95,7 @@ def keep_outputs_of(
         if step.verb == "execute" and (step.ok or step.error == "mismatch")
     }
     found: dict[str, object] = {}
-    left = _MAX_BYTES
+    left = MAX_BYTES
     for number, deployed in enumerate(contexts):
         outputs = []
         for context in (one.context for one in (deployed, *deployed.others)):

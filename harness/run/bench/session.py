@@ -28,7 +28,7 @@ from harness.ground.files.whole_file import keep_whole
 from harness.libraries import Blob, open_artefact, piece_file
 from harness.probe import Plan
 from harness.probe.plan import Rounds
-from harness.run.bench.kept_outputs import KeptOutput
+from harness.run.bench.kept_outputs import MAX_BYTES, KeptOutput
 from harness.run.bench.ort import OrtOnDevice
 from harness.verdict.results.run_folder import OUTPUTS
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from harness.run.bench.case_bench import CaseBench, Observation
 
 _MODEL: Final = "model.onnx"
-_MAX_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def run_session(
         kept = []
         for at, (result, file) in enumerate(zip(made.surface.results, wanted, strict=True)):
             size = file.stat().st_size
-            if size <= _MAX_BYTES:
+            if size <= MAX_BYTES:
                 content = case.fetch(f"{folder}/{at}.raw", max_bytes=size)
                 name = hashlib.sha256(content).hexdigest()[:16]
                 own = case.run_folder / OUTPUTS / f"{name}-{size}.raw"

@@ -13,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+from harness.contexts.sources.onnx_model import read_model
 from harness.ground import DeviceError
 from harness.ground.facts.codes import same_code
 from harness.ground.facts.profiles import ProfileAsked
@@ -242,8 +243,5 @@ def _node_names(models: Iterable[Path]) -> Collection[str]:
 
 
 def _names_in(path: Path) -> Iterator[str]:
-    import onnx
-
-    model = onnx.load(str(path), load_external_data=False)
-    for at, node in enumerate(model.graph.node):
+    for at, node in enumerate(read_model(path, weights=False).graph.node):
         yield node.name or f"{node.op_type}{at}"  # so ONNX Runtime calls what has no name

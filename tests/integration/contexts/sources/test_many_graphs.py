@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from harness.contexts.context.metadata import read_each
 from harness.contexts.sources.inspection import context_report
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.pypi import CompilerHost
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
@@ -30,6 +32,22 @@ MODELS = ("io-heavy-22mb", "tiny", "spill-heavy-2mb")
 TOTALS_ROUND_TO = 2 << 20  # the library rounds the weights of a context
 
 
+def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
+    """The context that these models share, made in a new folder."""
+    paths = [folder / f"{at}.model" for at in range(len(models))]
+    for path, model in zip(paths, models, strict=True):
+        path.write_bytes(model)
+    subprocess.run(
+        [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *paths],
+        env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
+        capture_output=True,
+        timeout=200,
+        check=True,
+    )
+    (made,) = folder.glob("*.bin")
+    return made
+
+
 @pytest.fixture(scope="module")
 def probe(user_cache: Path) -> Path:
     return ProbeBuilder(user_cache / "probe").build("linux-x64")
@@ -38,19 +56,8 @@ def probe(user_cache: Path) -> Path:
 @pytest.fixture(scope="module")
 def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
-    host, folder = catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared")
-    models = [folder / f"{name}.model" for name in MODELS]
-    for name, path in zip(MODELS, models, strict=True):
-        path.write_bytes(Model.parse(name).serialized())
-    subprocess.run(
-        [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *models],
-        env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
-        capture_output=True,
-        timeout=200,
-        check=True,
-    )
-    (made,) = folder.glob("*.bin")
-    return made
+    models = [Model.parse(name).serialized() for name in MODELS]
+    return sharing(catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared"), models)
 
 
 def test_each_graph_is_known_and_right(

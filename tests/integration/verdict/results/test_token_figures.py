@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
 from harness.verdict.results.token_figures import named_graphs, token_figures
 from tests.integration.conftest import RuntimeFor
-from tests.integration.contexts.sources.test_many_graphs import SHARE
+from tests.integration.contexts.sources.test_many_graphs import sharing
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 VERSION = "2.51.0"
@@ -74,19 +71,8 @@ def attention(tokens: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    host, folder = catalog.compiler_host(VERSION), tmp_path_factory.mktemp("tokens")
-    models = [folder / "prefill.model", folder / "decode.model"]
-    for tokens, path in zip((32, 1), models, strict=True):
-        path.write_bytes(attention(tokens))
-    subprocess.run(
-        [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *models],
-        env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
-        capture_output=True,
-        timeout=200,
-        check=True,
-    )
-    (made,) = folder.glob("*.bin")
-    return made
+    models = [attention(tokens) for tokens in (32, 1)]
+    return sharing(catalog.compiler_host(VERSION), tmp_path_factory.mktemp("tokens"), models)
 
 
 def test_both_graphs_of_a_binary_are_stages(

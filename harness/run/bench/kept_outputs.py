@@ -12,7 +12,7 @@ from harness.contexts.context.metadata import tensors_of
 from harness.contexts.context.session_plan import saved_output
 from harness.ground.files.whole_file import keep_whole
 from harness.probe import Transcript
-from harness.verdict.results.measurements import whole_numbers
+from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.run_folder import OUTPUTS
 
 MAX_BYTES: Final = 256 << 20

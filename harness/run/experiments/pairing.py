@@ -32,7 +32,7 @@ from harness.run.experiments.latency import Latency, LatencyTolerance, same_in_r
 from harness.run.experiments.memory import MemorySamples, memory_samples
 from harness.run.experiments.rounds import Disturbed, Rules, settled
 from harness.verdict import Check, held, undecided
-from harness.verdict.results.measurements import whole_numbers
+from harness.verdict.results.json_value import whole_numbers
 
 STEADY_RUNS: Final = 30
 WARM_RUNS: Final = 10

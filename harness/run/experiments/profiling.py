@@ -20,7 +20,7 @@ from harness.ground.facts.profiles import ProfileAsked
 from harness.probe import Plan, Step, StepResult, Transcript, context_free, ort_session_free
 from harness.probe.plan import ProfileLevel, given
 from harness.run.bench import Bench, NotPassed, Observation
-from harness.verdict.results.measurements import whole_numbers
+from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.op_events import (
     ProfiledRun,
     csv_events,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from harness.probe import StepResult
+from harness.verdict.results.json_value import whole_numbers
 
 _VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")
 MOST_GRAPHS: Final = 256
@@ -16,8 +17,7 @@ MOST_GRAPHS: Final = 256
 
 def round_times(step: StepResult) -> list[int]:
     """The times of a step's rounds that count (us): of the first thousand."""
-    times = step.data.get("run_us")
-    known = [one for one in times if type(one) is int] if isinstance(times, list) else []
+    known = whole_numbers(step.data.get("run_us"))
     return known or ([step.duration_us] if step.duration_us is not None else [])
 
 

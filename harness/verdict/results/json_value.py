@@ -74,3 +74,8 @@ def _marks(content: bytes) -> int:
 
 
 JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
+
+
+def whole_numbers(value: object) -> list[int]:
+    """The whole numbers of a list that the probe told; none of what is no list."""
+    return [one for one in value if type(one) is int] if isinstance(value, list) else []

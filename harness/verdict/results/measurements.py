@@ -11,6 +11,7 @@ from typing import Final
 
 from harness.probe import StepResult, Transcript
 from harness.verdict.results.graph_figures import typical_us
+from harness.verdict.results.json_value import whole_numbers
 
 _LIST: Final = "context-load-list"
 _OF_CONTEXTS: Final = ("context-", "execute", "executorch-")
@@ -230,11 +231,6 @@ def _outputs(step: StepResult) -> list[dict[str, object]]:
     if not isinstance(outputs, list):
         return []
     return [output for output in outputs if isinstance(output, dict) and "max_abs" in output]
-
-
-def whole_numbers(value: object) -> list[int]:
-    """The whole numbers of a list that the probe told; none of what is no list."""
-    return [one for one in value if type(one) is int] if isinstance(value, list) else []
 
 
 def _number(value: object) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.verdict.results.measurements import whole_numbers
+from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.op_events import OPS_MOST
 
 # what ONNX Runtime and the library number anew in each version

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.probe import Plan, Step, StepResult, Transcript
-from harness.verdict.results.measurements import whole_numbers
+from harness.verdict.results.json_value import whole_numbers
 
 Outputs = Literal["reference", "agreement", "unverified"]
 """What outputs were compared with: what was expected, those of the same inputs, or nothing."""

@@ -57,22 +57,18 @@ def token_graphs(
     `graphs` are the metadata of each, by the names of its context and of itself.
     """
     sizes = {key: found for key, one in graphs.items() if (found := _tokens(key[1], one))}
-    grown = {
-        name
-        for key, (tokens, _) in sizes.items()
-        for name, one, length in _pairs(graphs[key], tokens)
-        if length is not None
-    }
+    pairs = {key: [*_pairs(graphs[key], tokens)] for key, (tokens, _) in sizes.items()}
     lengths = [
-        length
-        for key, (tokens, _) in sizes.items()
-        for name, _, length in _pairs(graphs[key], tokens)
-        if length is not None and name in grown
+        (name, length)
+        for found in pairs.values()
+        for name, _, length in found
+        if length is not None
     ]
+    grown = {name for name, _ in lengths}
+    longest = max((length for _, length in lengths), default=None)
     made = {}
     for key, (tokens, told) in sizes.items():
-        pairs = list(_pairs(graphs[key], tokens))
-        by_shape = {name: one for name, one, _ in pairs if name in grown}
+        by_shape = {name: one for name, one, _ in pairs[key] if name in grown}
         by_name = {
             str(one.get("name")): one
             for one in entries(graphs[key], "inputs")
@@ -82,7 +78,7 @@ def token_graphs(
         how = "named" if by_name else "that grow by what comes out"
         caches = f"; {len(cache)} inputs {how} are keys and values" if cache else ""
         in_name = _CL.search(key[1])
-        length = int(in_name[1]) if in_name else (max(lengths) if lengths else None)
+        length = int(in_name[1]) if in_name else longest
         size = sum(_number(one.get("bytes")) for one in cache.values())
         made[key] = TokenGraph(tokens, length, size, told + caches)
     return made if any(one.cache_bytes for one in made.values()) else {}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.probe.transcript import LogLine, StepResult, Transcript
+from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.measurements import (
     ROUNDS_TOGETHER,
     WARM_ROUNDS,
@@ -20,7 +21,6 @@ from harness.verdict.results.measurements import (
     measure,
     ort_figures,
     session_growth,
-    whole_numbers,
 )
 
 LEVELS = st.integers(min_value=12, max_value=80)

@@ -2,7 +2,8 @@
 
 There is one for each purpose, whatever number of processes of this account use it. Each of them
 holds the writing end of a pipe, whose other end is the stdin of ssh's guardian. When the last of
-them has ended, however it ended, so does the connection. Whoever finds it gone begins it anew.
+them has ended, however it ended, so does the connection. Whoever finds it gone begins it anew; one
+that is just ending is waited for, under the lock that its guardian holds for that.
 """
 
 from __future__ import annotations
@@ -81,6 +82,10 @@ class SharedConnection:
         return host_file(self._key, "ssh")
 
     @property
+    def _lock(self) -> Path:
+        return host_file(self._key, "lock")
+
+    @property
     def _socket(self) -> str:
         return str(self._shared if self._forward is None else host_file(self._key, "socket"))
 
@@ -94,7 +99,7 @@ class SharedConnection:
                 return unix_connection(self._socket, timeout_s)
         deadline = Deadline(max(timeout_s, self._least_s))
         try:
-            with FileLock(host_file(self._key, "lock"), timeout=deadline.seconds):
+            with FileLock(self._lock, timeout=deadline.seconds):
                 return self._connected(deadline)
         except Timeout as error:
             raise TimeoutError("another process begins the connection") from error
@@ -168,7 +173,9 @@ class SharedConnection:
         try:
             # ssh shares nothing where one that was killed has left its socket
             self._shared.unlink(missing_ok=True)
-            self._ssh = spawn_guarded(self._holder(), stdin=stdin, stderr=self._log)
+            self._ssh = spawn_guarded(
+                self._holder(), stdin=stdin, stderr=self._log, lock=self._lock
+            )
         finally:
             os.close(stdin)
         self._due = Deadline(_START_S)

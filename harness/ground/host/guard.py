@@ -88,17 +88,20 @@ def spawn_guarded(
     stdin: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
     remove: Path | None = None,
+    lock: Path | None = None,
 ) -> GuardedProcess:
     """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
 
     `env` is the whole environment of the command (None: ours); `stdout` and `stderr` are as for
     subprocess. The command is ended when `stdin` ends, by default a pipe of ours. `pass_fds` reach
-    it under their numbers. `remove` is a folder of files that is removed at its end. Raises
-    InfraError if nothing can be started at all; a command that does not exist ends with exit code
-    127.
+    it under their numbers. `remove` is a folder of files that is removed at its end. When `stdin`
+    ends, the command is ended under `lock`, unless somebody who had the lock has opened it anew.
+    Raises InfraError if nothing can be started at all; a command that does not exist ends with exit
+    code 127.
     """
     command = [os.fspath(part) for part in argv]
     options = [] if remove is None else [guardian.REMOVE, os.fspath(remove)]
+    options += [] if lock is None else [guardian.LOCK, os.fspath(lock)]
     guarded = [sys.executable, "-I", "-S", guardian.__file__, *options, *command]
     try:
         popen = subprocess.Popen(

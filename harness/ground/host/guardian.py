@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import select
 import signal
@@ -20,6 +21,12 @@ from types import FrameType
 
 REMOVE = "--remove"
 """Stands before the command: the folder named next is removed when the command has ended."""
+
+LOCK = "--lock"
+"""Stands before the command: its end begins and is over while the file named next is locked.
+
+Whoever opens the other end of our stdin under that lock has a command that stays, or none.
+"""
 
 GRACE_S = 2.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -84,12 +91,14 @@ class _Ward:
 
 def main(argv: list[str]) -> int:
     """Runs `argv`; returns its exit code (128 + signal number if a signal ended it)."""
-    if argv[0] != REMOVE:
-        return _guard(argv)
+    given: dict[str, str] = {}
+    while argv[0] in (REMOVE, LOCK):
+        given[argv[0]], argv = argv[1], argv[2:]
     try:
-        return _guard(argv[2:])
+        return _guard(argv, given.get(LOCK))
     finally:
-        remove_folder(argv[1])
+        if REMOVE in given:
+            remove_folder(given[REMOVE])
 
 
 def remove_folder(folder: str) -> None:
@@ -100,7 +109,7 @@ def remove_folder(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _guard(argv: list[str]) -> int:
+def _guard(argv: list[str], lock: str | None = None) -> int:
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -129,10 +138,24 @@ def _guard(argv: list[str]) -> int:
         ready = {descriptor for descriptor, _ in poll.poll()}
         _drain(woken)
         ward.reap()
-        if 0 in ready and not os.read(0, 4096):
+        if 0 in ready and not os.read(0, 4096) and (lock is None or _locked_and_left(lock)):
             break
     _end(ward, woken)
     return 0 if ward.exit_code is None else ward.exit_code
+
+
+def _locked_and_left(lock: str) -> bool:
+    # the lock is kept until we end; False: somebody holds it, or our stdin, and it is asked again
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        left = bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)
+    except BlockingIOError:
+        time.sleep(0.02)
+        left = False
+    if not left:
+        os.close(descriptor)
+    return left
 
 
 def _end(ward: _Ward, woken: int) -> None:

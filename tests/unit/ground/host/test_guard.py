@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from filelock import FileLock
+
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import GuardedProcess, spawn_guarded
 
@@ -142,3 +144,23 @@ def test_no_descriptor_of_ours_is_inherited_but_those_named() -> None:
     finally:
         os.close(read)
         os.close(write)
+
+
+def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None:
+    """Else a connection that its last user left is given to the next and ended under its hands."""
+    lock, pipe = tmp_path / "lock", tmp_path / "users"
+    os.mkfifo(pipe)
+    first = os.open(pipe, os.O_RDWR)
+    stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    process = spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock)
+    os.close(stdin)
+    try:
+        with FileLock(lock):
+            os.close(first)
+            assert process.wait(Deadline(0.5)) is None
+            second = os.open(pipe, os.O_RDWR)
+        assert process.wait(Deadline(0.5)) is None
+        os.close(second)
+        assert process.wait(Deadline(5)) == 128 + signal.SIGTERM
+    finally:
+        process.stop()

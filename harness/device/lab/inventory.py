@@ -67,6 +67,7 @@ from harness.device.simulator.emulation import why_no_board
 from harness.device.ssh.login import SshLogin, login_at
 from harness.device.transport import this_computer
 from harness.ground import SOCS, ConfigError, Target, cache_root
+from harness.ground.errors import NoLabError
 from harness.ground.files.cache import BOARDS
 from harness.ground.yaml_lines.document import read_document, shown
 from harness.ground.yaml_lines.models import SchemaOne, check_document, did_you_mean
@@ -78,13 +79,17 @@ BOARD_WORKDIR: Final = "/var/tmp/qnn-harness"
 """With another transport: every account may write there, and it outlives a reboot."""
 
 SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
-"""A lab of one simulated device, for those who have not described theirs yet."""
+"""A lab of this computer's simulated devices, for those who have not described theirs yet.
+
+Who names none of them gets the first.
+"""
 
 _NO_FILE: Final = (
     "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that adb "
     "sees, and of boards. A whole one for a phone is `{schema: 1, devices: "
     "[{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that `adb devices` prints; "
-    "`simulated: true` instead of the serial has this computer simulate one"
+    "`simulated: true` instead of the serial has this computer simulate one, as does "
+    "`qnn-harness init --simulated`"
 )
 
 
@@ -296,7 +301,7 @@ class Lab(_Strict):
         if names is None:
             if not (enabled := self.in_use()):
                 raise self._problem("no device is enabled")
-            return enabled
+            return enabled[:1] if self._file == SIMULATED_LAB else enabled
         return [self._in_use(name) for name in dict.fromkeys(names)]
 
     def _in_use(self, name: str) -> DeviceConfig:
@@ -372,10 +377,12 @@ def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = fou
 
     `places` finds places of labgrid if the lab names one; None leaves them out. Raises one
     ConfigError that names every mistake by file, line, field and valid choices; InfraError if
-    labgrid does not answer.
+    labgrid does not answer, NoLabError where there is no such file.
     """
+    if not path.exists():
+        raise NoLabError(_NO_FILE, file=path)
     lab = check_document(
-        read_document(path, absent=_NO_FILE),
+        read_document(path),
         Lab,
         more=lambda document: (*mistakes_between_fields(document), *mistakes_of_sources(document)),
     )
@@ -385,6 +392,12 @@ def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = fou
     if any(device.dsp and _is_left_to_the_computer(device) for device in lab.devices):
         lab._lacking_of_dsps = why_no_dsp(cache_root() / BOARDS)
     return lab if lab.labgrid is None or places is None else _with_places(lab, lab.labgrid, places)
+
+
+def shipped_lab(names: Iterable[str]) -> Path | None:
+    """The lab of this computer's simulated devices, if it has all of these names."""
+    known = {device.name for device in load_lab(SIMULATED_LAB).devices}
+    return SIMULATED_LAB if known.issuperset(names) else None
 
 
 def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], FoundPlaces]) -> Lab:

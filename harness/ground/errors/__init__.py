@@ -76,6 +76,10 @@ class ConfigError(HarnessError):
         return f"{where}{field}{self.problem}{choices}"
 
 
+class NoLabError(ConfigError):
+    """There is no file that says which devices the lab has."""
+
+
 class VersionError(ConfigError):
     """A version that cannot be had here, or versions that do not go together.
 

@@ -6,15 +6,17 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import harness
-from harness.ground import InfraError
-from harness.run.pytest_plugin.own_contexts import suite_of
+from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.errors import NoLabError
+from harness.ground.facts.engines import EXECUTORCH
+from harness.run.pytest_plugin.own_contexts import choose_contexts, suite_of
 from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.verdict.results.case_names import NO_PLACEMENT
 
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from harness.verdict.results.known_issue_lint import CollectedTests
 
 _WORKER_SAYS = "qnn_harness_collected"
+_NO_LAB = (
+    "no devices.yaml here: --device sim-v73 runs it on a device that this computer simulates; "
+    "qnn-harness init writes one of the devices that are attached"
+)
 
 
 class Collected:
@@ -99,9 +105,49 @@ def placement_of(item: pytest.Item) -> Placement | None:
     return found if hasattr(found, "compiler") else None
 
 
-def nowhere(reasons: Iterable[str]) -> Any:
-    """What a test has for its placement where no device fits: it is skipped, and says why."""
-    why = f"{NO_DEVICE}: {'; '.join(reasons)}"
+def placements_for(
+    metafunc: pytest.Metafunc, asked: Selection
+) -> tuple[Sequence[object], HarnessError | None]:
+    """Where a test runs, and what keeps the run from its device tests.
+
+    Without a lab that is nothing, unless device tests, a device or a lab were asked for: who runs
+    other tests, or looks for them, needs none.
+    """
+    from harness.run.pytest_plugin.axes import made_by, takes_compiled
+
+    marker = metafunc.definition.get_closest_marker("device")
+    requirements = dict(marker.kwargs) if marker else {}
+    try:
+        choose_contexts(metafunc, asked.options)
+        given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
+        own = asked.options.executorch is not None and requirements.get("engine") == EXECUTORCH.name
+        values, reasons = asked.placements(
+            requirements,
+            compiled=takes_compiled(given),
+            made_by=made_by(given) if own else (),
+        )
+        return values or [_nowhere(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
+    except NoLabError as error:
+        get = metafunc.config.getoption
+        wanted = "device" in get("markexpr", "") or get("--device") or get("--lab")
+        return [_nowhere(_NO_LAB)], error if wanted else None
+    except ConfigError as error:
+        if error.field in requirements and error.file is None:
+            path, line, _ = metafunc.definition.location
+            error = ConfigError(
+                f"{error.problem}, in the marker of {metafunc.definition.name}",
+                file=path,
+                line=(line or 0) + 1,
+                field=error.field,
+                choices=error.choices,
+            )
+        return (), error
+    except HarnessError as error:
+        return (), error
+
+
+def _nowhere(why: str) -> Any:
+    """What a test has for its placement where it cannot run: it is skipped, and says why."""
     return pytest.param(None, id=NO_PLACEMENT, marks=pytest.mark.skip(reason=why))
 
 

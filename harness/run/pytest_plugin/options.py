@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -440,4 +440,9 @@ def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
     here, reports = config.invocation_params.dir, config.getoption("--reports")
     at = _Started(here, config.rootpath, here / reports if reports else config.rootpath / "reports")
-    return Options(**_read_all(Options, config.getoption, at))
+    options = Options(**_read_all(Options, config.getoption, at))
+    if options.devices and config.getoption("--lab") is None and not options.lab.exists():
+        from harness.device.lab.inventory import shipped_lab
+
+        return replace(options, lab=shipped_lab(options.devices) or options.lab)
+    return options

@@ -6,16 +6,21 @@ Imports at the top stay small, since every pytest run of the environment loads t
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from harness.ground import ConfigError, HarnessError, InfraError
-from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.asked import Selection
-from harness.run.pytest_plugin.collected import Collected, leave_out, need_of, nowhere, placement_of
+from harness.run.pytest_plugin.collected import (
+    Collected,
+    leave_out,
+    need_of,
+    placement_of,
+    placements_for,
+)
 from harness.run.pytest_plugin.device_run import Run
 from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.neighbours import (
@@ -28,7 +33,6 @@ from harness.run.pytest_plugin.neighbours import (
 from harness.run.pytest_plugin.options import WITH_VALUE, add_options, read_options
 from harness.run.pytest_plugin.own_contexts import (
     ArtefactFile,
-    choose_contexts,
     collect_artefact,
     left_out,
 )
@@ -154,25 +158,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFi
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "placement" not in metafunc.fixturenames:
         return
-    from harness.run.pytest_plugin.axes import made_by, takes_compiled
-
     run = metafunc.config.stash[RUN]
-    marker = metafunc.definition.get_closest_marker("device")
-    values: Sequence[object] = ()
-    try:
-        choose_contexts(metafunc, run.options)
-        requirements = dict(marker.kwargs) if marker else {}
-        given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
-        own = run.options.executorch is not None and requirements.get("engine") == EXECUTORCH.name
-        values, reasons = run.asked.placements(
-            requirements,
-            compiled=takes_compiled(given),
-            made_by=made_by(given) if own else (),
-        )
-        values = values or [nowhere(reasons)]
-    except HarnessError as error:
-        # Raised here it would be reported once per test; it stops the run after collection.
-        run.problem = run.problem or error
+    values, problem = placements_for(metafunc, run.asked)
+    # Raised here it would be reported once per test; it stops the run after collection.
+    run.problem = run.problem or problem
     metafunc.parametrize("placement", values, ids=str, scope="session")
 
 

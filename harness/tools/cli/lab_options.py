@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from harness.device import SIMULATED_LAB, Lab, Leases, OpenLab, load_lab
+from harness.device import Lab, Leases, OpenLab, load_lab
+from harness.device.lab.inventory import shipped_lab
 from harness.ground import cache_root
 from harness.ground.files.cache import lease_root, simulated_root
 from harness.libraries import Catalog, Runtime, all_versions
@@ -59,17 +60,21 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 """`--json`, given to the command as `as_json`."""
 
 
-def simulated_instead(devices: Iterable[str]) -> Path | None:
-    """The lab of this computer's simulated device, told on stderr; None if others are asked for."""
-    (device,) = load_lab(SIMULATED_LAB).devices
-    if not set(devices) <= {device.name}:
+def simulated_instead(names: Sequence[str]) -> Path | None:
+    """The lab of this computer's simulated devices, told on stderr; None if it has not all names.
+
+    Without names it is the first device. Raises ConfigError for one that cannot be simulated here.
+    """
+    if (shipped := shipped_lab(names)) is None:
         return None
+    devices = [device.name for device in load_lab(shipped).select(names or None)]
+    which = "device" if len(devices) == 1 else "devices"
     say(
-        f"no {DEFAULT_LAB} here: running on the simulated device {device.name} of this "
+        f"no {DEFAULT_LAB} here: running on the simulated {which} {', '.join(devices)} of this "
         "computer; --lab FILE names your own devices",
         err=True,
     )
-    return SIMULATED_LAB
+    return shipped
 
 
 def open_lab(lab: Lab, command: str) -> OpenLab:

@@ -10,7 +10,14 @@ from hypothesis import given, strategies as st
 
 from harness.device.adb.address import SshAddress, TcpAddress
 from harness.device.dsp.dsp import DspLimits
-from harness.device.lab.inventory import DEFAULT_WORKDIR, SIMULATED_LAB, DeviceConfig, Lab, load_lab
+from harness.device.lab.inventory import (
+    DEFAULT_WORKDIR,
+    SIMULATED_LAB,
+    DeviceConfig,
+    Lab,
+    load_lab,
+    shipped_lab,
+)
 from harness.device.ssh.login import SshLogin
 from harness.ground.errors import ConfigError
 from harness.ground.yaml_lines.document import parse_document
@@ -86,7 +93,11 @@ def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
 
 
 def test_who_has_no_lab_runs_on_the_first_of_the_shipped_one() -> None:
-    assert load_lab(SIMULATED_LAB).devices == load_lab(ROOT / "devices.yaml").devices[:1]
+    shipped = load_lab(SIMULATED_LAB)
+    assert shipped.devices == load_lab(ROOT / "devices.yaml").devices
+    assert shipped.select() == [shipped.devices[0]]
+    assert shipped_lab(["sim-arm64", "sim-v73"]) == shipped_lab([]) == SIMULATED_LAB
+    assert shipped_lab(["sim-v73", "mine"]) is None
 
 
 def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:

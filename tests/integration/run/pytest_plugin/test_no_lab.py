@@ -1,0 +1,83 @@
+"""pytest in a folder without a devices.yaml, as whoever has just installed the package has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = """import pytest
+
+
+def test_plain():
+    pass
+
+
+@pytest.mark.device(backend="htp")
+def test_device(bench):
+    pass
+"""
+
+
+def run(folder: Path, *options: str) -> tuple[int, str]:
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *options]
+    env = {**os.environ, "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "test_mine.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_plain_tests_run_and_device_tests_say_what_to_do(
+    folder: Path, options: tuple[str, ...]
+) -> None:
+    code, said = run(folder, *options)
+    assert code == 0, said
+    assert "1 passed, 1 skipped" in said
+    assert "no devices.yaml here: --device sim-v73 runs it on a device that this" in said
+
+
+def test_tests_are_found(folder: Path) -> None:
+    code, said = run(folder, "--collect-only", "-q")
+    assert code == 0
+    assert "test_mine.py::test_plain" in said
+    assert "test_mine.py::test_device" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("-m", "device"), "qnn-harness init --simulated"),
+        (("--device", "mine"), "devices.yaml: no such file"),
+        (("--lab", "other.yaml"), "other.yaml: no such file"),
+    ],
+)
+def test_who_asks_for_devices_is_told(folder: Path, options: tuple[str, ...], says: str) -> None:
+    code, said = run(folder, *options)
+    assert code == 2
+    assert says in said
+
+
+def test_a_typo_in_a_marker_names_its_place(folder: Path) -> None:
+    (folder / "test_mine.py").write_text(SUITE.replace("backend=", "backnd="))
+    code, said = run(folder, "--device", "sim-v73")
+    assert code == 2
+    assert "error: test_mine.py:8: backnd: unknown requirement of a device test, did you" in said
+    assert "in the marker of test_device" in said
+
+
+def test_a_simulated_device_needs_no_lab(folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --device sim-v73\n")
+    code, said = run(folder)
+    assert code == 0, said
+    assert "1 of 1 case has a verdict: 1 passed" in said
+    assert "2 passed" in said

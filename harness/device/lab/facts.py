@@ -27,8 +27,8 @@ _ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 SCRIPT: Final = script_of(
-    "machine kernel libc properties release memory storage soc soc-id gpu soc-serial machine-id "
-    "boot coprocessors"
+    "machine kernel libc pages properties release memory storage soc soc-id gpu soc-serial "
+    "machine-id boot coprocessors"
 )
 
 
@@ -42,7 +42,8 @@ class DeviceFacts:
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
     else its machine-id. `boot` names its present boot. `libc` is what tells its C library;
     `android_api` is the API level, of Android only; `target_reason` says what the target was told
-    by, or why there is none. `coprocessors` is what it shows of DSP and GPU.
+    by, or why there is none. `page_bytes` is how large pages of its memory are. `coprocessors` is
+    what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -59,6 +60,7 @@ class DeviceFacts:
     android_api: int | None = None
     target_reason: str = ""
     libc: str | None = None
+    page_bytes: int | None = None
     coprocessors: Coprocessors | None = None
 
     @property
@@ -95,6 +97,7 @@ def parse_facts(text: str) -> DeviceFacts:
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
         libc=libc,
+        page_bytes=integer(first_line(sections, "pages")),
         coprocessors=parse_coprocessors(sections),
     )
 

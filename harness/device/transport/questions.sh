@@ -17,6 +17,11 @@ uname -sr
 [ -e "$r/system/bin/linker64" ] && echo bionic || {
   getconf GNU_LIBC_VERSION || ldd --version
 } 2>&1 | head -n 1
+#: pages
+# adb's way to tell 16 KB ones (source.android.com, "16 KB page size"); busybox may lack it
+getconf PAGESIZE 2>/dev/null ||
+  sed -n 's/^KernelPageSize: *\([0-9]*\) kB$/\1/p' /proc/self/smaps 2>/dev/null |
+  { read -r k && echo $((k * 1024)); }
 #: properties
 getprop 2>/dev/null
 #: release

@@ -56,7 +56,8 @@ class ElfFacts:
 
     `machine` is one of aarch64, x86-64, arm, x86, hexagon, or "machine <number>". `version_needs`
     are pairs (library, version) without the weak ones; `versions` what the file defines itself.
-    `android_api` is the level that the NDK wrote into .note.android.ident.
+    `android_api` is the level that the NDK wrote into .note.android.ident. `page_bytes` is the
+    largest size of memory pages that it can be loaded with; None if nothing of it says so.
     """
 
     bits: Literal[32, 64]
@@ -67,6 +68,7 @@ class ElfFacts:
     version_needs: tuple[tuple[str, str], ...]
     versions: tuple[str, ...]
     android_api: int | None
+    page_bytes: int | None = None
 
     @property
     def min_glibc(self) -> tuple[int, int] | None:
@@ -119,6 +121,7 @@ class ElfReader:
         self.machine = _MACHINES.get(machine, f"machine {machine}")
         self.start = headers
         self.within(sections, section_size * section_count)
+        self.alignments: list[int] = []
         self.segments = list(self._segments())
         self.strings = (0, 0)
 
@@ -135,6 +138,8 @@ class ElfReader:
             version_needs=tuple(self._needs(single)),
             versions=tuple(self._definitions(single)),
             android_api=self._android_api(),
+            # 0 and 1 mean no alignment (gabi), and linkers leave them out
+            page_bytes=min((one for one in self.alignments if one > 1), default=None),
         )
 
     def dynamic(self, tags: list[tuple[int, int]] | None = None) -> dict[int, int]:
@@ -172,7 +177,7 @@ class ElfReader:
         return "".join(char if " " <= char <= "~" else "?" for char in plain)
 
     def _segments(self) -> Iterator[tuple[int, int, int, int]]:
-        layout, smallest = ("IIQQQQ", 56) if self.wide else ("IIIII", 32)
+        layout, smallest = ("IIQQQQQQ", 56) if self.wide else ("IIIIIIII", 32)
         if self.headers and self.header_size < smallest:
             raise ElfError("its program headers are damaged")
         if self.headers > MAX_SEGMENTS:
@@ -180,9 +185,11 @@ class ElfReader:
         for index in range(self.headers):
             entry = self.unpack(layout, self.start + index * self.header_size)
             if self.wide:
-                kind, _, offset, address, _, size = entry
+                kind, _, offset, address, _, size, _, alignment = entry
             else:
-                kind, offset, address, _, size = entry
+                kind, offset, address, _, size, _, _, alignment = entry
+            if kind == _PT_LOAD:
+                self.alignments.append(alignment)
             if kind in (_PT_LOAD, _PT_DYNAMIC, _PT_NOTE):
                 self.within(offset, size)
                 yield kind, offset, address, size

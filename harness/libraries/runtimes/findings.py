@@ -15,6 +15,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 _ORT = "https://github.com/microsoft/onnxruntime/issues"
 _OQ = "https://github.com/onnxruntime/onnxruntime-qnn/issues"
 _ET = "https://github.com/pytorch/executorch/issues"
+_GENIE = "https://github.com/qualcomm/GenieX/issues"
 _APPS = "https://github.com/qualcomm/ai-hub-apps/issues"
 
 
@@ -52,6 +53,7 @@ _CODES: Final = (
     Code("wrong-libc", "error", "an Android library on Linux, or the other way round"),
     Code("glibc-too-old", "error", "the library needs a newer glibc than the device has"),
     Code("android-api", "warning", "built for a newer Android than the device has"),
+    Code("page-size", "error", "laid out for smaller memory pages", f"{_GENIE}/886"),
     Code("needed-missing", "error", "a needed library that nobody provides", f"{_ET}/5120"),
     Code("ort-too-old", "error", "the plug-in asks for a newer ORT API", f"{_OQ}/486"),
     Code("ort-too-new", "error", "ORT refuses a plug-in as old as this one", f"{_OQ}/564"),

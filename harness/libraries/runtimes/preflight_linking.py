@@ -78,7 +78,8 @@ class TargetFacts:
     """What is known of a device; None for what is not.
 
     `soc` as in SM8550, `htp_arch` as in 73, `glibc` as in 2.35. `libraries` are the file names on
-    its library path besides what is pushed, if it was asked. `lacks_floats`: its DSP is an emulator
+    its library path besides what is pushed, if it was asked. `page_bytes` is how large pages of its
+    memory are. `lacks_floats`: its DSP is an emulator
     without vector instructions for floating point.
     """
 
@@ -88,6 +89,7 @@ class TargetFacts:
     glibc: str | None = None
     android_api: int | None = None
     libraries: frozenset[str] | None = None
+    page_bytes: int | None = None
     lacks_floats: bool = False
 
     @property
@@ -166,6 +168,17 @@ def _too_new(file: LibraryFacts, elf: ElfFacts, device: TargetFacts) -> Iterator
             f"{file.name} was built for Android API {elf.android_api}, and the device has "
             f"{device.android_api}: functions may be missing",
             "Update the device, or take libraries built for its API level",
+        )
+    pages, fits = device.page_bytes, elf.page_bytes
+    # the DSP maps its own files, with pages of its own
+    if pages and fits and fits < pages and elf.machine != "hexagon":
+        yield finding(
+            "page-size",
+            (file.name,),
+            f"{file.name} is laid out for memory pages of {fits >> 10} KB at most, and the "
+            f"device's have {pages >> 10}: the linker refuses it",
+            "Take libraries linked with -z max-page-size=16384 or more (NDK r28 does so by "
+            "itself), or boot the device with 4 KB pages (a developer option of Android 15)",
         )
 
 

@@ -129,6 +129,7 @@ def preflight_device(device: AttachedDevice) -> TargetFacts:
         glibc=device.facts.glibc,
         android_api=device.facts.android_api,
         libraries=_libraries_of(device),
+        page_bytes=device.facts.page_bytes,
         lacks_floats=device.simulated_dsp is not None and lacks_floats(cache_root() / BOARDS),
     )
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, Sign, known, likely, possible
-from harness.verdict.failure.rules_reach import LOAD
+from harness.verdict.failure.rules_reach import LOAD, PAGES
 
 _LOAD_OR_SESSION: Final = rf"{LOAD}|CreateSession\w*"
 
@@ -166,6 +166,17 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         (),
         (known(r"Failed to find graph .* in the context"),),
         unrelated=False,
+    ),
+    Rule(
+        "page-size",
+        "a library is laid out for smaller memory pages than the system has, as of 4 KB where an "
+        "Android of 16 KB pages runs",
+        "take a build linked with -z max-page-size=16384 (NDK r28 does so by itself), or boot with "
+        "4 KB pages (a developer option of Android 15)",
+        "`adb shell getconf PAGE_SIZE` tells the system's pages, the column Align of `readelf -lW` "
+        "the library's",
+        ("qualcomm/GenieX#886", "numpy/numpy#16677"),
+        (known(PAGES), known(api=r"dlopen", foreseen="page-size")),
     ),
     Rule(
         "library-not-loaded",

@@ -8,6 +8,7 @@ from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, known, likely, possible
 
 LOAD: Final = r"QnnContext_createFromBinary\w*"
+PAGES: Final = r"cannot be smaller than system page size|alignment not page-aligned"
 _OPENED: Final = r"open_hal_session: opened|[Cc]reated user PD|Successfully opened handle"
 """The DSP was reached after all: an app whose direct way is denied is let in by a service."""
 _DENIED: Final = r"avc: +denied (?!.*permissive=1).*(?:adsprpc|fastrpc|[qx]dsp_device|cdsp)"
@@ -237,7 +238,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"Cannot Open QNN library|Unable to load backend\W{1,3}dlerror"
-                r"|library \W{0,2}libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,2} not found"
+                r"|library \W{0,2}libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,2} not found",
+                absent=PAGES,
             ),
             known(r"\.so\b", foreseen="(?:backend|system)-missing"),
             likely(r"Unable to load backend, error|load library failed"),

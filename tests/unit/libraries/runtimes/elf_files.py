@@ -21,8 +21,10 @@ def elf_file(
     android_api: int | None = None,
     android_memtag: int | None = None,
     content: bytes = b"",
+    pages: int = 4,
 ) -> bytes:
-    """A file as `read_elf` reads it; `content` is put into what is loaded."""
+    """A file as `read_elf` reads it; `content` is put into what is loaded, `pages` is
+    the alignment of that."""
     strings = bytearray(b"\0")
 
     def string(text: str) -> int:
@@ -77,9 +79,9 @@ def elf_file(
     fields = (3, MACHINES[machine], 1, 0, header, 0, flags, header, program, 3, 0, 0, 0)
     head = ident + struct.pack("<HHIQQQIHHHHHH" if wide else "<HHIIIIIHHHHHH", *fields)
     table = b"".join(
-        struct.pack("<IIQQQQQQ", kind, 4, offset, address, address, size, size, 4)
+        struct.pack("<IIQQQQQQ", kind, 4, offset, address, address, size, size, pages)
         if wide
-        else struct.pack("<IIIIIIII", kind, offset, address, address, size, size, 4, 4)
+        else struct.pack("<IIIIIIII", kind, offset, address, address, size, size, 4, pages)
         for kind, offset, address, size in segments
     )
     return head + table + body + dynamic

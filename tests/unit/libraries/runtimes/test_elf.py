@@ -64,6 +64,23 @@ def test_the_oldest_glibc(versions: list[str], oldest: tuple[int, int] | None) -
     assert read_elf(elf_file(needs={"libc.so.6": versions})).min_glibc == oldest
 
 
+@pytest.mark.parametrize(("bits", "machine"), [(64, "aarch64"), (32, "arm")])
+@pytest.mark.parametrize(
+    ("said", "pages"), [(0, None), (1, None), (0x1000, 4096), (1 << 16, 65536)]
+)
+def test_how_large_pages_may_be(bits: int, machine: str, said: int, pages: int | None) -> None:
+    assert read_elf(elf_file(machine, bits=bits, pages=said)).page_bytes == pages
+
+
+def test_the_least_aligned_part_that_is_loaded_decides() -> None:
+    data = bytearray(elf_file(pages=0x4000))
+    for segment, kind, pages in ((1, 2, 8), (2, 1, 0x1000)):
+        at = 64 + 56 * segment
+        struct.pack_into("<I", data, at, kind)
+        struct.pack_into("<Q", data, at + 48, pages)
+    assert read_elf(bytes(data)).page_bytes == 0x1000
+
+
 def test_names_are_made_harmless() -> None:
     assert read_elf(elf_file(soname="lib\x1b[31m\n.so")).soname == "lib?[31m?.so"
 

@@ -34,6 +34,7 @@ def library(
     glibc: str = "GLIBC_2.34",
     android_api: int | None = None,
     defines: Sequence[str] = (),
+    pages: int = 0,
 ) -> LibraryFacts:
     needs = {} if android_api is not None or machine == "hexagon" else {"libc.so.6": [glibc]}
     data = elf_file(
@@ -45,11 +46,14 @@ def library(
         android_api=android_api,
         content=content,
         defines=defines,
+        pages=pages,
     )
     return library_facts(name, data)
 
 
-def skel(arch: int, content: bytes = BUILD, name: str | None = None) -> LibraryFacts:
+def skel(
+    arch: int, content: bytes = BUILD, name: str | None = None, pages: int = 0
+) -> LibraryFacts:
     return library(
         name or f"libQnnHtpV{arch}Skel.so",
         "hexagon",
@@ -57,6 +61,7 @@ def skel(arch: int, content: bytes = BUILD, name: str | None = None) -> LibraryF
         flags=int(str(arch), 16),
         needed=["libc++.so.1", "libc++abi.so.1"],
         content=content,
+        pages=pages,
     )
 
 
@@ -66,7 +71,8 @@ def stub(arch: int, content: bytes = BUILD) -> LibraryFacts:
 
 
 BACKEND = library("libQnnHtp.so")
-SYSTEM = library("libQnnSystem.so", content=b"\000260929181845\0")
+STAMP = b"\000260929181845\0"
+SYSTEM = library("libQnnSystem.so", content=STAMP)
 PLUGIN = library("libonnxruntime_providers_qnn.so", content=b"QNN EP requires ORT >= 1.%u")
 SILENT = library("libonnxruntime_providers_qnn.so", content=b"")
 CLEAN = (BACKEND, SYSTEM, stub(73), skel(73))
@@ -85,6 +91,7 @@ def ort(version: str) -> LibraryFacts:
 
 
 ON_BOARD = PreflightInput(CLEAN, BOARD, qnn_version="2.51.0")
+LARGE_PAGES = replace(ON_BOARD, device=replace(BOARD, page_bytes=16384))
 
 
 def android(name: str) -> LibraryFacts:
@@ -116,6 +123,9 @@ CLEAN_ONES = [
     replace(ON_BOARD, contexts=[C("a", "2.51.0", 73), C("b", "2.47.0", 73), C("c", "v2.51")]),
     replace(ON_BOARD, contexts=[C("a", "v2.51.0.260929181845_193", 73), C("b", "what?")]),
     replace(ON_BOARD, device=TargetFacts("linux-arm64")),
+    replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=STAMP, pages=4096))),
+    replace(LARGE_PAGES, files=with_(library("libQnnSystem.so", content=STAMP, pages=16384))),
+    replace(LARGE_PAGES, files=with_(skel(73, pages=4096))),
     replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu"),
     replace(ON_BOARD, files=(library("libQnnCpu.so"),), backend="cpu"),
     replace(SIMULATOR, contexts=[C("a", "2.51.0", 81)]),
@@ -306,6 +316,10 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
             files=[*ON_PHONE.files, library("x.so", needed=["libc.so"], android_api=35)],
         ),
         *("android-api", "warning", ("x.so",), "API 35"),
+    ),
+    (
+        replace(LARGE_PAGES, files=with_(library("libQnnSystem.so", content=STAMP, pages=4096))),
+        *("page-size", "error", ("libQnnSystem.so",), "4 KB at most, and the device's have 16"),
     ),
     (
         replace(ON_BOARD, files=with_(library("libQnnSystem.so", needed=["libc++-71bc274c.so.1"]))),

@@ -155,6 +155,14 @@ FORESEEN = (
         )
     ),
     Row(
+        "page-size known",
+        "dlopen",
+        None,
+        error="dlopen",
+        said="libQnnHtp.so: it does not load",
+        foreseen=("page-size",),
+    ),
+    Row(
         "library-not-loaded known",
         "dlopen",
         None,

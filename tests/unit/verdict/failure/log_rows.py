@@ -96,6 +96,16 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("skel-refused possible", "remote_handle64_open: error 0x80000469"),
     ("skel-refused possible", "remote_handle64_open: error 0x80000481"),
     ("skel-refused possible", "remote_handle64_open: error 0x80000482"),
+    (
+        "page-size known",
+        'dlopen failed: "/data/local/tmp/libQnnHtp.so" program alignment (4096) cannot be smaller '
+        "than system page size (16384)",
+    ),
+    (
+        "page-size known",
+        "Unable to load backend. dlerror(): libQnnHtp.so: ELF load command alignment not "
+        "page-aligned",
+    ),
     ("stub-missing known", 'E linker: library "libQnnHtpV75Stub.so" not found'),
     ("stub-missing known", "libQnnHtpV79Stub.so: cannot open shared object file: No such file"),
     ("stub-missing known", "libQnnHtpV79Stub.so: No such file or directory"),

@@ -15,5 +15,6 @@ from harness.verdict.failure.rule import Rule
 from harness.verdict.failure.rules_context import CONTEXT_RULES
 from harness.verdict.failure.rules_graph import GRAPH_RULES
 from harness.verdict.failure.rules_reach import REACH_RULES
+from harness.verdict.failure.rules_session import SESSION_RULES
 
-RULES: Final[tuple[Rule, ...]] = (*REACH_RULES, *CONTEXT_RULES, *GRAPH_RULES)
+RULES: Final[tuple[Rule, ...]] = (*REACH_RULES, *SESSION_RULES, *CONTEXT_RULES, *GRAPH_RULES)

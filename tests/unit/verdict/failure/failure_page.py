@@ -13,6 +13,7 @@ from harness.verdict.failure.rules import RULES
 from harness.verdict.failure.rules_context import CONTEXT_RULES
 from harness.verdict.failure.rules_graph import GRAPH_RULES
 from harness.verdict.failure.rules_reach import REACH_RULES
+from harness.verdict.failure.rules_session import SESSION_RULES
 from tests.unit.verdict.failure.failure_rows import ROWS
 from tests.unit.verdict.failure.log_rows import LOG_ROWS
 
@@ -20,7 +21,7 @@ PAGE: Final = Path(__file__).parents[4] / "docs" / "failures.md"
 _MOST: Final = 3
 _MAX_CHARS: Final = 150
 _CHAPTERS: Final = (
-    ("On the way to the processor", REACH_RULES),
+    ("On the way to the processor", (*REACH_RULES, *SESSION_RULES)),
     ("Loading contexts", CONTEXT_RULES),
     ("Preparing and executing graphs", GRAPH_RULES),
 )

@@ -2,7 +2,8 @@
 # lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
 # `make matrix` those of them that go through versions of Python, pytest and pytest-xdist;
-# `make atlas` writes docs/error-codes.md.
+# `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
+# needs no compiler where it is installed.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=30
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
 	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
 
-.PHONY: device test bench nightly matrix atlas lint clean
+.PHONY: device test bench nightly matrix atlas dist lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -45,6 +46,17 @@ matrix: $(READY)
 atlas: $(READY)
 	@$(VENV)/bin/pytest -m "device and atlas" --qnn all --device sim-v73 $(ARGS)
 	@$(VENV)/bin/python suites/error_codes_page.py reports/latest docs/error-codes.md
+
+# whoever makes it twice of one commit gets the same bytes
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: $(READY)
+	@rm -rf dist
+	@$(VENV)/bin/python -m harness.probe.ship
+	@$(VENV)/bin/python -m build --no-isolation --outdir dist . || { rm -rf harness/probe/shipped; exit 1; }
+	@rm -rf harness/probe/shipped
+	@$(VENV)/bin/twine check --strict dist/*
+	@$(VENV)/bin/check-wheel-contents dist/*.whl
+	@echo "Results: $(CURDIR)/dist"
 
 lint: $(READY)
 	$(VENV)/bin/ruff format --check .

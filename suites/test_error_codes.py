@@ -7,9 +7,10 @@ elsewhere a case records what it is answered, and passes.
 from __future__ import annotations
 
 import pytest
-from error_codes import ORT_PROVOCATIONS, PROVOCATIONS, OrtProvocation, Provocation
 
 from harness import Bench, Model, Observation, Plan, Settings, TargetFailure, steps
+
+from .error_codes import ORT_PROVOCATIONS, PROVOCATIONS, OrtProvocation, Provocation
 
 pytestmark = pytest.mark.atlas
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from harness.device.simulator.emulation import ZIG_TARGET, first_program, run_pr
 from harness.ground import ConfigError
 from harness.ground.files.verified_folder import made_file
 from harness.probe.ndk import find_ndk
-from harness.probe.prebuilt import FOLDER_VARIABLE, check_probe, checked_prebuilt, find_prebuilt
+from harness.probe.prebuilt import (
+    FOLDER_VARIABLE,
+    check_probe,
+    checked_prebuilt,
+    find_prebuilt,
+    shipped_probe,
+)
 from harness.probe.verbs import SOURCE_FOLDER
 
 PROBE_NAME: Final = "qnn-probe"
@@ -100,6 +107,9 @@ class ProbeBuilder:
             found = find_prebuilt(self.environment, target)
             if found is not None:
                 return checked_prebuilt(found, target, source=digest, android_api=android_api)
+            shipped = shipped_probe(target, source=digest)
+            if shipped is not None:
+                return self._runnable(shipped, digest)
         compiler = self.compiler(target, android_api=android_api)
         how = ("-O1", "-g", f"-fsanitize={sanitize}", f"-fno-sanitize-recover={sanitize}")
         flags = (*_FLAGS, *(how if sanitize else _RELEASE), *_TARGETS[target].flags)
@@ -111,6 +121,17 @@ class ProbeBuilder:
             _compiled(command, folder / PROBE_NAME, _LIBRARIES)
 
         return self._once(target, target, identity, sources, make)
+
+    def _runnable(self, shipped: Path, digest: str) -> Path:
+        """A copy that may be run: what unpacks a package keeps no such bits."""
+        file = self.cache / f"{shipped.name}-{digest[:24]}" / PROBE_NAME
+
+        def make(folder: Path) -> Path:
+            copy = Path(shutil.copyfile(shipped, folder / PROBE_NAME))
+            copy.chmod(0o755)
+            return copy
+
+        return made_file(file, make, what="copying the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def build_with_executorch(self, executorch: Path, identity: str) -> Path:
         """The probe for linux-x64 with ExecuTorch in it; its libraries are to lie beside it.

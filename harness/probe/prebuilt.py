@@ -1,6 +1,8 @@
 """A probe that was built elsewhere: found by its name, and checked before it is believed.
 
-`QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it.
+`QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it. The
+package from an index has such a folder, too (`harness.probe.ship` makes it), so that who installs
+it needs no compiler.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from harness.libraries.runtimes.elf import ElfError, ElfFacts, read_elf
 
 FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"
 PROTOCOL: Final = 2
+SHIPPED: Final = Path(__file__).with_name("shipped")
+"""The probes that came with the package, if they did."""
 _NAME: Final = "qnn-probe"
 _MAX_BYTES: Final = 64 << 20
 _IDENTITY: Final = re.compile(
@@ -45,6 +49,13 @@ def find_prebuilt(environment: Mapping[str, str], target: str) -> Path | None:
         raise ConfigError(f"{folder} is not a folder", field=FOLDER_VARIABLE)
     candidates = (folder / target / _NAME, folder / f"{_NAME}-{target}")
     return next((path for path in candidates if path.exists()), None)
+
+
+def shipped_probe(target: str, *, source: str) -> Path | None:
+    """The probe that came with the package; None if it did not, or is of other sources."""
+    path = SHIPPED / f"{_NAME}-{target}"
+    said = identity_of(_read(path)) if path.exists() else None
+    return path if said is not None and said.source == source else None
 
 
 def checked_prebuilt(path: Path, target: str, *, source: str, android_api: int | None) -> Path:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Started:
-    """Where pytest was started, its root, and where results go."""
+    """Where pytest was started, its root, where results go, and where the suites are."""
 
     here: Path
     root: Path
     reports: Path
+    suites: Path
 
 
 _Get = Callable[[str], Any]
@@ -74,7 +75,7 @@ def _run(given: str | None, at: _Started) -> Path | None:
 
 
 def _known_issues(given: str | None, at: _Started) -> Path | None:
-    issues = _path(given, at) or at.root / "suites/known_issues.yaml"
+    issues = _path(given, at) or at.suites / "known_issues.yaml"
     return issues if given is not None or issues.exists() else None
 
 
@@ -438,8 +439,9 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
-    here, reports = config.invocation_params.dir, config.getoption("--reports")
-    at = _Started(here, config.rootpath, here / reports if reports else config.rootpath / "reports")
+    here, reports, root = config.invocation_params.dir, config.option.reports, config.rootpath
+    package = Path(__file__).parents[2] if config.option.pyargs else root  # harness.suites
+    at = _Started(here, root, here / reports if reports else root / "reports", package / "suites")
     options = Options(**_read_all(Options, config.getoption, at))
     if options.devices and config.getoption("--lab") is None and not options.lab.exists():
         from harness.device.lab.inventory import shipped_lab

@@ -16,15 +16,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "suites"))
-    return importlib.import_module("error_codes")
+def table() -> ModuleType:
+    return importlib.import_module("suites.error_codes")
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "suites"))
-    return importlib.import_module("error_codes_page")
+def made() -> ModuleType:
+    return importlib.import_module("suites.error_codes_page")
 
 
 def case(version: str, answered: int | None, *, ended: str = "failed", log: str = "") -> Any:

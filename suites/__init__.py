@@ -1,0 +1,1 @@
+"""The hardware suites: `pytest -m device` here, `pytest --pyargs harness.suites` elsewhere."""

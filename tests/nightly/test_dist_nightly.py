@@ -1,0 +1,122 @@
+"""The package as an index would have it: made twice, and used where there is no checkout."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.nightly.matrix import HERE, PYTHONS, program_of
+
+pytestmark = pytest.mark.nightly
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "tests/field/executorch-3-contexts.pte"
+TIMEOUT_S = 900
+OWN_TEST = '''"""A user's own test, with types."""
+
+import pytest
+
+from harness import Bench, Model
+
+
+def test_plain() -> None:
+    assert Model("tiny").name == "tiny"
+
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("contexts", [1, 3])
+def test_my_contexts(bench: Bench, contexts: int) -> None:
+    bench.resident(Model("tiny"), contexts).check()
+'''
+
+
+def run(*words: str | Path, cwd: Path, code: int = 0, path: str = os.defpath) -> str:
+    kept = {
+        k: v for k, v in os.environ.items() if k in ("HOME", "PIP_CONFIG_FILE", "PIP_INDEX_URL")
+    }
+    kept |= {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "XDG_"))}
+    done = subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env=kept | {"PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is in version control, made into packages twice."""
+    made = []
+    for name in ("once", "again"):
+        copy = tmp_path_factory.mktemp(name) / "checkout"
+        subprocess.run(["git", "clone", "-q", ROOT, copy], check=True, timeout=TIMEOUT_S)
+        (copy / ".venv").symlink_to(ROOT / ".venv")
+        subprocess.run(
+            ["make", "-o", ".venv/.ready", "dist"], cwd=copy, check=True, timeout=TIMEOUT_S
+        )
+        made.append(copy / "dist")
+    once, again = ({one.name: _sha256(one) for one in folder.iterdir()} for folder in made)
+    assert once == again
+    assert len(once) == 2
+    return made[0]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_it_works_where_there_is_no_checkout(dist: Path, python: str, tmp_path: Path) -> None:
+    if (program := program_of(python)) is None:
+        assert python != HERE
+        pytest.skip(f"there is no Python {python} here")
+    (wheel,) = dist.glob("*.whl")
+    bin_ = tmp_path / "venv/bin"
+    run(program, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    run(bin_ / "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+
+    # no compiler is on this PATH
+    said = run(bin_ / "qnn-harness", "run", MODEL, cwd=folder, path=str(bin_))
+    assert "1 of 1 case has a verdict: 1 passed" in said
+    assert "AssertRewriteWarning" not in said
+
+    (folder / "test_mine.py").write_text(OWN_TEST)
+    assert "1 passed, 1 skipped" in run(bin_ / "pytest", cwd=folder)
+    said = run(bin_ / "pytest", "--device", "sim-v73", cwd=folder)
+    assert "2 of 2 cases have a verdict: 2 passed" in said
+    assert "AssertRewriteWarning" not in said
+
+    suites = (bin_ / "pytest", "--pyargs", "harness.suites", "-m", "device", "--device", "sim-v73")
+    said = run(*suites, "-k", "context_count and tiny or backends", cwd=folder)
+    assert "have a verdict" in said
+    assert "expected, gpu-without-a-gpu" in said, "known issues come with the suites"
+
+    case = "test_mine.py::test_my_contexts[sim-v73-htp-2.51.0-1]"
+    bisect = ("--axis", "qnn", "--case", case, "--good", "2.47.0", "--bad", "2.51.0")
+    assert "both ends" in run(bin_ / "qnn-harness", "bisect", *bisect, cwd=folder, code=2)
+    said = run(bin_ / "qnn-harness", "nightly", "--budget", "10m", cwd=folder)
+    assert "2 of 2 cases have a verdict" in said
+
+
+def test_a_users_test_has_types(dist: Path, tmp_path: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    bin_ = tmp_path / "venv/bin"
+    run(program_of(HERE) or "", "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    run(bin_ / "pip", "install", "--quiet", wheel, "mypy", "pyright[nodejs]", cwd=tmp_path)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "test_mine.py").write_text(OWN_TEST)
+    run(bin_ / "mypy", "--strict", "test_mine.py", cwd=folder)
+    run(bin_ / "pyright", "test_mine.py", cwd=folder, path=f"{bin_}:{os.defpath}")

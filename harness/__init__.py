@@ -3,7 +3,8 @@
 What a suite imports stands here and nowhere else; docs/suites.md tells of each. A name is loaded
 when it is used.
 
-PYTEST_DONT_REWRITE: `qnn-harness run` has loaded this module before pytest begins, which would warn.
+PYTEST_DONT_REWRITE: `qnn-harness run` has loaded this module before pytest begins, which would
+warn of that.
 """
 
 from __future__ import annotations

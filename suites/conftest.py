@@ -46,6 +46,11 @@ def what_an_emulated_dsp_is_asked_for(request: pytest.FixtureRequest) -> None:
         pytest.skip(why)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    says = "atlas: what makes the real libraries give each error code"
+    config.addinivalue_line("markers", says)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = "atlas" in (config.option.markexpr or "")
     named = any("test_error_codes" in str(argument) for argument in config.args)

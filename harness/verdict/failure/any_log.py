@@ -39,7 +39,17 @@ _WORDS: Final = (
     *("nodes are", "elements", "transport", "blob", "incorrect value", "signature", "test-sig"),
     *("elf ", "preregistermem", "unsupported version", "ended by sig", "weights", "ort_"),
     *("translation", "user pd", "opened handle", "implementation", "request feature", "allocation"),
-    *("buffer", "smmu", "valid interface", "soc model"),
+    *(
+        "buffer",
+        "smmu",
+        "valid interface",
+        "soc model",
+        "delegate",
+        "accelerated",
+        "qairt",
+        "0x8000",
+    ),
+    *("genie", "onnx", "ggml", "dma", "untrusted", "crashed", "preflight", "sigkill", "shell"),
 )
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(

@@ -35,6 +35,10 @@ BENIGN: Final[dict[str, str]] = {
         "the QNN provider asks that of every backend and goes on without "
         "(seen with onnxruntime-qnn 2.3.0 to 2.7.0 on the GPU backend)"
     ),
+    r"0x80000414: remote_handle64_invoke failed for module libdspqueue_rpc_skel\.so": (
+        "the DSP has no notifications of queues, and the queue is made all the same "
+        "(https://github.com/qualcomm/fastrpc/issues/342)"
+    ),
     r"Using existing ADSP_LIBRARY_PATH setting of ": (
         "the QNN provider says it whenever somebody else has set the path of skels "
         "(onnxruntime-qnn 2.7.0 on boards; sessions work)"

@@ -44,7 +44,8 @@ class Sign:
     `text` and `evidence`: found in a line of what was said, or of the device's logs; `absent`:
     found in no line of either. `codes`: one of them was named. `api` matches the whole name of a
     call that failed, `outcome` is the case's. `foreseen` matches the whole code of a finding of
-    preflight, which says why it must fail; the rest of the sign says that it failed so.
+    preflight, which says why it must fail; the rest of the sign says that it failed so. `says` is
+    what this sign adds to the words of its rule; `\\g<1>` in it is a group of `text` or `evidence`.
     """
 
     confidence: Confidence
@@ -55,6 +56,13 @@ class Sign:
     api: str = ""
     outcome: str = ""
     foreseen: str = ""
+    says: str = ""
+
+    def said_by(self, lines: Iterable[str]) -> str | None:
+        """What this sign adds to the words of its rule, from the first line that shows it."""
+        found = (re.search(self.text or self.evidence, line[:MAX_LINE_CHARS]) for line in lines)
+        match = next((one for one in found if one is not None), None)
+        return match.expand(self.says) if self.says and match is not None else None
 
     def foretold(self, symptoms: Symptoms) -> str | None:
         """What preflight said that this sign is about."""
@@ -117,15 +125,21 @@ class Rule:
         """How sure it is that a failure is of this kind, and by which lines; None if it is not."""
         for confidence in CONFIDENCES:
             fitting = [
-                lines
+                (sign, lines)
                 for sign in self.signs
                 if sign.confidence == confidence and (lines := sign.found(symptoms)) is not None
             ]
             if fitting:
-                shown = dict.fromkeys(line for lines in fitting for line in lines)
-                said = (sign.foretold(symptoms) for sign in self.signs)
-                foretold = next((one for one in said if one is not None), None)
-                return FittingRule(self, confidence, tuple(shown), foretold)
+                shown = dict.fromkeys(line for _, lines in fitting for line in lines)
+                told = (sign.foretold(symptoms) for sign in self.signs)
+                more = (sign.said_by(lines) for sign, lines in fitting)
+                return FittingRule(
+                    self,
+                    confidence,
+                    tuple(shown),
+                    next((one for one in told if one is not None), None),
+                    next((one for one in more if one is not None), None),
+                )
         return None
 
 
@@ -133,13 +147,14 @@ class Rule:
 class FittingRule:
     """A rule that fits, how sure that is, and the lines that show it (none: a code does).
 
-    `foretold` is what preflight said of it, if it did.
+    `foretold` is what preflight said of it, if it did; `more` what its lines add to its words.
     """
 
     rule: Rule
     confidence: Confidence
     lines: tuple[str, ...]
     foretold: str | None = None
+    more: str | None = None
 
     def diagnosis(self, codes: Iterable[int]) -> Diagnosis:
         """As records hold it, with what is said of the one of these codes that it stands for."""
@@ -147,6 +162,7 @@ class FittingRule:
         named = (describe(code) for code in codes)
         notes = (info.note for info in named if info.code in RANGE_ENDS and info.note)
         words = rule.words.replace("{note}", next(notes, ""))
+        words = words if self.more is None else f"{words}: {self.more}"
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,

@@ -6,8 +6,9 @@ from typing import Final
 
 from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, Sign, known, likely, possible
-from harness.verdict.failure.rules_reach import LOAD, PAGES
+from harness.verdict.failure.rules_reach import LOAD, OURS, PAGES
 
+_PROGRAMS: Final = r"(?i:qnn|snpe|genie|llama|litert|benchmark_mod|\w*executor|mnn|onnx)"
 _LOAD_OR_SESSION: Final = rf"{LOAD}|CreateSession\w*"
 
 CONTEXT_RULES: Final[tuple[Rule, ...]] = (
@@ -22,7 +23,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             known(r"Using newer context binary on old SDK"),
             known(r"Can't read future blob|[Uu]nsupported context binary version"),
             known(foreseen="context-newer", codes=(5000,)),
-            likely(r"Unknown QNN BinaryInfo version"),
+            likely(
+                r"Unknown QNN .{0,20}[Ii]nfo version|nsupported (?:context binary|graph) info ver"
+            ),
+            likely(r"Context binary isn't compatible with the current SDK"),
             possible(codes=(5004,), api=_LOAD_OR_SESSION),
         ),
     ),
@@ -110,7 +114,12 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "it anew with ep.context_embed_mode=0",
         "`qnn-harness contexts inspect` lists nodes and files",
         ("microsoft/onnxruntime#31977",),
-        (known(r"Context binary (?:file )?does not exist"),),
+        (
+            known(
+                r"Context binary (?:file )?does not exist|EPContext node with main_context=1"
+                r"|file path in ep_cache_context|not found from shared EP contexts"
+            ),
+        ),
     ),
     Rule(
         "dlc-fallback",
@@ -187,7 +196,19 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         (),
         (
             Sign("known", api=r"dlopen", outcome="failed"),
-            known(r"Unable to load model\W{1,3}dlerror"),
+            known(r"Unable to load (?:model|shared buffer)\W{1,3}dlerror"),
+            known(
+                rf"({OURS}\S*): (?:cannot open shared object|wrong ELF class|invalid ELF header)",
+                says=r"it is \1",
+            ),
+            known(
+                rf"^(?=.*{OURS}).*(?:version \W{{0,2}}(?:GLIBC\w*|CXXABI)_[\d.]+\W{{0,2}} not found"
+                r"|is for EM_\w+ .{0,8}instead of EM_|has bad ELF magic)"
+            ),
+            known(
+                rf"^(?=.*(?:{OURS}|QNN)).*(?:[Cc]ould not find module|[Ee]rror (?:126|193)\b"
+                r"|is not a valid Win32 application|DLL load failed)"
+            ),
             known(
                 r"\.so\b|ELF|[Ss]ymbol",
                 foreseen="elf-damaged|wrong-(?:machine|libc)|glibc-too-old|android-api"
@@ -206,6 +227,15 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 r"was ended by SIGKILL",
                 outcome="crashed",
                 evidence=r"lowmemorykiller|lmkd.*[Kk]ill|Out of memory: Kill",
+            ),
+            # an app that a person sees or hears; others are ended as a matter of course
+            likely(
+                r"(?:lowmemorykiller|lmkd).{0,8}: Kill '([^']{1,100})'.*oom_score_adj "
+                r"(?:-?\d{1,2}|1\d\d|200)\b",
+                says=r"it was \1",
+            ),
+            likely(
+                rf"Out of memory: Kill\w* process \d+ \(({_PROGRAMS}[^)]*)\)", says=r"it was \1"
             ),
         ),
     ),

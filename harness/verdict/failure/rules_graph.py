@@ -129,11 +129,20 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "cpu-fallback",
-        "ONNX Runtime ran nodes elsewhere than on the provider that was asked for",
-        "set session.disable_cpu_ep_fallback to 1, and look which nodes are refused",
-        "the log at level VERBOSE says of each node why",
-        ("microsoft/onnxruntime#31353",),
-        (known(r"\d+ of \d+ nodes are not on "),),
+        "nodes ran elsewhere than on what was asked for, mostly on the CPU, and no error was said: "
+        "by ONNX Runtime's CPU provider, or by XNNPACK, which LiteRT takes where no delegate of "
+        "the NPU came up",
+        "set session.disable_cpu_ep_fallback to 1, and look which nodes are refused; in an app "
+        "pack QNN's libraries and LiteRT's dispatch library",
+        "ONNX Runtime's log at level VERBOSE says of each node why; LiteRT's names the delegates",
+        ("microsoft/onnxruntime#31353", "google-ai-edge/LiteRT#7858"),
+        (
+            known(r"\d+ of \d+ nodes are not on "),
+            possible(
+                r"Replacing \d+ out of \d+ node.{0,20}TfLiteXNNPackDelegate",
+                absent=r"with delegate \((?!TfLiteXNNPackDelegate)",
+            ),
+        ),
         unrelated=False,
     ),
     Rule(
@@ -192,7 +201,10 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "2.3.0)",
         "the system library's version in that line is not QNN's: QNN 2.49 has 1.13",
         ("google-ai-edge/LiteRT-LM#2226", "google-ai-edge/LiteRT-LM#773"),
-        (known(r"LiteRT \S+ with QNN \S+ did not compile .+ library version \S+ is mismatched"),),
+        (
+            known(r"LiteRT \S+ with QNN \S+ did not compile .+ library version \S+ is mismatched"),
+            known(r"QAIRT SDK v\S+ is not supported; please upgrade"),
+        ),
     ),
     Rule(
         "invalid-config",
@@ -223,6 +235,20 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         unrelated=False,
     ),
     Rule(
+        "tensor-refused",
+        "the program describes a tensor as QNN does not take it: its name is taken, or id, shape, "
+        "data type, quantisation or buffer are not allowed there",
+        "mend the program that builds the graph (a framework: take another version); a tensor that "
+        "the application fills has no client buffer as it is made",
+        "the line before the code says what of the tensor is wrong",
+        ("alibaba/MNN#4663",),
+        (
+            known(r"client buffer should be nullptr at tensor creation"),
+            possible(codes=(7001, 7002, 7003, 7004, 7005, 7006, 7007)),
+        ),
+        unrelated=False,
+    ),
+    Rule(
         "failed-without-cause",
         "a node failed as it was executed, and the library named no cause; known of GPU drivers "
         "and of versions: ONNX Runtime 1.20.1 with QNN 2.28.2 failed so, 1.21 with 2.32 did not",
@@ -240,7 +266,11 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "provider says of each node why it is refused",
         "where the provider did not come up, lines of QNN before it say so; else ops are named",
         ("microsoft/onnxruntime#31353",),
-        (possible(r"fallback to CPU EP has been explicitly disabled"),),
+        (
+            possible(
+                r"fallback to CPU EP has been explicitly disabled|Some ops are not accelerated"
+            ),
+        ),
         unrelated=False,
     ),
     Rule(

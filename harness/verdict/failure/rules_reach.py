@@ -7,6 +7,11 @@ from typing import Final
 from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, known, likely, possible
 
+OURS: Final = (
+    r"(?:lib(?:Qnn|qnn_|Snpe|SNPE|Genie|ggml|llama|onnxruntime|LiteRt|tensorflowlite|executorch|MNN)"
+    r"|onnxruntime_pybind|Qnn[A-Z]\w*\.dll|(?:Genie|onnxruntime|ggml)[\w-]*\.dll|llama-)"
+)
+"""Files of programs that use the NPU; linkers speak of others, too."""
 LOAD: Final = r"QnnContext_createFromBinary\w*"
 PAGES: Final = r"cannot be smaller than system page size|alignment not page-aligned"
 _RPC_API: Final = r"[\"'` ](?:rpcmem|remote|dspqueue|fastrpc)_?\w*"
@@ -26,7 +31,14 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(r"SSR [Dd]etected"),
             likely(
                 evidence=r"SSR [Dd]etected|remoteproc.*cdsp.*(?:crash|fatal error|watchdog)"
-                r"|remoteproc.*crash detected in \S*cdsp"
+                r"|remoteproc.*crash (?:detected|#\d+) in \S*cdsp"
+                r"|\d\.remoteproc: (?:fatal error|watchdog) .*(?:frpck|fastrpc|[Cc][Dd][Ss][Pp])"
+                r"|Restart sequence requested for cdsp"
+            ),
+            # a processor that goes by its address: of audio, or of the modem, it is no matter here
+            possible(
+                evidence=r"\d\.remoteproc: (?:fatal error|watchdog) (?:received|without)"
+                r"(?!.*(?i:modem|mpss|wpss|wlan|slpi|adsp|audio))"
             ),
             possible(codes=(1007,)),
         ),
@@ -36,9 +48,12 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "the process's domain on the DSP died, before this call or in it",
         "go on in a new process, and look for what ended the domain; a smaller model or fewer "
         "contexts tell whether memory did",
-        "other processes still reach the DSP, and no restart of it is logged",
+        "other processes still reach the DSP, and no restart of it is logged; the DSP's own lines "
+        "name the file in which it crashed",
         ("qualcomm/qai-appbuilder#97", "ggml-org/llama.cpp#22208", "qualcomm/GenieX#1170"),
         (
+            known(r"Process on \w{0,8}DSP CRASHED"),
+            known(r'Crashed Shared Object "(?:\./)?([^"]{1,200})"', says=r"it crashed in \1"),
             likely(r"(?:qnn_open|transport_config failed).*\b0x(?:0*(?:68|27)|8000040d)\b"),
             # what the transport makes of 0x8000040d (died in the call), and of 0x27 and 0x68
             likely(r"DspTransport call failed, error 0x0*(?:10|7)\b"),
@@ -118,6 +133,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             # the probe says so of what its loader took
             known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),
             known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),
+            likely(r"Interface.{0,4} failed to get providers|Interface Num Providers is"),
             likely(r"outside ELF segment"),
             # a program takes libraries of its own version or newer ones
             likely(r"Unable to find a valid interface(?! for (?!\S*[Qq]nn))"),
@@ -165,7 +181,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "`qnn-harness runtimes show` names the build of each file; /proc/PID/maps which were taken",
         ("pytorch/executorch#8762", "qualcomm/qai-appbuilder#14", "microsoft/onnxruntime#26163"),
         (
-            known(r"(?:Stub|Skel) lib id mismatch"),
+            known(r"(?:Stub|Skel) lib id mismatch|incompatible versions of lib(?:hex|Qnn)"),
             known(foreseen="sdk-mix", codes=(1008,)),
             likely(foreseen="sdk-mix", codes=NO_WAY),
             likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
@@ -175,6 +191,22 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             # a warning, behind which ExecuTorch goes on
             possible(r"(?i)qnn api version \S+ is mismatched"),
             possible(codes=(1008, dsp_error(0x194))),
+        ),
+    ),
+    Rule(
+        "symbol-missing",
+        "a library lacks a function that another one was built with: two versions are mixed, "
+        "mostly since LD_LIBRARY_PATH names the system's folder (/vendor/lib64) or an old package "
+        "is left",
+        "run it without LD_LIBRARY_PATH, or with your folder alone in it; update all packages "
+        "together; take all libraries from one release",
+        "the line names the function and the library that asks for it",
+        ("JackZeng0208/llama.cpp-android-tutorial#6",),
+        (
+            known(
+                rf"^(?=.*{OURS}).*(?:cannot locate symbol|undefined symbol:|"
+                r"procedure entry point \S+ could not be located)"
+            ),
         ),
     ),
     Rule(
@@ -192,6 +224,12 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"ort_version_supported\W{0,3}0|(?:Dispatch|ORT) API.{0,40}(?i:unsupported version)"
+                r"|Unsupported (?:dispatch runtime|compiler plugin) version"
+            ),
+            known(
+                r"ImportError: cannot import name .{1,80} from '"
+                r"(?:torch|executorch|onnxruntime|ai_edge)",
+                evidence=r"(?i)qnn|qualcomm|executorch",
             ),
             known(
                 foreseen="ort-too-(?:old|new)",
@@ -211,6 +249,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("google-ai-edge/LiteRT#5592", "google-ai-edge/LiteRT-LM#2079"),
         (
             known(r"No dispatch library found"),
+            known(r"[Uu]nresolved custom op: DISPATCH_OP"),
+            likely(r"[Dd]ispatch library directory (?:option )?(?:is )?(?:not set|empty)"),
             likely(r"Loading shared library: \S*libLiteRtDispatch_(?!Qualcomm)\w+\.so"),
             possible(r"No usable Dispatch runtime found"),
         ),
@@ -222,7 +262,11 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "load it once, by one path; put stub and skel beside it",
         "/proc/PID/maps of the process shows libQnnHtp.so once or twice",
         ("qualcomm/ai-hub-models#101",),
-        (known(foreseen="library-twice", codes=(1009,)), possible(codes=(1009,))),
+        (
+            known(foreseen="library-twice", codes=(1009,)),
+            known(r"aborting due to \d+ instances of lib\w*dsprpc"),
+            possible(codes=(1009,)),
+        ),
     ),
     Rule(
         "backend-not-loaded",
@@ -235,11 +279,28 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"Cannot Open QNN library|Unable to load backend\W{1,3}dlerror"
-                r"|library \W{0,2}libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,2} not found",
+                r"|library \W{0,2}(?:[\w./-]*/)?libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,2} not found"
+                r"|libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,3} ?(?:cannot open shared|No such file)"
+                r"|Failed to load qnn shared library from"
+                r"|(?i:^(?=.*qnn(?:htp|gpu|cpu|system)\.dll).*(?:could not find module|failed to "
+                r"load|error 126\b|specified module could not be found|dll was not found))",
                 absent=PAGES,
             ),
             known(r"\.so\b", foreseen="(?:backend|system)-missing"),
             likely(r"Unable to load backend, error|load library failed"),
+        ),
+    ),
+    Rule(
+        "litert-plugin",
+        "LiteRT's plug-in for Qualcomm could not set QNN up: it finds no libraries of the SDK, or "
+        "was told no SoC, or one that it does not know",
+        "give it the SDK's libraries (in an app: libQnnHtp.so, libQnnSystem.so, stub, skel and "
+        "prepare library beside it) and the SoC; or compile ahead of time",
+        "the line before it names library, version or SoC; a version that is too old, too",
+        ("google-ai-edge/LiteRT-CLI#80",),
+        (
+            known(r"Unexpected SoC model: |QNN backend SoC mismatch: "),
+            likely(r"Failed to (?:create|set up|obtain) QNN manager"),
         ),
     ),
     Rule(
@@ -255,7 +316,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             likely(r"Could not find an implementation for EPContext\(\d+\) node"),
             known(
                 r"QNNExecutionProvider.{0,60}(?i:is not in available|not enabled in this build"
-                r"|which is not)"
+                r"|which is not)|[Uu]nknown (?:execution )?provider.{0,12}QNN"
             ),
         ),
     ),

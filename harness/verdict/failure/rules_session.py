@@ -12,6 +12,10 @@ _OPENED: Final = r"open_hal_session: opened|[Cc]reated user PD|Successfully open
 """The DSP was reached after all: an app whose direct way is denied is let in by a service."""
 _DENIED: Final = r"avc: +denied (?!.*permissive=1).*(?:adsprpc|fastrpc|[qx]dsp_device|cdsp)"
 
+_DSP: Final = r"(?:[ac]dsp|turing)"
+_UP: Final = r"remote processor (?:cdsp\S*|[0-9a-f]+\.remoteproc) is now up"
+"""It came up after all: firmware is looked for in several folders, and before they are there."""
+
 SESSION_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "skel-refused",
@@ -25,6 +29,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"(?i)signature verif|test-?sig not found|CRC segment not found"),
             possible(r"dynamic loading failed for", absent=r"fopen|No such file|not found"),
+            likely(r"Request unsigned offload before making any RPC calls"),
             possible(codes=tuple(map(dsp_error, (0x38, 0x69, 0x81, 0x82)))),
         ),
     ),
@@ -44,7 +49,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "a new process with one session fails, too; if only later ones do, it is their number",
         ("qualcomm/ai-hub-apps#130", "xororz/local-dream#310"),
         (
-            likely(r"createUnsignedPD (?:failed|unable)"),
+            likely(r"createUnsignedPD (?:failed|unable)|failed to enable unsigned PD"),
             # a warning, behind which the library goes on
             possible(r"createUnsignedPD.*not supported"),
         ),
@@ -56,7 +61,18 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "of the device and DSP firmware that have them",
         "the session itself opens: no line says that qnn_open failed",
         ("ggml-org/llama.cpp#21842", "qualcomm/fastrpc#167"),
-        (likely(r"dspqueue_create failed|Unable to obtain file descriptor for rpc memory"),),
+        (
+            likely(r"dspqueue_create failed|Unable to obtain file descriptor for rpc memory"),
+            likely(
+                r"Unable to allocate memory (?:dmaheap|fastrpc) fd|dma_heap/\S{0,20}.{0,60}"
+                r"(?:[Pp]ermission denied|EACCES)",
+                says="on a Linux board the user's group must be the one that udev lets open "
+                "/dev/dma_heap/system and /dev/fastrpc-* (qualcomm/fastrpc 1.0.6: fastrpc)",
+            ),
+            likely(r"packet queue support likely not present on DSP"),
+            # a warning, behind which FastRPC asks its own driver for memory
+            possible(r"Warning 13: Unable to open \S*dma_heap"),
+        ),
     ),
     Rule(
         "domain-refused",
@@ -66,7 +82,10 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "(fastrpc_shell_unsigned_3) that belong to its firmware",
         "the same command as another user; `fastrpc_test -d 3 -U 1` on a Linux board",
         ("pytorch/executorch#7492", "qualcomm/fastrpc#401"),
-        (likely(r"\b0x80000416\b|AEE_ERESOURCENOTFOUND"),),
+        (
+            known(r"(?i)firmware\W{1,3}shell build(?: id)? mismatch"),
+            likely(r"\b0x80000416\b|AEE_ERESOURCENOTFOUND"),
+        ),
     ),
     Rule(
         "fastrpc-denied",
@@ -78,6 +97,10 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         ("UbiquitousLearning/mllm#272", "qualcomm/ai-hub-apps#55"),
         (
             known(r"/dev/(?:adsprpc|fastrpc)\S*.{0,60}[Pp]ermission denied", absent=_OPENED),
+            known(r"(?i)untrusted app(?:lication)? trying to (?:offload|attach)"),
+            known(r"app does not have access to fastrpc device"),
+            likely(r"ERROR 0x0*72: Unable to create \w* ?session"),
+            likely(r"fastRPC device is not accessible"),
             likely(r"qnn_open.*\b0xffffffff\b"),
             # also where the driver has no session left, or gives no domain without a signature
             possible(r"qnn_open.*\b0x0*72\b"),
@@ -100,12 +123,56 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "`fastrpc_test -d 3` fails, too; where that works, it is the skel or its path",
         ("radxa-docs/docs#1303", "qualcomm/fastrpc#325", "qualcomm/fastrpc#400"),
         (
+            known(
+                rf"(?:Direct firmware load for|loading) (\S*{_DSP}\S*) failed (?:with error -2\b"
+                r"|for no such file)",
+                absent=_UP,
+                says=r"the DSP's firmware \1 is not there",
+            ),
+            known(
+                rf"error -\d+ initializing firmware \S*{_DSP}|request_firmware failed for \S*{_DSP}"
+                r"|remoteproc.*(?:invalid firmware metadata|failed to authenticate)",
+                absent=_UP,
+                says="the DSP's firmware is refused: another device's signature, or a damaged file",
+            ),
+            known(
+                r"can't start rproc \S*cdsp\S*: (-\d+)",
+                absent=_UP,
+                says=r"the DSP does not start (\1)",
+            ),
+            likely(
+                r"remoteproc.*(?:start timed out|Boot failed: -|request_firmware failed: )",
+                absent=_UP,
+                says="a processor beside the CPU does not start",
+            ),
+            known(r"fastRPC device driver is disabled|Missing FastRPC device node"),
+            likely(
+                r"failed to setup fastrpc session in kernel|unable to get domain struct for CDSP"
+                r"|[ac]?dsprpcd?.{0,40} daemon (?:error|exiting)"
+            ),
             likely(r"(?i)unable to create (?:\w+ )?session"),
             likely(r"(?:remote_init|domain_init)\b.{0,20}failed for domain"),
             likely(r"fopen\w* fail\w* .{0,20}fastrpc_shell", absent=_OPENED),
             possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain"),
+            possible(r"qcom,fastrpc.*No session available"),
             possible(codes=(dsp_error(0x14F),)),
             possible(codes=(dsp_error(0x200),), absent=r"qnn_open"),
+        ),
+    ),
+    Rule(
+        "adsp-path-colons",
+        "ADSP_LIBRARY_PATH is divided by colons: to FastRPC the whole list is one folder, which is "
+        "not there, so no skel is found",
+        "divide its folders by semicolons, in quotes, or name one folder alone; only "
+        "LD_LIBRARY_PATH has colons",
+        "with one folder in it the same program works",
+        ("qualcomm/fastrpc#379",),
+        (
+            known(
+                r"ADSP_LIBRARY_PATH\W{1,3}[^;\s]*/[^;:\s]+:[./$]",
+                evidence=r"No Snapdragon SOC|qnn_open failed|[Ss]kel\b|[Tt]ransport"
+                r"|failed to open session|\b(?:1008|4000|14001)\b",
+            ),
         ),
     ),
     Rule(

@@ -35,6 +35,9 @@ NO_PLATFORM_INFO = (
 NO_OPTIMIZATIONS = (
     "Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)"
 )
+NO_NOTIFICATIONS = (
+    "Error 0x80000414: remote_handle64_invoke failed for module libdspqueue_rpc_skel.so, handle 0x1"
+)
 OFFLINE = "Cannot enqueue Gpu kernel in offline mode"
 OPENCL = "GPU ERROR: GPU_ERROR_OPENCL(10014) - OpenCL error enqueueing kernel"
 LITERT_WITH_OLD_QNN = (
@@ -115,7 +118,7 @@ NO_FALLBACK = (
     "This session contains graph nodes that are assigned to the default CPU EP, but fallback to "
     "CPU EP has been explicitly disabled by the user."
 )
-LIBRARY = "libQnnHtp.so: version `GLIBC_2.35' not found"
+LIBRARY = "libQnnHtp.so: unsupported version 0 of Verneed record"
 REGISTER = "RegisterExecutionProviderLibrary"
 
 # What preflight had said, and it failed so: by codes that alone mean little.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.unit.verdict.failure.log_rows_system import SYSTEM_ROWS
+
 AVC: Final = (
     "07-31 02:14:05.594 27723 27723 W mqt_v_js: type=1400 audit(0.0:1658): avc:  denied  { read } "
     'for  name="adsprpc-smd-secure" dev="tmpfs" ino=1536 scontext=u:r:untrusted_app:s0 '
@@ -34,7 +36,7 @@ DENIED_CHAIN: Final = """\
      0.0ms [ ERROR ] QnnDsp <E> Failed to load skel, error: 4000
      0.0ms [ ERROR ] QnnDsp <E> Transport layer setup failed: 14001"""
 
-LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
+_EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
     # -- to the DSP
     ("skel-not-found likely", SKEL_CHAIN),
     ("skel-not-found likely", "DspTransport.openSession qnn_open failed, 0x80000406, prio 100"),
@@ -642,3 +644,5 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     (None, "HTTP error 500 from the server, error: 32"),
     (None, ""),
 )
+
+LOG_ROWS: Final = (*_EXCERPTS, *SYSTEM_ROWS)

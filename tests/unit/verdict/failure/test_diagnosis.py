@@ -150,7 +150,7 @@ CONDITIONS = [
     (index, place, field.name)
     for index, place in SIGNS
     for field in fields(Sign)
-    if field.name != "confidence" and getattr(RULES[index].signs[place], field.name)
+    if field.name not in ("confidence", "says") and getattr(RULES[index].signs[place], field.name)
 ]
 CODES = [
     (index, place, code)
@@ -250,10 +250,11 @@ def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
         failure_rows.NO_PLATFORM_INFO,
         failure_rows.NO_OPTIMIZATIONS,
         failure_rows.OWN_SKEL_PATH,
+        failure_rows.NO_NOTIFICATIONS,
     ],
 )
 def test_benign_lines_are_never_a_failure(line: str) -> None:
-    assert len(BENIGN) == 5
+    assert len(BENIGN) == 6
     passed = judge(run(START, begin(), log(line), end(), DONE))
     assert (passed.outcome, passed.error) == ("passed", None)
     failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error
@@ -336,6 +337,7 @@ def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
             "no-such-graph",
             "tensor-mismatch",
             "stale-handle",
+            "tensor-refused",
             "wrong-outputs",
         ),
     }

@@ -7,6 +7,7 @@ import pytest
 from harness.verdict.failure.any_log import LogText
 from harness.verdict.failure.explanation import dsp_numbers, explain, symptoms_in
 from harness.verdict.failure.rule import Rule, Symptoms, likely, possible
+from harness.verdict.failure.rules import RULES
 
 
 def log(*texts: str) -> list[LogText]:
@@ -68,3 +69,43 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
         "0x80000406 is AEE_EUNABLETOLOAD: Unable to load object/applet",
         "0x8000048a is AEE_ENOSESSION",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (
+            'CDSP: Crashed Shared Object "./libx-htp-v68.so" load address : 0x20010000',
+            "it crashed in libx-htp-v68.so",
+        ),
+        (
+            "Direct firmware load for qcom/cdsp.mbn failed with error -2",
+            "the DSP's firmware qcom/cdsp.mbn is not there",
+        ),
+        (
+            "remoteproc0: error -22 initializing firmware qcom/cdsp.mbn",
+            "the DSP's firmware is refused: another device's signature, or a damaged file",
+        ),
+        ("can't start rproc cdsp: -110", "the DSP does not start (-110)"),
+        ("a300000.remoteproc: start timed out", "a processor beside the CPU does not start"),
+        (
+            "lowmemorykiller: Kill 'org.x' (25702), uid 10123, oom_score_adj 0 to free 4kB rss",
+            "it was org.x",
+        ),
+        ("Out of memory: Killed process 7 (qnn-net-run) total-vm:8kB", "it was qnn-net-run"),
+        ("libGenie.so: cannot open shared object file", "it is libGenie.so"),
+        (
+            "Error 13: Unable to allocate memory dmaheap fd -1, heapid 25",
+            "on a Linux board the user's group must be the one that udev lets open "
+            "/dev/dma_heap/system and /dev/fastrpc-* (qualcomm/fastrpc 1.0.6: fastrpc)",
+        ),
+    ],
+)
+def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None:
+    found = explain(log(text)).diagnoses[0]
+    (rule,) = [rule for rule in RULES if rule.id == found.id]
+    assert found.words == f"{rule.words}: {more}"
+
+
+def test_no_sign_adds_words_that_no_line_shows() -> None:
+    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 9

@@ -1,0 +1,158 @@
+"""More excerpts with their answers: what kernels, linkers, the DSP and frameworks say.
+
+Lines are made after the sources of those programs, or stand in public threads, shortened.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BOOT: Final = "[   26.07] qcom_q6v5_pas a300000.remoteproc: start timed out"
+_IS_UP: Final = "remoteproc remoteproc1: remote processor cdsp is now up"
+_NOT_THERE: Final = "Direct firmware load for qcom/sc8280xp/cdsp.mbn failed with error -2"
+_REFUSED: Final = "remoteproc remoteproc0: error -22 initializing firmware qcom/x1e/cdsp.mbn"
+_NO_START: Final = "remoteproc remoteproc3: can't start rproc cdsp: -110"
+_ADDRESSED: Final = "qcom_q6v5_pas 32300000.remoteproc: fatal error received: "
+_KILL: Final = "lowmemorykiller: Kill 'org.app.chat' (2570), uid 10123, oom_score_adj"
+_XNNPACK: Final = "Replacing 470 out of 476 node(s) with delegate (TfLiteXNNPackDelegate) node"
+_COLONS: Final = "export ADSP_LIBRARY_PATH=/data/local/tmp/qnn:/vendor/dsp/cdsp"
+_NO_SOC: Final = "QnnDsp <E> No Snapdragon SOC detected"
+_HEAP: Final = "rpcmem_linux.c:92: Warning 13: Unable to open /dev/dma_heap/system, falling back"
+_WRONG_IMPORT: Final = (
+    "ImportError: cannot import name 'Constraint' from 'torch._dynamo.eval_frame'"
+)
+
+SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
+    # -- the kernel
+    ("no-dsp-session known", _NOT_THERE),
+    (None, f"{_NOT_THERE}\n{_IS_UP}"),
+    (
+        "no-dsp-session known",
+        "remoteproc2: loading /lib/firmware/qcom/cdsp.mbn failed for no such file or directory",
+    ),
+    ("no-dsp-session known", _REFUSED),
+    (None, f"{_REFUSED}\n{_IS_UP}"),
+    ("no-dsp-session known", _NO_START),
+    (None, f"{_NO_START}\n{_IS_UP}"),
+    ("no-dsp-session likely", _BOOT),
+    (None, f"{_BOOT}\nremoteproc remoteproc1: remote processor a300000.remoteproc is now up"),
+    ("no-dsp-session known", "Error 19: open_device_node: fastRPC device driver is disabled"),
+    ("no-dsp-session likely", "ggml-hex: unable to get domain struct for CDSP"),
+    (
+        "no-dsp-session possible",
+        "qcom,fastrpc 3700000.remoteproc:glink-edge.fastrpcglink: No session available",
+    ),
+    ("dsp-restarted likely", "remoteproc remoteproc1: handling crash #1 in cdsp"),
+    ("dsp-restarted likely", f"{_ADDRESSED}:0:EX:kernel:0:frpck_0_0:108a:PC=c0117de0"),
+    ("dsp-restarted possible", f"{_ADDRESSED}EX:kernel:0:PC=c0117de0"),
+    (None, f"{_ADDRESSED}modem_main.c:512"),
+    ("killed-for-memory likely", f"{_KILL} 0 to free 4223760kB rss"),
+    (None, f"{_KILL} 905 to free 4223760kB rss"),
+    ("killed-for-memory likely", "Out of memory: Killed process 4711 (qnn-net-run) total-vm:8kB"),
+    (None, "Out of memory: Killed process 4711 (chrome) total-vm:8kB"),
+    # -- the DSP, and FastRPC
+    (
+        "pd-died known",
+        "adsprpc:dsp: CDSP:platform_qdi_driver.c:792:0x191:1: Process on cDSP CRASHED!!!",
+    ),
+    (
+        "pd-died known",
+        'CDSP:platform_qdi_driver.c:792: Crashed Shared Object "./libx-htp-v68.so" load : 0x20',
+    ),
+    (
+        "skel-refused likely",
+        "Session already open on domain 3 ! Request unsigned offload before making any RPC calls",
+    ),
+    ("no-unsigned-pd likely", "ggml-hex: failed to enable unsigned PD for session 0 : error 0x4e"),
+    (
+        "no-channel likely",
+        "Error 13: Unable to allocate memory dmaheap fd -1, heapid 25, size 4096",
+    ),
+    (
+        "no-channel likely",
+        "dspqueue_rpc_open failed on domain 3 - packet queue support likely not present on DSP",
+    ),
+    ("no-channel possible", _HEAP),
+    ("domain-refused known", "fastrpc-healthcheck: CDSP: Firmware/Shell build mismatch"),
+    ("fastrpc-denied known", "Error: Untrusted application trying to offload to signed PD"),
+    (
+        "fastrpc-denied known",
+        "Error 13: open_device_node: app does not have access to fastrpc device of domain 3",
+    ),
+    ("fastrpc-denied likely", "ERROR 0x72: Unable to create FastRPC session on domain 3"),
+    ("fastrpc-denied likely", "cdsprpcd: fastRPC device is not accessible, daemon exiting..."),
+    ("adsp-path-colons known", f"{_COLONS}\n{_NO_SOC}"),
+    (None, _COLONS),
+    ("unknown-soc likely", f"{_COLONS.replace(':/vendor', ';/vendor')}\n{_NO_SOC}"),
+    (
+        None,
+        "fastrpc_apps_user.c:1491: Error 0x80000414: remote_handle64_invoke failed for module "
+        "libdspqueue_rpc_skel.so, handle 0xaaaad7759380, method 3 on domain 3",
+    ),
+    # -- linkers
+    (
+        "symbol-missing known",
+        'CANNOT LINK EXECUTABLE "./llama-cli": cannot locate symbol "__emutls_get_address"',
+    ),
+    ("symbol-missing known", "ImportError: /x/libGenie.so: undefined symbol: _ZNSt3pmr"),
+    (None, "ImportError: /x/libfoo.so: undefined symbol: _ZNSt3pmr"),
+    (
+        "backend-not-loaded known",
+        "libQnnHtp.so: cannot open shared object file: No such file or directory",
+    ),
+    ("backend-not-loaded known", "FileNotFoundError: Could not find module 'C:\\qnn\\QnnHtp.dll'"),
+    ("backend-not-loaded known", 'Failed to load qnn shared library from "libQnnHtp.so"'),
+    ("library-not-loaded known", "libGenie.so: cannot open shared object file: No such file"),
+    (None, "libfoo.so: cannot open shared object file: No such file"),
+    (
+        "backend-not-loaded known",
+        "libQnnHtp.so: cannot open shared object file\nlibLiteRt.so: cannot open shared object",
+    ),
+    (
+        "library-not-loaded known",
+        "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /opt/qnn/libQnnHtp.so)",
+    ),
+    (
+        "library-not-loaded known",
+        'dlopen failed: "/x/libQnnHtp.so" is for EM_X86_64 (62) instead of EM_AARCH64 (183)',
+    ),
+    ("library-not-loaded known", "LoadLibrary failed with error 126 when trying to load Genie.dll"),
+    ("two-copies known", "Error: aborting due to 3 instances of libxdsprpc. Only 2 allowed"),
+    # -- frameworks
+    (
+        "mixed-libraries known",
+        "This might be because you're using incompatible versions of libhexagon_interface",
+    ),
+    ("older-libraries likely", "QnnSystemInterface failed to get providers. Error 1"),
+    (
+        "mixed-frameworks known",
+        f"python backends/qualcomm/tests/test_qnn_delegate.py\n{_WRONG_IMPORT}",
+    ),
+    (None, _WRONG_IMPORT),
+    ("mixed-frameworks known", "litert: Unsupported dispatch runtime version"),
+    ("dispatch-missing known", "Encountered unresolved custom op: DISPATCH_OP."),
+    (
+        "dispatch-missing likely",
+        "NPU accelerator could not be loaded: Dispatch library directory is not set.",
+    ),
+    ("litert-plugin likely", "ERROR: [qnn_compiler_plugin.cc:350] Failed to create QNN manager"),
+    ("litert-plugin known", "ERROR: [qnn_compiler_plugin.cc:395] Unexpected SoC model: SM9999"),
+    (
+        "litert-version known",
+        "QAIRT SDK v2.31.0 is not supported; please upgrade to v2.35.0 or later",
+    ),
+    ("cpu-fallback possible", _XNNPACK),
+    (None, f"{_XNNPACK}\nReplacing 6 out of 6 node(s) with delegate (DispatchDelegate) node"),
+    ("nodes-not-taken possible", "ERROR: [compiled_model.cc:300] Some ops are not accelerated."),
+    ("newer-context likely", "ERROR: Context binary isn't compatible with the current SDK."),
+    ("newer-context likely", "QNN: Unsupported context binary info version."),
+    ("epcontext-incomplete known", "Failed to find the EPContext node with main_context=1."),
+    (
+        "tensor-refused known",
+        "QnnDsp <E> tensor type 1 client buffer should be nullptr at tensor creation",
+    ),
+    *(
+        ("tensor-refused possible", f"QnnTensor_createGraphTensor returned {code}")
+        for code in range(7001, 7008)
+    ),
+)

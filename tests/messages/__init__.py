@@ -1,0 +1,1 @@
+"""What the libraries and drivers around the NPU can say, taken out of them and of their sources."""

@@ -1,0 +1,99 @@
+"""What can be said, message by message: what the table of causes answers to each of them alone.
+
+`pytest -s` prints the coverage, by who says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.verdict.failure.rules import RULES
+from tests.messages.binaries import messages_in, origin_of
+from tests.messages.corpus import Message, corpus, coverage_text
+from tests.messages.patterns import pattern_of, sample_of
+from tests.messages.relabel import answered
+from tests.messages.sources import Source, messages_of
+
+MESSAGES = corpus()
+TELLING = [one for one in MESSAGES if one.role != "nothing"]
+SILENT = [one for one in MESSAGES if one.role == "nothing"]
+
+
+def wrong(messages: list[Message]) -> list[str]:
+    """What is answered otherwise than the table says: if meant, run tests.messages.relabel."""
+    return [
+        f"{one.pattern!r}: {' '.join(now)}, not {one.role} {one.cause}".rstrip()
+        for one in messages
+        if (now := answered(one)) != (one.role, one.cause)
+    ]
+
+
+def test_how_much_of_what_can_be_said_is_answered() -> None:
+    print("\n" + coverage_text(MESSAGES))
+    assert len(MESSAGES) > 5_000
+    assert len({one.pattern for one in MESSAGES}) == len(MESSAGES)
+    causes = {rule.id for rule in RULES}
+    assert {one.cause for one in TELLING if one.role != "benign"} <= causes
+    assert all(bool(one.cause) == (one.role in ("known", "consequence")) for one in MESSAGES)
+
+
+def test_each_message_that_tells_something_is_answered_so() -> None:
+    assert wrong(TELLING[::3]) == []
+
+
+def test_what_tells_nothing_is_not_answered() -> None:
+    assert wrong(SILENT[::25]) == []
+
+
+@pytest.mark.nightly
+def test_every_message_alone(record_property: Callable[[str, object], None]) -> None:
+    record_property("messages", len(MESSAGES))
+    record_property("messages that tell something", len(TELLING))
+    assert wrong(MESSAGES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "sample"),
+    [
+        ("fd %d, %5.2f, 0x%08llx %%", "fd %d, %d, 0x%x %", "fd 7, 7, 0x2f0 %"),
+        ("no {} in $0 of {:>4}\n", "no %s in %s of %s", "no some in some of some"),
+        ("x" * 100, "x" * 72, "x" * 72),
+    ],
+)
+def test_what_is_put_in_has_a_place_in_a_pattern(text: str, pattern: str, sample: str) -> None:
+    assert pattern_of(text) == pattern
+    assert sample_of(pattern) == sample
+
+
+def test_of_a_librarys_strings_those_that_complain_are_taken() -> None:
+    data = b"\0".join(
+        (
+            b"<E> Failed to find PD %u of it",
+            b"<I> Failed to find what is not said",
+            b"%s:12::ERROR:too many of them",
+            b"_ZN4fail3errorEv a b c",
+            b"Failed to say a level",
+            b"",
+        )
+    )
+    assert list(messages_in(data, levelled=True)) == [
+        "Failed to find PD %d of it",
+        "too many of them",
+    ]
+    assert "Failed to say a level" in list(messages_in(data, levelled=False))
+    assert origin_of("libQnnHtpV73Skel.so") == ("skel", True)
+    assert origin_of("libm.so") is None
+
+
+def test_of_a_sources_calls_those_that_log_are_read() -> None:
+    text = r"""
+    LOG(INFO) << "not this one";
+    FAIL("in " "two; parts %d\n", x("no"));
+    FAIL(a, "size " PRIu32 " of it");
+    """
+    printed = Source("a", "o/r", "x", r"\bFAIL\(")
+    assert list(messages_of(printed, text)) == ["in two; parts %d", "size %d of it"]
+    streamed = Source("a", "o/r", "x", r"\bFAIL\(", True)
+    assert list(messages_of(streamed, 'FAIL(1) << "a " << b << " c";')) == ["a %s c"]

@@ -38,16 +38,20 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
 
 
 def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
-    """A row for each output that was compared."""
+    """A row for each output that was compared, and what was not."""
     rows: list[list[Line]] = []
+    untold: list[Block] = []
     for record in records:
         for at, one in enumerate(parts(record, "accuracy")):
             told = [_number(one.get(name)) for name in ("max_abs", "max_steps")]
             told += [_number(one.get("cosine"), 7), _sqnr(one)]
             output, against = (code(str(one.get(key))) for key in ("output", "against"))
             rows.append([_case(record, at), output, *told, against])
+        for one in parts(record, "not_compared"):
+            name, why = code(str(one.get("output"))), Span(str(one.get("why")))
+            untold.append(Paragraph([name, " is not compared: ", why]))
     names = ("Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against")
-    return [*table("How right", *_named(names, rows, len(records)))]
+    return [*table("How right", *_named(names, rows, len(records))), *untold[:_MOST_ROWS]]
 
 
 def tokens(records: Sequence[CaseRecord]) -> list[Block]:

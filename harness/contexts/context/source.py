@@ -17,6 +17,12 @@ ON_CPU: Final = "ONNX Runtime on the CPU"
 GIVEN: Final = "the expected files"
 """What outputs are told against, in plain words."""
 
+ANY_DISTANCE: Final = 1e299
+"""The tolerance of outputs of which something else is asked: the probe takes less than 1e300."""
+
+
+CONDITIONS: Final = "--max-error, --min-cosine, --min-sqnr"
+
 
 @dataclass(frozen=True)
 class ClosenessAsked:

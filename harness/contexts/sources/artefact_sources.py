@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
+from harness.contexts.context.source import CONDITIONS, ClosenessAsked
 from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
 from harness.contexts.sources.onnx_model import OnnxModel
@@ -25,7 +26,8 @@ class Given:
     Such a folder holds the files of the tensors. For an artefact of several contexts it holds a
     folder for each, called `0`, `1` and so on. For several artefacts, each has all this in a folder
     called like it. `graph` names the graph to execute.
-    `fallback`: nodes of a model that the NPU refuses may run on the CPU.
+    `fallback`: nodes of a model that the NPU refuses may run on the CPU. `closeness` is what is
+    asked of each output.
     """
 
     inputs: Path | None = None
@@ -33,15 +35,17 @@ class Given:
     tolerance: float = 0.0
     graph: str | None = None
     fallback: bool = False
+    closeness: ClosenessAsked = field(default_factory=ClosenessAsked)
 
-    def require_use_of_tolerance(self, path: Path) -> None:
-        """Raises ConfigError for a tolerance that nothing is compared with.
+    def require_expected(self, path: Path) -> None:
+        """Raises ConfigError for a tolerance or a condition that nothing is compared with.
 
         A user would believe that it was kept to.
         """
-        if self.tolerance and self.expected is None:
+        if (self.tolerance or self.closeness) and self.expected is None:
             problem = "is for outputs that are expected, and none are given"
-            raise ConfigError(problem, file=path, field="tolerance")
+            asked = "tolerance" if self.tolerance else CONDITIONS
+            raise ConfigError(problem, file=path, field=asked)
 
 
 NOTHING: Final = Given()
@@ -73,7 +77,8 @@ class WholeFile(SourceList):
         read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
         if part is not None:
             read, wanted = (one / part if one else None for one in (read, wanted))
-        made.given = Given(read, wanted, given.tolerance, part or given.graph, given.fallback)
+        made.given = replace(given, inputs=read, expected=wanted, graph=part or given.graph)
+        made.closeness = given.closeness
         return made
 
 
@@ -110,7 +115,7 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
         model = OnnxModel.of(
             artefact.path.absolute(), given.tolerance, inputs=read, expected=wanted
         )
-        return SourceList(name, [model])
+        return SourceList(name, [model], closeness=given.closeness)
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
     empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
     if empty:
@@ -151,7 +156,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
         )
         for at, piece in enumerate(pieces)
     ]
-    return SourceList(name, sources, empty, plan, artefact.facts.get("expects"))
+    expects = artefact.facts.get("expects")
+    return SourceList(name, sources, empty, plan, expects, given.closeness)
 
 
 def left_out(empty_caches: Sequence[str]) -> str:

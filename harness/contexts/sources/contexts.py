@@ -53,13 +53,14 @@ class SourceList(tuple[Source, ...]):
         empty_caches: Iterable[str] = (),
         plan: RunPlan | None = None,
         expects: Expects | None = None,
+        closeness: ClosenessAsked | None = None,
     ) -> Self:
         """Takes the sources in the order in which they are to be loaded."""
         made = super().__new__(cls, tuple(sources))
         made.name = name
         made.empty_caches = tuple(empty_caches)
         made.plan, made.expects, made.rounds = plan, expects, ONCE
-        made.closeness = ClosenessAsked()
+        made.closeness = closeness or ClosenessAsked()
         return made
 
     def __str__(self) -> str:

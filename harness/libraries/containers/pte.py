@@ -5,6 +5,7 @@ The layout is that of pytorch/executorch: schema/program.fbs and schema/extended
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -152,6 +153,7 @@ class MethodTensor:
 
     data_type: str
     size: int
+    shape: tuple[int, ...] = ()
 
 
 def method_tensors(
@@ -188,9 +190,10 @@ def _tensor(data: FileBytes, tensor: FlatTable) -> MethodTensor | None:
     if element is None or sizes.count > _MOST_DIMENSIONS:
         return None
     name, size = element
-    for at in range(sizes.count):
-        size *= max(0, data.number("<i", sizes.offset + 4 * at, "a dimension"))
-    return MethodTensor(name, size)
+    shape = tuple(
+        max(0, data.number("<i", sizes.offset + 4 * at, "a dimension")) for at in range(sizes.count)
+    )
+    return MethodTensor(name, size * math.prod(shape), shape)
 
 
 def _segments_of(data: FileBytes) -> tuple[int, int]:

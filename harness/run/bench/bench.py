@@ -31,10 +31,10 @@ from harness.ground.facts.versions import VersionRange
 from harness.probe import Plan, Settings
 from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
-from harness.run.bench.executor_runner import run_with
+from harness.run.bench.executor_runner import run_as_probe, run_with
 from harness.run.bench.executorch import FAILED, open_program, replay_of
-from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
-from harness.run.bench.litert import compiled_model
+from harness.run.bench.kept_outputs import keep_outputs_of, told_against, with_reference
+from harness.run.bench.litert import ON_LITERT, compiled_model
 from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
 from harness.run.bench.session import open_session, run_session
@@ -255,10 +255,8 @@ class Bench:
             repeat=repeat,
         )
         runs = f"{deployer.deploy_sets([runner.files_on(deployer)])[0]}/{runner.program}"
-        if own:
-            observation = run_with(self._case, runs, made, plan, wanted, timeout_s)
-        else:
-            observation = self._case.run(plan, timeout_s, probe=runs)
+        run = run_with if own else run_as_probe
+        observation = run(self._case, runs, made, plan, wanted, timeout_s)
         self.measure(executorch=runner.version, **observation.measurements, **made.places())
         self._note_graphs(observation, [made.path.name])
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
@@ -298,7 +296,8 @@ class Bench:
         made = compiled_model(self._case, self._case.folder / model, read, tolerance)
         self.measure(litert=made.figures(), **made.places())
         self.conclude(str(made))
-        return self.run_contexts(made.sources, None, "resident", keep_outputs=True, rounds=rounds)
+        seen = self.run_contexts(made.sources, None, "resident", keep_outputs=True, rounds=rounds)
+        return seen.keeping(told_against(ON_LITERT, seen.kept))
 
     def model(self, model: Model) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""

@@ -16,6 +16,7 @@ from harness.ground import ConfigError
 from harness.libraries import RUNNER
 from harness.probe import Plan, ProbeRun, StepResult
 from harness.probe.deadline import alive_at_deadline
+from harness.run.bench.saved_outputs import run_keeping
 from harness.verdict.failure.runner_log import (
     STARTED,
     Heard,
@@ -165,6 +166,22 @@ def call_runner(
     )
 
 
+def run_as_probe(
+    case: CaseBench,
+    runner: str,
+    program: Program,
+    plan: Plan,
+    expected: Sequence[Path],
+    timeout_s: float,
+) -> Observation:
+    """Runs a program's plan with ExecuTorch's wheel, which speaks as a probe does."""
+
+    def run(plan: Plan) -> Observation:
+        return case.run(plan, timeout_s, probe=runner)
+
+    return run_keeping(case, run, plan, program.told_against(expected))
+
+
 def run_with(
     case: CaseBench,
     runner: str,
@@ -180,6 +197,7 @@ def run_with(
     fields = next(step for step in plan.steps if step.verb == "executorch-run").fields
     inputs = tuple(path for key, path in fields.items() if key.startswith("input."))
     file, environment = plan.steps[0].fields["file"], case.runtime.environment
+    content = list[bytes | None]()
     with case.scratch() as folder:
         call = RunnerCall(runner, file, inputs, folder, environment, program.number)
         way, first = case.device.transport, case.same_device
@@ -197,8 +215,11 @@ def run_with(
                 for at in range(_INFERENCES)
             ]
             wanted = [path.read_bytes() for path in expected]
+            content = found[0]
             run = with_outputs(run, found, program.outputs, wanted, float(fields["tolerance"]))
-    return case.judged(run)
+    seen = case.judged(run)
+    outputs = program.told_against(expected if content else ())
+    return seen.keeping(outputs.kept(case.run_folder, lambda at, _: content[at]))
 
 
 def _with_logcat(device: Transport, process: int, heard: Sequence[Heard]) -> list[Heard]:

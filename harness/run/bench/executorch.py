@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness.contexts import ContextFile, DeployedContext, Files, Tensor, TensorFiles
+from harness.contexts.context.source import GIVEN
 from harness.contexts.sources.tensor_files import lying_files
 from harness.ground import ConfigError, InternalError, cache_root
 from harness.libraries import Artefact, Piece, open_artefact, piece_file
@@ -16,6 +17,7 @@ from harness.libraries.containers.graph_nodes import figures_of
 from harness.libraries.containers.pte import MethodTensor, method_nodes, method_tensors
 from harness.probe import Plan, Step
 from harness.probe.plan import ONCE, Rounds, rounds_of
+from harness.run.bench.saved_outputs import NamedShape, ToKeep
 from harness.verdict import Verdict
 
 ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
@@ -49,7 +51,7 @@ class Program:
     """A method of a .pte: the contexts of its delegates, in the order in which they are loaded.
 
     `inputs` and `outputs` are those that files can hold, None where one's type has no name.
-    `number` is that of the method.
+    `number` is that of the method, `results` are names, types and shapes of the outputs.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class Program:
     inputs: tuple[Tensor, ...] | None = None
     outputs: tuple[Tensor, ...] | None = None
     number: int = 0
+    results: tuple[NamedShape, ...] = ()
 
     @property
     def holds_contexts(self) -> bool:
@@ -107,6 +110,11 @@ class Program:
             problem = "not all of these are tensors of a known type: give raw files, no .npy"
             raise ConfigError(problem, file=self.path, field=what)
         return files
+
+    def told_against(self, expected: Sequence[Path]) -> ToKeep:
+        """Its outputs and what they should be, where their types are known."""
+        known = expected if len(self.results) == len(expected) else ()
+        return ToKeep("executorch-run", self.results, known, GIVEN)
 
     def plan(
         self,
@@ -159,7 +167,9 @@ def open_program(path: Path, method: str) -> Program:
         inputs, outputs = method_tensors(data, method)
     contexts = tuple(found[number] for number in sorted(found))
     tensors = _named("input", inputs), _named("output", outputs)
-    return Program(path, method, contexts, *tensors, methods.index(method))
+    known = [one for one in outputs if one is not None]
+    results = [(f"output_{at}", one.data_type, one.shape) for at, one in enumerate(known)]
+    return Program(path, method, contexts, *tensors, methods.index(method), tuple(results))
 
 
 def methods_to_run(path: Path) -> Sequence[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,9 +34,14 @@ class KeptOutput:
     shape: tuple[int, ...]
     scale: float | None
     offset: int | None
-    file: Path
+    file: Path | None
     reference: Path
     against: str
+
+
+def told_against(what: str, kept: Iterable[KeptOutput]) -> list[KeptOutput]:
+    """The same outputs, with other words for their references."""
+    return [replace(one, against=what) for one in kept]
 
 
 def with_reference(

@@ -29,6 +29,7 @@ from harness.contexts.compiler.litert import (
     run_on_cpu,
     soc_for,
 )
+from harness.contexts.context.source import ANY_DISTANCE
 from harness.ground import ConfigError, cache_root, scratch_folder
 from harness.libraries import Piece, open_artefact, piece_file
 from harness.libraries.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of
@@ -48,6 +49,7 @@ USUAL_TOLERANCE: Final = 0.02
 The HTP computes with 16 bits what is float32.
 """
 
+ON_LITERT: Final = "LiteRT's CPU"
 _MOST_ROWS: Final = 120
 
 
@@ -73,7 +75,7 @@ class CompiledModel:
             "on_npu": sum(one is not None for one in self.taken),
             "on_cpu": sum(one is None for one in self.taken),
             "partitions": len(self.sources),
-            "reference": self.refused or "LiteRT's CPU",
+            "reference": self.refused or ON_LITERT,
             "tolerance": {one.name: one.tolerance for one in self.sources},
             "nodes": [
                 [at, node.op, self._name(node), place or "CPU"]
@@ -192,10 +194,12 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
         found = _on_cpu(host, path, given, numbers_of(graph, names), tensors)
     except RefusedByCpu as error:
         refused = str(error)
-        if tolerance or inputs is not None:
+        asked = 0 < tolerance < ANY_DISTANCE
+        if asked or inputs is not None:
             problem = f"of no use: LiteRT's CPU does not run this model, {refused}"
-            field = "tolerance" if tolerance else "inputs"
-            raise ConfigError(problem, file=path, field=field) from error
+            raise ConfigError(
+                problem, file=path, field="tolerance" if asked else "inputs"
+            ) from error
     pieces = {name: one for one in open_artefact(made).pieces for name in one.facts["partitions"]}
     sources = [
         _source(path, node, pieces[str(node.partition)], compiled, found, tolerance)

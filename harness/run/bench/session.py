@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,13 +24,11 @@ from harness.contexts.sources.onnx_model import OnnxSurface
 from harness.ground import ConfigError, cache_root
 from harness.ground.files.names_inside import open_inside
 from harness.ground.files.verified_folder import valid_name
-from harness.ground.files.whole_file import keep_whole
 from harness.libraries import Blob, open_artefact, piece_file
 from harness.probe import Plan
 from harness.probe.plan import Rounds
-from harness.run.bench.kept_outputs import MAX_BYTES, KeptOutput
 from harness.run.bench.ort import OrtOnDevice
-from harness.verdict.results.run_folder import OUTPUTS
+from harness.run.bench.saved_outputs import ToKeep, run_keeping
 
 if TYPE_CHECKING:
     from harness.run.bench.case_bench import CaseBench, Observation
@@ -123,29 +121,8 @@ def run_session(
         wanted = tuple(file for name, file in named.items() if name.startswith("expected."))
     else:
         wanted = reference(made.model).expected if made.model else ()
-    if not wanted:
-        return run(plan, timeout_s=timeout_s)
-    with case.scratch() as folder:
-        saved = {f"save.{at}": f"{folder}/{at}.raw" for at in range(len(wanted))}
-        steps = tuple(
-            replace(one, fields={**one.fields, **saved}) if one.verb == "ort-run" else one
-            for one in plan.steps
-        )
-        seen = run(replace(plan, steps=steps), timeout_s=timeout_s)
-        ran = [one for one in seen.run.transcript.steps if one.verb == "ort-run"]
-        if not any(one.ok or one.error == "mismatch" for one in ran):
-            return seen
-        kept = []
-        for at, (result, file) in enumerate(zip(made.surface.results, wanted, strict=True)):
-            size = file.stat().st_size
-            if size <= MAX_BYTES:
-                content = case.fetch(f"{folder}/{at}.raw", max_bytes=size)
-                name = hashlib.sha256(content).hexdigest()[:16]
-                own = case.run_folder / OUTPUTS / f"{name}-{size}.raw"
-                keep_whole(own, content)
-                against = ON_CPU if expected is None else GIVEN
-                kept.append(KeptOutput(*result, None, None, own, file, against))
-        return seen.keeping(kept)
+    outputs = ToKeep("ort-run", made.surface.results, wanted, ON_CPU if expected is None else GIVEN)
+    return run_keeping(case, partial(run, timeout_s=timeout_s), plan, outputs)
 
 
 def open_session(

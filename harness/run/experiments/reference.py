@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.contexts.context.source import ClosenessAsked
+from harness.contexts.context.source import CONDITIONS, ClosenessAsked
+from harness.ground import ConfigError
+from harness.run.bench.kept_outputs import MAX_BYTES
 from harness.run.experiments.accuracy import Accuracy, compare, judge_asked
 from harness.verdict import held
 from harness.verdict.results.drift import NUMPY_TYPES
@@ -14,25 +16,42 @@ from harness.verdict.results.drift import NUMPY_TYPES
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.run.bench import Bench
+    from harness.run.bench import Bench, Observation
     from harness.run.bench.kept_outputs import KeptOutput
 
 
-def tell_accuracy(bench: Bench, kept: Sequence[KeptOutput], asked: ClosenessAsked) -> None:
+def tell_accuracy(bench: Bench, seen: Observation, asked: ClosenessAsked) -> None:
     """Measures how far outputs are from their reference; a condition that breaks fails the case.
 
-    So does a condition on outputs that nothing is known about. Raises TargetFailure.
+    So does a condition on outputs that cannot be compared, and what `seen.check` fails for. Raises
+    TargetFailure, and ConfigError for a condition where there is no reference at all.
     """
-    found = [one for one in map(accuracy_of, kept) if one is not None]
+    if not seen.kept:
+        seen.check()
+        if asked:
+            raise ConfigError("nothing tells what the outputs should be", field=CONDITIONS)
+    told = [(one, accuracy_of(one)) for one in seen.kept]
+    found = [accuracy for _, accuracy in told if accuracy is not None]
+    untold = [
+        {"output": one.name, "why": _why_untold(one)} for one, accuracy in told if accuracy is None
+    ]
     if found:
         bench.measure(accuracy=[asdict(one) for one in found])
         bench.outputs_compared()
+    if untold:
+        bench.measure(not_compared=untold)
     checks = [check for one in found for check in judge_asked(one, asked)]
-    if asked and len(found) < max(1, len(kept)):
-        why = f"{len(found)} of {len(kept)} outputs could be told against a reference"
-        checks.append(held("reference", False, why))
+    if asked:
+        checks += [held(f"reference[{one['output']}]", False, one["why"]) for one in untold]
     if checks:
         bench.expect(*checks)
+    seen.check()
+
+
+def _why_untold(kept: KeptOutput) -> str:
+    if kept.file is None or not kept.file.is_file():
+        return f"it was not kept: at most {MAX_BYTES >> 20} MiB of a case are"
+    return "its type or its size is not that of its reference"
 
 
 def accuracy_of(kept: KeptOutput) -> Accuracy | None:
@@ -49,11 +68,11 @@ def accuracy_of(kept: KeptOutput) -> Accuracy | None:
     return compare(kept.name, got, expected, step=step, offset=offset, against=kept.against)
 
 
-def _mapped(kept: KeptOutput, file: Any) -> np.ndarray[Any, Any] | None:
+def _mapped(kept: KeptOutput, file: Path | None) -> np.ndarray[Any, Any] | None:
     import numpy as np
 
     dtype = NUMPY_TYPES.get(kept.data_type)
-    if dtype is None or not file.is_file() or not file.stat().st_size:
+    if dtype is None or file is None or not file.is_file() or not file.stat().st_size:
         return None
     try:
         flat = np.memmap(file, dtype, "r")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.contexts import Given, OnnxModel, SourceList, WholeFile, schedule
+from harness.contexts.context.source import ANY_DISTANCE
 from harness.contexts.sources.artefact_sources import own_folder
 from harness.ground import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
@@ -50,8 +51,7 @@ def test_contexts(
         again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
         bench.measure(came_again=again)
         bench.conclude(f"what was packed {'came again' if again else 'did not come'}: {expects}")
-    tell_accuracy(bench, seen.kept, workload.closeness)
-    seen.check()
+    tell_accuracy(bench, seen, workload.closeness)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)
 
@@ -68,8 +68,7 @@ def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
         repeat=workload.rounds,
         fallback=given.fallback,
     )
-    tell_accuracy(bench, seen.kept, workload.closeness)
-    seen.check()
+    tell_accuracy(bench, seen, workload.closeness)
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), [workload.path])
 
 
@@ -77,14 +76,15 @@ def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
 def test_program(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """A .pte loads and executes in ExecuTorch, with the outputs that are expected."""
     given = workload.given
-    bench.executorch(
+    seen = bench.executorch(
         workload.path,
         method=given.graph or "forward",
         inputs=given.inputs,
         expected=given.expected,
         tolerance=given.tolerance,
         repeat=workload.rounds,
-    ).check()
+    )
+    tell_accuracy(bench, seen, workload.closeness)
     asked = pytestconfig.getoption("profile")
     if asked is not None:  # what ExecuTorch's wheel brings has no profile of its own
         deployed = bench.contexts(*workload)
@@ -99,12 +99,12 @@ def test_model(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -
     seen = bench.litert(
         workload.path, inputs=given.inputs, tolerance=given.tolerance, rounds=workload.rounds
     )
-    seen.check()
+    tell_accuracy(bench, seen, workload.closeness)
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"))
 
 
 def _programs(path: Path, given: Given) -> list[WholeFile]:
-    given.require_use_of_tolerance(path)
+    given.require_expected(path)
     methods = methods_to_run(path) if given.graph is None else (given.graph,)
     programs = [open_program(path, method) for method in methods]
     return [
@@ -124,7 +124,7 @@ def _session(path: Path, given: Given) -> list[WholeFile]:
     read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
     model = open_session(path, given.tolerance, read, wanted)
     if model.model is None:
-        given.require_use_of_tolerance(path)
+        given.require_expected(path)
     files = [path, *model.beside.values()] if model.model is None else ()
     return [WholeFile.of(path, model.sources, given, files)]
 
@@ -135,6 +135,8 @@ def _model(path: Path, given: Given) -> list[WholeFile]:
         problem = f"{LITERT.title} says on this computer's CPU what is expected: none is given"
         raise ConfigError(problem, file=path, field="expected")
     open_model(path)
+    if given.closeness and not given.tolerance:
+        given = replace(given, tolerance=ANY_DISTANCE)
     return [WholeFile.of(path, (), given, ())]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,6 @@ from harness.verdict import split_node_id
 
 if TYPE_CHECKING:
     from harness.contexts import Given, Residency, SourceList, WholeFile
-    from harness.contexts.context.source import ClosenessAsked
     from harness.libraries import Artefact
 
 TAKES: Final = "takes_contexts"
@@ -122,12 +120,10 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         wholes = _whole_files(own.path, own.engine, options.contexts)
         for one in wholes:
             one.rounds = rounds_asked(options.contexts.rounds, options.contexts.warmup)
-            one.closeness = _closeness(options.contexts)
         _parametrize(metafunc, "workload", wholes)
     elif own is not None:
         contexts = _contexts_of_file(own.path, options.contexts)
         contexts.rounds = rounds_asked(options.contexts.rounds, options.contexts.warmup)
-        contexts.closeness = _closeness(options.contexts)
         ways = _ways(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
         _parametrize(metafunc, "residency,contexts", ways)
@@ -148,21 +144,18 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Whole
 
 def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
     from harness.contexts import Given
+    from harness.contexts.context.source import ANY_DISTANCE, ClosenessAsked
 
     allowed = asked.fallback == "allow"
     if allowed and engine != ORT:
         problem = f"{engine.title} leaves nothing to the CPU that is not left to it in the file"
         choices = ["--engine ort", "--fallback refuse"]
         raise ConfigError(problem, file=path, field="--fallback", choices=choices)
+    closeness = ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr)
     # who says how close outputs must come means these words, and no equality beside them
-    left = sys.float_info.max if _closeness(asked) and asked.expected else 0.0
-    return Given(asked.inputs, asked.expected, asked.tolerance or left, asked.graph, allowed)
-
-
-def _closeness(asked: ContextsAsked) -> ClosenessAsked:
-    from harness.contexts.context.source import ClosenessAsked
-
-    return ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr)
+    left = ANY_DISTANCE if closeness and asked.expected else 0.0
+    tolerance = asked.tolerance or left
+    return Given(asked.inputs, asked.expected, tolerance, asked.graph, allowed, closeness)
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
@@ -212,7 +205,7 @@ def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
     require_name(artefact.path)
     given = _given(artefact.path, QNN, asked)
     if artefact.kind != "onnx" and not any(piece.expected for piece in artefact.pieces):
-        given.require_use_of_tolerance(artefact.path)
+        given.require_expected(artefact.path)
     return contexts_of(artefact, cache_root(), given)
 
 

@@ -49,6 +49,8 @@ NUMPY_TYPES: Final[Mapping[str, str]] = {
     "float64": "<f8",
     "bool8": "u1",
     **{f"{kind}{bits}": f"<u{bits // 8}" for kind in ("uint", "ufixed") for bits in (8, 16, 32)},
+    "uint64": "<u8",
+    "int64": "<i8",
     **{f"{kind}{bits}": f"<i{bits // 8}" for kind in ("int", "sfixed") for bits in (8, 16, 32)},
 }
 """What numpy calls the types of tensors."""

@@ -164,6 +164,9 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
     code, said, (one,) = lab.run_files("model.onnx", "--expected=out")
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
+    # a condition takes the place of equality
+    code, said, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
 
 
 @pytest.mark.nightly

@@ -70,3 +70,15 @@ def test_a_program_without_contexts_and_with_numbers_for_outputs(
     code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
     assert one["measurements"].get("replay") is None
+    told = {one["output"]: one["max_abs"] for one in one["measurements"]["accuracy"]}
+    assert told == {f"output_{at}": 0.5 if at == 2 else 0.0 for at in range(5)}
+    # a condition takes the place of equality; without a reference there is none
+    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given, "--max-error=0.6")
+    assert (code, one["outcome"]) == (0, "passed"), said
+    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given, "--max-error=0.4")
+    assert (code, one["outcome"]) == (1, "failed"), said
+    assert "max_error[output_2]: 0.5, at most 0.4 of the expected files is asked" in said
+    ask = (FORMS, "--engine=executorch", "--graph=numbers", "--min-cosine=0.9")
+    code, said, _ = lab.run_files(*ask)
+    why = "--max-error, --min-cosine, --min-sqnr: is for outputs that are expected, and none are"
+    assert (code, why in said) == (2, True), said

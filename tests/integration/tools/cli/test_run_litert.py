@@ -119,6 +119,9 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in said
     # who gives a tolerance, or inputs, would believe that something was done with them
     np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
+    code, said, (one,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
+    assert (code, one["cause"]) == (2, "config"), said
+    assert "--min-sqnr: nothing tells what the outputs should be" in one["error"]["message"]
     for given in ("tolerance=0.5", "inputs=in.raw"):
         code, said, (one,) = lab.run_files(selfie, "--engine=litert", f"--{given}")
         assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), said
@@ -132,6 +135,15 @@ def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     code, said, (one,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
     assert (code, one["outcome"], one["error"]["api"]) == (1, "failed", "QnnGraph_execute"), said
     assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
+    (told,) = {each["against"] for each in one["measurements"]["accuracy"]}
+    assert told == "LiteRT's CPU"
+    # a condition takes the place of the usual tolerance
+    code, said, (close,) = lab.run_files(face, "--engine=litert", "--min-cosine=0.999")
+    assert (code, len(close["measurements"]["accuracy"])) == (0, 2), said
+    code, said, (off,) = lab.run_files(face, "--engine=litert", "--max-error=0.00001")
+    assert (code, off["outcome"]) == (1, "failed"), said
+    assert "max_error[regressors]: " in off["error"]["message"]
+    assert "1e-05 of LiteRT's CPU is asked" in off["error"]["message"]
     # other inputs, other outputs; the CPU gets them, too
     np.zeros((1, 128, 128, 3), np.float32).tofile(lab.folder / "in.raw")
     code, said, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")

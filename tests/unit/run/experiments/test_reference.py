@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import pytest
 
+from harness.contexts.context.source import ClosenessAsked
+from harness.ground import ConfigError
+from harness.run.bench import Bench, Observation
 from harness.run.bench.kept_outputs import KeptOutput
-from harness.run.experiments.reference import accuracy_of
+from harness.run.experiments.reference import accuracy_of, tell_accuracy
+from harness.verdict import Check, Verdict
+
+
+class BenchMock:
+    """Takes what a case would measure, and checks."""
+
+    def __init__(self) -> None:
+        self.measured: dict[str, Any] = {}
+        self.broken: list[str] = []
+
+    def measure(self, **figures: object) -> None:
+        self.measured |= figures
+
+    def outputs_compared(self) -> None:
+        self.measured["compared"] = True
+
+    def expect(self, *checks: Check) -> None:
+        self.broken += [one.name for one in checks if one.verdict == "broken"]
+
+
+def told(*outputs: KeptOutput, asked: ClosenessAsked, outcome: str = "passed") -> BenchMock:
+    bench, verdict = BenchMock(), Verdict(cast("Any", outcome), None, None)
+    seen = Observation(cast("Any", None), verdict, {}, outputs)
+    tell_accuracy(cast("Bench", bench), seen, asked)
+    return bench
 
 
 def kept(folder: Path, data_type: str = "float32", shape: tuple[int, ...] = (1, 2)) -> KeptOutput:
@@ -43,3 +74,26 @@ def test_nobody_tells_what_does_not_fit(tmp_path: Path) -> None:
     assert accuracy_of(kept(tmp_path)) is None
     (tmp_path / "expected.raw").write_bytes(b"")
     assert accuracy_of(kept(tmp_path)) is None
+
+
+def test_an_output_that_is_not_compared_is_told_and_breaks_a_condition(tmp_path: Path) -> None:
+    for name in ("got", "expected"):
+        np.array([1, 2], "f4").tofile(tmp_path / f"{name}.raw")
+    here = kept(tmp_path)
+    gone, odd = replace(here, name="gone", file=None), replace(here, name="odd", data_type="int4")
+    bench = told(here, gone, odd, asked=ClosenessAsked())
+    assert [one["output"] for one in bench.measured["accuracy"]] == ["y"]
+    assert bench.measured["not_compared"] == [
+        {"output": "gone", "why": "it was not kept: at most 256 MiB of a case are"},
+        {"output": "odd", "why": "its type or its size is not that of its reference"},
+    ]
+    assert bench.broken == []
+    assert told(here, gone, asked=ClosenessAsked(min_cosine=0.5)).broken == ["reference[gone]"]
+
+
+def test_a_condition_without_any_reference_is_wrong_unless_the_case_failed() -> None:
+    with pytest.raises(ConfigError, match="--min-sqnr: nothing tells what the outputs should be"):
+        told(asked=ClosenessAsked(min_cosine=0.5))
+    assert told(asked=ClosenessAsked()).measured == {}
+    with pytest.raises(AssertionError):
+        told(asked=ClosenessAsked(min_cosine=0.5), outcome="crashed")

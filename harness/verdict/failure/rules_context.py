@@ -8,7 +8,7 @@ from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, Sign, known, likely, possible
 from harness.verdict.failure.rules_reach import LOAD, OURS, PAGES
 
-_PROGRAMS: Final = r"(?i:qnn|snpe|genie|llama|litert|benchmark_mod|\w*executor|mnn|onnx)"
+_PROGRAMS: Final = r"(?i:qnn|snpe|genie|llama|lite_?rt|benchmark_mod|\w*executor|mnn|onnx)"
 _LOAD_OR_SESSION: Final = rf"{LOAD}|CreateSession\w*"
 
 CONTEXT_RULES: Final[tuple[Rule, ...]] = (

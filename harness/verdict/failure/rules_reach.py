@@ -291,7 +291,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
     Rule(
-        "litert-plugin",
+        "compiler-plugin",
         "LiteRT's plug-in for Qualcomm could not set QNN up: it finds no libraries of the SDK, or "
         "was told no SoC, or one that it does not know",
         "give it the SDK's libraries (in an app: libQnnHtp.so, libQnnSystem.so, stub, skel and "

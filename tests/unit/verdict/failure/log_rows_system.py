@@ -135,8 +135,8 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "dispatch-missing likely",
         "NPU accelerator could not be loaded: Dispatch library directory is not set.",
     ),
-    ("litert-plugin likely", "ERROR: [qnn_compiler_plugin.cc:350] Failed to create QNN manager"),
-    ("litert-plugin known", "ERROR: [qnn_compiler_plugin.cc:395] Unexpected SoC model: SM9999"),
+    ("compiler-plugin likely", "ERROR: [qnn_compiler_plugin.cc:350] Failed to create QNN manager"),
+    ("compiler-plugin known", "ERROR: [qnn_compiler_plugin.cc:395] Unexpected SoC model: SM9999"),
     (
         "litert-version known",
         "QAIRT SDK v2.31.0 is not supported; please upgrade to v2.35.0 or later",

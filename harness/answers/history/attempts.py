@@ -11,11 +11,16 @@ from harness.answers.history.brief import Brief
 
 @dataclass(slots=True)
 class EarlierAttempts:
-    """All attempts at a case in one run: the last of them, and whether others ended otherwise."""
+    """All attempts at a case in one run: the last of them, and whether others ended otherwise.
+
+    It `passed` and `failed` so often; `bad` is one that failed, the last of them.
+    """
 
     last: Brief
-    passed: bool = False
+    passed: int = 0
+    failed: int = 0
     failures: frozenset[tuple[str, str]] = frozenset()
+    bad: Brief | None = None
 
     def add(self, brief: Brief) -> None:
         """Takes note of one, in any order."""
@@ -24,13 +29,16 @@ class EarlierAttempts:
         if brief.has_verdict and brief.is_bad:
             alone = _alone(*_failure(brief))
             self.failures = self.failures | alone if self.failures else alone
+            self.failed += 1
+            if self.bad is None or brief.attempt >= self.bad.attempt:
+                self.bad = brief
         elif brief.has_verdict:
-            self.passed = True
+            self.passed += 1
 
     @property
     def is_flaky(self) -> bool:
         """Whether it both passed and failed."""
-        return self.passed and bool(self.failures)
+        return bool(self.passed and self.failed)
 
 
 def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, EarlierAttempts]:

@@ -10,8 +10,7 @@ from typing import Final, Literal, NamedTuple
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import Pair
-from harness.ground import QNN
-from harness.ground.facts.axes import VERSIONS
+from harness.answers.history.states import CaseState, Verdicts, state_of, versions_of
 from harness.verdict import Fault
 
 MARKS: Final = 30
@@ -51,13 +50,12 @@ class CaseLine:
     expected: int = 0
     no_verdict: int = 0
     flaky_runs: int = 0
-    repeats: int = 0
-    turned: int = 0
     since: str = ""
     good: Brief | None = None
     bad: Brief | None = None
     marks: deque[str] = field(default_factory=lambda: deque(maxlen=MARKS))
     diagnoses: Counter[str] = field(default_factory=Counter)
+    verdicts_seen: deque[Verdicts] = field(default_factory=lambda: deque(maxlen=MARKS))
     _judged: Brief | None = None
 
     def add(self, attempts: EarlierAttempts) -> None:
@@ -69,10 +67,8 @@ class CaseLine:
         if not now.has_verdict:
             self.no_verdict += 1
             return
+        self.verdicts_seen.append(Verdicts.of(attempts, now.started))
         before, self._judged = self._judged, now
-        if before is not None and _versions(before) == _versions(now):
-            self.repeats += 1
-            self.turned += before.is_bad != now.is_bad
         if before is None or before.is_bad != now.is_bad:
             self.since = now.started
         if now.is_bad:
@@ -106,9 +102,9 @@ class CaseLine:
         return self.passed / self.verdicts if self.verdicts else None
 
     @property
-    def flake_rate(self) -> float | None:
-        """How many runs ended otherwise than the run before with the same versions."""
-        return self.turned / self.repeats if self.repeats else None
+    def state(self) -> CaseState | None:
+        """What its last runs say that it is at; None without any verdict."""
+        return state_of(self.verdicts_seen)
 
     @property
     def trend(self) -> Trend:
@@ -166,7 +162,7 @@ class Failure(NamedTuple):
     def of(cls, kin: str, run: str, brief: Brief) -> Failure:
         """The failure of an attempt."""
         device = brief.device.name if brief.device else "?"
-        versions = ", ".join(f"{name} {said}" for name, said in _versions(brief) if said)
+        versions = ", ".join(f"{name} {said}" for name, said in versions_of(brief) if said)
         return cls(kind_of(brief), kin, run, brief.started, device, versions)
 
 
@@ -194,13 +190,6 @@ def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
 def kind_of(brief: Brief) -> str:
     """The key by which failures are counted: the diagnosis, or else the signature."""
     return brief.diagnosis or brief.signature
-
-
-def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
-    said = ((name, brief.axis(name)) for name in VERSIONS)
-    told = ((name, None if value is None else str(value)) for name, value in said)
-    unusual = brief.engine not in (None, QNN.name)
-    return (*told, *([("engine", brief.engine)] if unusual else []))
 
 
 def _mark(brief: Brief) -> str:

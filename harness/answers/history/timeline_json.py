@@ -10,6 +10,7 @@ from pydantic import Field
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.not_run import LackingRun
+from harness.answers.history.states import CaseState, StateKind
 from harness.answers.history.timeline import CaseLine, FailureKind, Trend
 from harness.verdict import Fault, Part
 
@@ -33,7 +34,9 @@ class CaseRow(Bisectable):
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
     when it began to end as it does, `lost` why it has no verdict in its last run. `last_good` and
-    `first_bad` are the last pass and the first failure after it.
+    `first_bad` are the last pass and the first failure after it. `state` is what its last runs make
+    of it; of what is flaky, `flake_rate` is how many of its verdicts with the same versions are
+    failures, between `flake_low` and `flake_high` (95 %).
     """
 
     case: str
@@ -47,7 +50,10 @@ class CaseRow(Bisectable):
     no_verdict: int
     flaky_runs: int
     pass_rate: float | None
+    state: StateKind | None = None
     flake_rate: float | None
+    flake_low: float | None = None
+    flake_high: float | None = None
     trend: Trend
     recent: str
     kinds: tuple[str, ...]
@@ -81,10 +87,12 @@ def kind_row(kind: FailureKind) -> KindRow:
     return KindRow(**alike(KindRow, kind) | named)
 
 
-def case_row(line: CaseLine, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
+def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable]) -> CaseRow:
     """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
+    state = line.state
+    low, high = state.interval if state and state.is_flaky else (None, None)
     return CaseRow(
         case=line.last.case,
         recent="".join(line.marks),
@@ -93,6 +101,9 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair], Bisectable]) -> CaseRo
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
         first_bad_at=bad.started if bad else None,
-        **alike(CaseRow, line),
-        **dict(bisectable(edge) if edge is not None else Bisectable()),
+        **alike(CaseRow, line) | {"state": state.kind if state else None},
+        flake_rate=state.failed / state.verdicts if state and state.is_flaky else None,
+        flake_low=low,
+        flake_high=high,
+        **dict(bisectable(edge, state) if edge is not None else Bisectable()),
     )

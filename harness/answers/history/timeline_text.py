@@ -102,6 +102,8 @@ def ends(case: CaseRow) -> str:
     if case.lost is not None:
         verb = "failed" if case.fails else "passed"
         return f"no verdict now, {LOST_TO[case.lost]}; {verb} before, since {case.since[:10]}"
+    if case.state == "flaky":
+        return f"flaky, {'failed' if case.fails else 'passed'} in its last run"
     return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
 
 
@@ -139,8 +141,11 @@ def rates(case: CaseRow) -> str:
     if not case.passed + case.failed:
         return f"{counted(case.no_verdict, 'run')}, none with a verdict"
     told = [f"{case.passed} of {case.passed + case.failed} passed", f"trend {case.trend}"]
-    if case.flake_rate:
-        told.insert(1, f"{100 * case.flake_rate:.0f} % of repeats ended otherwise")
+    if case.flake_rate is not None:
+        rate, low, high = (
+            round(100 * (one or 0)) for one in (case.flake_rate, case.flake_low, case.flake_high)
+        )
+        told.insert(1, f"{rate} % of those with the same versions failed (95 %: {low} to {high} %)")
     if case.flaky_runs:
         told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
     if case.no_verdict:

@@ -12,6 +12,7 @@ from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.not_run import LackingRun
+from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Failure, FailureKind, lines_of
 from harness.answers.history.timeline_json import CaseRow, KindRow, case_row, kind_row
 from harness.ground import InfraError
@@ -75,7 +76,7 @@ class History:
         cls,
         attempts: Iterable[tuple[str, str, Brief]],
         order: Mapping[str, int],
-        bisectable: Callable[[Pair], Bisectable],
+        bisectable: Callable[[Pair, CaseState | None], Bisectable],
         diagnosis: str = "",
         held: Sequence[LackingRun] = (),
     ) -> Self:
@@ -99,7 +100,7 @@ class History:
         self,
         attempts: Iterable[tuple[str, str, Brief]],
         order: Mapping[str, int],
-        bisectable: Callable[[Pair], Bisectable],
+        bisectable: Callable[[Pair, CaseState | None], Bisectable],
         diagnosis: str,
     ) -> None:
         runs = set[str]()

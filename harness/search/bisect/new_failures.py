@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.answers import Bisectable, Brief, Pair
 from harness.answers.history.attempts import same_failure
+from harness.answers.history.states import CaseState
 from harness.ground import AxisName, ConfigError, QnnVersion
 from harness.ground.facts.axes import SEARCHED
 from harness.search.bisect.match import ELSE_GOOD
@@ -15,23 +16,32 @@ from harness.search.bisect.match import ELSE_GOOD
 class NewFailure:
     """A case that failed now and not before, or failed otherwise; `before` is its record then.
 
-    `changed` are the axes on which the two ran with other versions.
+    `changed` are the axes on which the two ran with other versions, `state` is what all its runs
+    make of it.
     """
 
     before: Brief
     after: Brief
     changed: tuple[AxisName, ...]
+    state: CaseState | None = None
 
     @classmethod
-    def of(cls, pair: Pair) -> NewFailure:
+    def of(cls, pair: Pair, state: CaseState | None = None) -> NewFailure:
         """What a comparison found new, changed or known; so both runs have the case."""
         assert pair.before is not None
         assert pair.after is not None
-        return cls(pair.before, pair.after, _changed(pair.before, pair.after))
+        return cls(pair.before, pair.after, _changed(pair.before, pair.after), state)
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it fails now and then, so that a version shows what it is by many runs only."""
+        return self.state is not None and self.state.is_flaky
 
     @property
     def hindrance(self) -> str | None:
         """Why no bisection can tell more; None if one can."""
+        if self.is_flaky and self.state and (not self.changed or self.state.tells_of(self.before)):
+            return f"flaky: {self.state.said}"
         if not self.changed:
             return "with the same versions as before: bisecting them tells nothing"
         if self.after.device is None:
@@ -64,6 +74,7 @@ class NewFailure:
                 words += ["--good", old, "--bad", new]
         if self.before.is_bad:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
+        words += ["--repeat", "auto"] if self.is_flaky else []
         words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
 

@@ -17,6 +17,7 @@ from harness.answers.history.importing import (
     runs_in_order,
     stored_attempts,
 )
+from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
 from harness.answers.history.timeline_text import lines, page
 from harness.answers.history.told import History
@@ -102,8 +103,8 @@ def history(
         except ConfigError as error:  # of one run: the others are worth telling of
             say(f"warning: {error}", err=True)
 
-    def bisectable(pair: Pair) -> Bisectable:
-        return NewFailure.of(pair).bisectable(str(lab_file), str(reports))
+    def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
+        return NewFailure.of(pair, state).bisectable(str(lab_file), str(reports))
 
     found = runs_in_order(opened)
     order = {one.run: at for at, one in enumerate(found)}

@@ -15,6 +15,7 @@ from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.database import kin_of
 from harness.answers.history.not_run import LackingRun
+from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
 from harness.answers.history.timeline_json import HistoryReport
 from harness.answers.history.timeline_text import lines, page
@@ -30,7 +31,7 @@ from tests.unit.verdict.results.records import record
 
 def history_of(
     runs: Sequence[tuple[str, Sequence[Brief]]],
-    bisectable: Callable[[Pair], Bisectable] = lambda _: Bisectable(),
+    bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
     diagnosis: str = "",
 ) -> History:
     """Of runs in their order."""
@@ -65,7 +66,9 @@ def test_since_when_and_the_edge_between_two_versions() -> None:
     )
     assert (line.fails, line.since[:10], line.runs, line.pass_rate) == (True, "2026-11-03", 4, 0.5)
     assert "".join(line.marks) == "..FF"
-    assert (line.trend, line.flake_rate) == ("worse", None)
+    assert line.trend == "worse"
+    assert line.state is not None
+    assert line.state.kind == "failing"
     assert line.edge is not None
     command = NewFailure.of(line.edge).command("lab.yaml", "reports")
     assert command is not None
@@ -97,7 +100,8 @@ def test_the_last_runs_of_a_case(
 
 def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
     (line,) = lines_of_nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed")
-    assert (line.repeats, line.turned, line.flake_rate) == (3, 2, 2 / 3)
+    assert line.state is not None
+    assert (line.state.kind, line.state.failed, line.state.verdicts) == ("flaky", 1, 4)
     assert (line.passed, line.failed) == (3, 2)
 
 
@@ -115,7 +119,7 @@ def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
     (lost,) = lines_of_nights("a passed", "a error")
     assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
     (never,) = lines_of_nights("a error")
-    assert (never.pass_rate, never.flake_rate, never.edge, never.since) == (None, None, None, "")
+    assert (never.pass_rate, never.state, never.edge, never.since) == (None, None, None, "")
 
 
 def test_the_last_thirty_runs_are_shown() -> None:
@@ -190,7 +194,7 @@ def test_axes_are_looked_for_by_name_and_value() -> None:
     assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).takes(brief)
 
 
-def advised(_: Pair) -> Bisectable:
+def advised(_: Pair, __: CaseState | None) -> Bisectable:
     return Bisectable(changed=("qnn",), bisect=("do", "this one"))
 
 
@@ -207,6 +211,34 @@ def test_what_is_told() -> None:
         "1 case never failed",
     ]
     assert list(lines(nights())) == ["nothing is held of that"]
+
+
+def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
+    def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
+        return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
+
+    made = at_night("a passed", "a failed", "a passed", "a@2.52.0 failed")
+    with history_of(made, bisectable) as found:
+        told = list(lines(found))
+        (row,) = found.cases()
+    assert told[4] == (
+        "        flaky, failed in its last run; 2 of 4 passed, 33 % of those with the same "
+        "versions failed (95 %: 6 to 79 %), trend steady"
+    )
+    why = "flaky: 1 of 3 failed (33 %, 95 %: 6 to 79 %) since 2026-11-02; good and bad with "
+    assert told[6].strip() == f"{why}qnn 2.51.0: it is not the version"
+    assert (row.state, row.bisect) == ("flaky", None)
+
+
+def test_a_case_that_became_flaky_with_a_version_is_bisected_as_flaky() -> None:
+    def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
+        return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
+
+    made = at_night(*["a passed"] * 4, "a@2.52.0 passed n=1;a@2.52.0 failed n=2")
+    with history_of(made, bisectable) as found:
+        (row,) = found.cases()
+    assert row.bisect is not None
+    assert " ".join(row.bisect).count("--good 2.51.0 --bad 2.52.0 --repeat auto") == 1
 
 
 def test_what_was_never_judged_neither_passes_nor_fails() -> None:

@@ -1,0 +1,213 @@
+"""What a case is at over many runs: it passes, it fails since then, or it is flaky (pure).
+
+One run that ended otherwise says little: a flaky case would be new, fixed, new, fixed. So what is
+told of a case is made of all its runs. It is flaky where one device with one set of versions gave
+both verdicts, and no single change explains that. It stays so until so many runs have ended alike
+that chance alone would hardly do it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, Literal, NamedTuple
+
+from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.brief import Brief
+from harness.ground import QNN
+from harness.ground.facts.axes import VERSIONS
+
+StateKind = Literal["passing", "failing", "new", "fixed", "flaky"]
+"""`new` fails and `fixed` passes since the last run; the others say what they did before."""
+
+AGAIN: Final = 6
+"""So often a case that ended otherwise than before is run again."""
+CONFIRMED: Final = 1 + AGAIN
+"""So many verdicts in a row are believed."""
+NIGHTS: Final = 3
+"""So many runs after each other are, too, where none was made again."""
+_MOST_TURNS: Final = 2
+# a flaky case is over where it would end alike so often in a row less than once in a thousand times
+_BY_CHANCE: Final = 0.001
+_95_PERCENT: Final = 1.96
+
+RanWith = tuple[tuple[str, str | None], ...]
+
+
+class Verdicts(NamedTuple):
+    """What a run that was `started` then said of a case: how often it passed and failed.
+
+    `under` are the versions, `on` is the device.
+    """
+
+    started: str
+    under: RanWith
+    on: str
+    passed: int
+    failed: int
+
+    @classmethod
+    def of(cls, attempts: EarlierAttempts, started: str) -> Verdicts:
+        """What all its attempts in a run came to."""
+        last = attempts.last
+        on = last.device.name if last.device is not None else ""
+        return cls(started, versions_of(last), on, attempts.passed, attempts.failed)
+
+    @property
+    def bad(self) -> bool | None:
+        """Whether it failed; None if it did both."""
+        return None if self.passed and self.failed else bool(self.failed)
+
+    @property
+    def number(self) -> int:
+        """How many verdicts there are."""
+        return self.passed + self.failed
+
+
+@dataclass(frozen=True)
+class CaseState:
+    """What a case is at, since the run that was begun at `since`.
+
+    `failed` of `verdicts` count since then; of what is flaky, all on which its rate is based.
+    `is_sure` tells whether enough of them ended alike to be believed.
+    """
+
+    kind: StateKind
+    since: str
+    failed: int
+    verdicts: int
+    is_sure: bool
+    versions: RanWith = ()
+    """With which it was seen to end both ways, on one device; the newest of them."""
+    bad_with: frozenset[RanWith] = frozenset()
+    """All with which it was seen to fail, of what is flaky."""
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it fails now and then, so that no run of it is news."""
+        return self.kind == "flaky"
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether it should be run again before it is believed."""
+        return not self.is_sure and self.kind in ("new", "failing", "fixed")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which rates of failures it lies (95 %)."""
+        return wilson(self.failed, self.verdicts)
+
+    @property
+    def rate(self) -> str:
+        """How often it fails, in words."""
+        low, high = (round(100 * bound) for bound in self.interval)
+        share = round(100 * self.failed / self.verdicts)
+        return f"{self.failed} of {self.verdicts} failed ({share} %, 95 %: {low} to {high} %)"
+
+    def tells_of(self, before: Brief) -> bool:
+        """Whether it failed with the versions of an attempt, too: others are not the reason."""
+        return versions_of(before) in self.bad_with
+
+    @property
+    def not_the_version(self) -> str:
+        """Why versions do not tell of it; empty if it was not seen to end both ways with any."""
+        named = ", ".join(f"{name} {said}" for name, said in self.versions if said)
+        return f"good and bad with {named}: it is not the version" if self.versions else ""
+
+    @property
+    def said(self) -> str:
+        """What is told of a flaky case, in one line."""
+        why = f"; {self.not_the_version}" if self.versions else ""
+        return f"{self.rate} since {self.since[:10] or 'then'}{why}"
+
+
+def wilson(failed: int, verdicts: int) -> tuple[float, float]:
+    """Wilson's interval of a share (95 %); all there is where nothing was seen."""
+    if not verdicts:
+        return 0.0, 1.0
+    share, z2 = failed / verdicts, _95_PERCENT**2 / verdicts
+    middle = (share + z2 / 2) / (1 + z2)
+    half = math.sqrt(z2 * (share * (1 - share) + z2 / 4)) / (1 + z2)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def versions_of(brief: Brief) -> RanWith:
+    """The versions of an attempt, and its engine where that is not the usual one."""
+    said = ((name, brief.axis(name)) for name in VERSIONS)
+    told = ((name, None if value is None else str(value)) for name, value in said)
+    unusual = brief.engine not in (None, QNN.name)
+    return (*told, *([("engine", brief.engine)] if unusual else []))
+
+
+def state_of(runs: Iterable[Verdicts]) -> CaseState | None:
+    """What a case is at after these runs, the oldest first; None if none gave a verdict."""
+    seen = [one for one in runs if one.number]
+    if not seen:
+        return None
+    last = seen[-1].bad
+    length = next((at for at, one in enumerate(reversed(seen)) if one.bad is not last), len(seen))
+    tail = seen[len(seen) - (length if last is not None else 1) :]
+    before = seen[: len(seen) - len(tail)]
+    number = sum(one.number for one in tail)
+    split = {key for key, of_key in _by_key(seen) if _is_unsteady(of_key)}
+    if split and not _is_over(before, tail, split):
+        return _flaky(seen, split)
+    just = len(tail) == 1 and bool(before)
+    return CaseState(
+        kind=("new" if just else "failing") if last else ("fixed" if just else "passing"),
+        since=tail[0].started,
+        failed=sum(one.failed for one in tail),
+        verdicts=number,
+        is_sure=number >= CONFIRMED or len(tail) >= NIGHTS,
+    )
+
+
+_Key = tuple[RanWith, str]
+
+
+def _by_key(seen: Sequence[Verdicts]) -> list[tuple[_Key, list[Verdicts]]]:
+    found: dict[_Key, list[Verdicts]] = {}
+    for one in seen:
+        found.setdefault((one.under, one.on), []).append(one)
+    return list(found.items())
+
+
+def _is_unsteady(seen: Sequence[Verdicts]) -> bool:
+    """Whether runs of one device with the same versions end so that no single change explains it.
+
+    A change and back again is believed where what lay between was seen often enough.
+    """
+    alike = [(bad, list(group)) for bad, group in groupby(seen, key=lambda one: one.bad)]
+    if any(bad is None for bad, _ in alike) or len(alike) - 1 > _MOST_TURNS:
+        return True
+    between = [sum(one.number for one in group) for _, group in alike[1:-1]]
+    return any(number < CONFIRMED for number in between)
+
+
+def _is_over(before: Sequence[Verdicts], tail: Sequence[Verdicts], split: set[_Key]) -> bool:
+    """Whether what was flaky before has ended alike for so long that it is not flaky any more."""
+    bad = tail[-1].bad
+    if bad is None:
+        return False
+    counted = [one for one in before if (one.under, one.on) in split] or before
+    failed, verdicts = sum(one.failed for one in counted), sum(one.number for one in counted)
+    rate = (failed + 0.5) / (verdicts + 1)
+    chance: float = (rate if bad else 1 - rate) ** sum(one.number for one in tail)
+    return chance < _BY_CHANCE
+
+
+def _flaky(seen: Sequence[Verdicts], split: set[_Key]) -> CaseState:
+    counted = [one for one in seen if (one.under, one.on) in split]
+    first = next(one for one in counted if one.failed)
+    newest = counted[-1].under
+    return CaseState(
+        kind="flaky",
+        since=first.started,
+        failed=sum(one.failed for one in counted),
+        verdicts=sum(one.number for one in counted),
+        is_sure=True,
+        versions=newest,
+        bad_with=frozenset(one.under for one in seen if one.failed),
+    )

@@ -1,0 +1,236 @@
+"""What a case is at: by tables, by properties, and over ten nights of cases whose rate is known."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.answers.history.attempts import attempts_by_name
+from harness.answers.history.states import (
+    AGAIN,
+    CONFIRMED,
+    NIGHTS,
+    CaseState,
+    Verdicts,
+    state_of,
+    wilson,
+)
+from tests.properties import reached, reaches
+from tests.unit.answers.history.runs import briefs
+
+
+def runs(text: str) -> list[Verdicts]:
+    """`P F` are nights that passed and failed, `F7` had seven verdicts, `PF` both; `2:F` with
+    version 2, `2@b:F` on device b."""
+    found = []
+    for day, word in enumerate(text.split(), start=1):
+        where, _, ended = word.rpartition(":")
+        version, _, device = where.partition("@")
+        number = int(ended.lstrip("PF") or 1)
+        passed, failed = (number if letter in ended else 0 for letter in "PF")
+        versions = (("qnn", version or "1"), ("ort", None))
+        found.append(Verdicts(f"2026-11-{day:02}", versions, device or "a", passed, failed))
+    return found
+
+
+def at(text: str) -> CaseState:
+    found = state_of(runs(text))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nights", "kind", "since", "sure"),
+    [
+        ("P", "passing", 1, False),
+        ("P P P", "passing", 1, True),
+        ("F", "failing", 1, False),
+        ("F7", "failing", 1, True),
+        ("P P F", "new", 3, False),
+        ("P P F7", "new", 3, True),
+        ("P F F", "failing", 2, False),
+        ("P F F F", "failing", 2, True),
+        ("F F P", "fixed", 3, False),
+        ("F F P P", "passing", 3, False),
+        ("F F P7", "fixed", 3, True),
+        # both in one night
+        ("P PF", "flaky", 2, True),
+        ("F PF", "flaky", 1, True),
+        # there and back again, seen once
+        ("P F P", "flaky", 2, True),
+        ("F P F", "flaky", 1, True),
+        ("P P P F F F P", "flaky", 4, True),
+        # there and back again, each seen often: a change, and its end
+        ("P F7 P7", "fixed", 3, True),
+        ("P F7 P", "fixed", 3, False),
+        ("F P P P P P P P F", "new", 9, False),
+        # and again
+        ("P F7 P7 F7", "flaky", 2, True),
+        # each version, and each device, ends as it always does
+        ("1:P 2:F 1:P 2:F", "new", 4, False),
+        ("1:P 2:F 2:F 1:P", "fixed", 4, False),
+        ("1@a:P 1@b:F 1@a:P 1@b:F", "new", 4, False),
+        # flaky at first, steady then
+        ("PF F F F F F F F F F", "flaky", 1, True),
+        ("PF2 " + "F " * 11, "failing", 2, True),
+        ("PF P7", "flaky", 1, True),
+        ("P2 PF " + "P " * 19, "flaky", 2, True),
+        ("P2 PF " + "P " * 30, "passing", 3, True),
+        # a flaky case that a version breaks
+        ("P PF P P PF P 2:F7", "new", 7, True),
+        ("P PF P P PF P 2:F", "flaky", 2, True),
+        # and one that fails again long after
+        ("P2 PF " + "P " * 24 + "F", "flaky", 2, True),
+    ],
+)
+def test_what_a_case_is_at(nights: str, kind: str, since: int, sure: bool) -> None:
+    found = at(nights)
+    assert (found.kind, found.since, found.is_sure) == (kind, f"2026-11-{since:02}", sure)
+
+
+def test_nothing_is_said_of_what_had_no_verdict() -> None:
+    assert state_of([]) is None
+    assert state_of([Verdicts("x", (), "", 0, 0)]) is None
+
+
+def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> None:
+    found = at("P P F P 2:P")
+    assert (found.failed, found.verdicts) == (1, 4)
+    assert found.said == (
+        "1 of 4 failed (25 %, 95 %: 5 to 70 %) since 2026-11-03; "
+        "good and bad with qnn 1: it is not the version"
+    )
+    assert at("P P F").not_the_version == ""
+
+
+@pytest.mark.parametrize(
+    ("failed", "verdicts", "low", "high"),
+    # by statsmodels' proportion_confint(method="wilson")
+    [(0, 10, 0.0, 0.2775), (1, 10, 0.0179, 0.4042), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1)],
+)
+def test_the_interval_is_wilsons(failed: int, verdicts: int, low: float, high: float) -> None:
+    assert wilson(failed, verdicts) == pytest.approx((low, high), abs=1e-4)
+    assert wilson(0, 0) == (0, 1)
+
+
+def test_attempts_of_a_run_count_each() -> None:
+    said = "a failed n=1;a passed n=2;a error n=3;a failed n=4 message=other"
+    (attempts,) = attempts_by_name(briefs(said)).values()
+    found = Verdicts.of(attempts, "now")
+    assert (found.passed, found.failed, found.on, found.bad) == (1, 2, "sim", None)
+    assert dict(found.under)["qnn"] == "2.51.0"
+    assert attempts.bad is not None
+    assert attempts.bad.signature == "call|1002|other"
+
+
+ended = st.sampled_from(["P", "F", "P7", "F7", "PF", "2:P", "2:F", "2:PF", "1@b:F"])
+
+
+@reaches(0.3)
+@given(st.lists(ended, min_size=1, max_size=12))
+def test_whatever_happens_it_says_what_was_seen(nights: list[str]) -> None:
+    found = at(" ".join(nights))
+    last = runs(" ".join(nights))[-1].bad
+    if last is None:
+        assert found.kind == "flaky"
+    if found.kind in ("passing", "fixed"):
+        assert (last, found.failed) == (False, 0)
+    if found.kind in ("failing", "new"):
+        assert (last, found.failed) == (True, found.verdicts)
+    if found.kind == "flaky":
+        reached()
+        assert 0 < found.failed < found.verdicts, "of one device and its versions"
+        low, high = found.interval
+        assert low < found.failed / found.verdicts < high
+    else:
+        assert found.not_the_version == ""
+
+
+@reaches(0.5)
+@given(st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -> None:
+    was, now = ("P", "F") if breaks else ("F", "P")
+    for versions in ("1", "2"):
+        for night in range(after):
+            said = " ".join([was] * before + [f"{versions}:{now}"] * (night + 1))
+            reached()
+            assert at(said).kind == (
+                ("new" if breaks else "fixed")
+                if not night
+                else ("failing" if breaks else "passing")
+            )
+
+
+# --- ten nights --------------------------------------------------------------------------------
+
+
+def told(ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10) -> list[str]:
+    """What each night says of a case, which is run again as a night does."""
+    seen: list[Verdicts] = []
+    said = []
+    for night in range(number):
+        verdicts = [ends(night)]
+        for wanted in (1, 1 + AGAIN):
+            verdicts += [ends(night) for _ in range(wanted - len(verdicts))]
+            bad = sum(verdicts)
+            under = (("qnn", version(night)),)
+            now = Verdicts(f"night {night}", under, "a", len(verdicts) - bad, bad)
+            state = state_of([*seen, now])
+            assert state is not None
+            kind = state.kind
+            if not state.wants_more:
+                break
+        seen.append(now)
+        said.append(kind)
+    return said
+
+
+def flaps(said: Sequence[str]) -> int:
+    """How often something was news that had been told as the contrary before."""
+    news = [kind for kind in said if kind in ("new", "fixed")]
+    return max(0, len(news) - 1)
+
+
+VERSIONS: list[Callable[[int], str]] = [lambda _: "1", str]
+"""The same each night, or another one."""
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) -> None:
+    """It is told as flaky from the second night on at which it failed, and is news once at most."""
+    found: Counter[str] = Counter()
+    for seed in range(500):
+        draw = random.Random(seed)
+        said = told(lambda _, draw=draw: draw.random() < rate, version)  # type: ignore[misc]
+        failed = next((at for at, kind in enumerate(said) if kind != "passing"), len(said))
+        found["flaps"] += flaps(said)
+        found["nights"] += len(said[failed + 1 :])
+        found["flaky"] += said[failed + 1 :].count("flaky")
+    print(f"{rate:.0%}: {found}")
+    assert found["flaps"] == 0
+    assert found["flaky"] / found["nights"] > 0.98
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("at", range(1, 9))
+def test_ten_nights_of_a_regression_and_of_a_fix(version: Callable[[int], str], at: int) -> None:
+    for breaks in (True, False):
+        said = told(lambda night, breaks=breaks: (night >= at) is breaks, version)  # type: ignore[misc]
+        before, news, after = (
+            ("passing", "new", "failing") if breaks else ("failing", "fixed", "passing")
+        )
+        assert said == [before] * at + [news] + [after] * (9 - at)
+    # it is broken, and mended two nights later
+    both = told(lambda night: at <= night < at + 2, version)
+    assert both[at] == "new"
+    assert both[at + 2 : at + 3] == ["fixed"][: len(both) - at - 2]
+    assert "flaky" not in both
+
+
+def test_what_is_believed_takes_as_many_runs_as_are_made_again() -> None:
+    assert (CONFIRMED, NIGHTS) == (AGAIN + 1, 3)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.device.lab.attach import AttachedDevice
-from harness.device.lab.vitals import QUESTIONS as VITALS, Vitals, parse_vitals
+from harness.device.lab.vitals import QUESTIONS as VITALS, Vitals, clock_skew, parse_vitals
 from harness.device.transport.questions import (
     MAX_PATH,
     access_of,
     first_line,
-    integer,
     script_of,
     sections_of,
 )
@@ -41,7 +40,7 @@ UNSIGNED_SHELL: Final = "fastrpc_shell_unsigned_3"
 
 QUESTIONS: Final = (
     "owners selinux who denials daemons rpc rpc-builds signatures shells skels opencl executable "
-    "interpreter missing tools clock"
+    "interpreter missing tools"
 )
 
 
@@ -51,7 +50,7 @@ class DeviceAnswers:
 
     Mappings are path or name to whether the shell user may read (r) and write (w) it. `exec_exit`
     is how a script that exits with 7 ended in the work folder, `exec_said` what was printed.
-    `clock_s` is the device's time in seconds since 1970. `who` is what `id` says, `denials` what
+    `who` is what `id` says, `denials` what
     SELinux refused of late, `rpc_builds` the file behind each libcdsprpc.so and its build id.
     `daemons` are those of the DSP that run; `sees_processes` whether others' are in sight at all.
     """
@@ -74,7 +73,6 @@ class DeviceAnswers:
     has_interpreter: bool = False
     missing_programs: tuple[str, ...] = ()
     tools: str | None = None
-    clock_s: int | None = None
 
 
 def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
@@ -125,7 +123,6 @@ def parse_answers(text: str) -> DeviceAnswers | None:
             name for name in sections.get("missing", []) if name in NEEDED_PROGRAMS
         ),
         tools=first_line(sections, "tools"),
-        clock_s=integer(first_line(sections, "clock")),
     )
 
 
@@ -157,15 +154,4 @@ def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
     if answers is None:
         said = answer.stdout[-400:]
         raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
-    return answers, clock_skew(answers.clock_s, before, after)
-
-
-def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
-    """How far a clock that showed so many whole seconds is ahead, at least (pure).
-
-    It was read between the two moments; 0 where it can have been right.
-    """
-    if clock_s is None:
-        return None
-    least, most = clock_s - after, clock_s + 1 - before
-    return max(least, 0.0) if least > 0 else min(most, 0.0)
+    return answers, clock_skew(answers.vitals.clock_s, before, after)

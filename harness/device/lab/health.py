@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
+from harness.device.lab.readiness import DOZING, SEVERE, THERMAL
 from harness.device.lab.vitals import Vitals
 from harness.ground import InfraError
 
@@ -16,6 +17,9 @@ State = Literal["good", "suspect", "bad"]
 
 _MB: Final = 1_000_000
 _JUST_BOOTED_S: Final = 60
+_EMERGENCY: Final = 5
+MOST_SKEW_S: Final = 60.0
+"""Logs of a case are found by time."""
 # Names that Qualcomm's kernels give to the processor that runs HTP code.
 _COMPUTE_DSP: Final = "cdsp"
 
@@ -153,6 +157,7 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     if heat is not None and heat > limit:
         text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
         say("bad" if heat > limit + 10 else "suspect", "hot", text)
+    found += [HealthFinding(*one) for one in readiness_findings(vitals)]
     if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
         say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
     for name, state in vitals.remoteprocs.items():
@@ -165,10 +170,42 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     return Health(tuple(found), vitals)
 
 
+def readiness_findings(vitals: Vitals) -> Iterator[tuple[State, str, str]]:
+    """What a phone's settings and states object to: (state, code, text) each."""
+    ready, status = vitals.ready, vitals.ready.thermal_status or 0
+    if status >= SEVERE:
+        sensor = f" by {ready.throttled}" if ready.throttled else ""
+        text = f"Android throttles it: thermal status {THERMAL[status]}{sensor}"
+        yield "bad" if status >= _EMERGENCY else "suspect", "throttled", text
+    if ready.doze in DOZING:
+        yield "suspect", "doze", f"it is in doze ({ready.doze}), and does not wake: unlock it"
+    if ready.battery_held or ready.thermal_held:
+        what = "battery's figures" if ready.battery_held else "thermal status"
+        how = "battery reset" if ready.battery_held else "thermalservice reset"
+        yield "suspect", "overridden", f"its {what} were set by hand: `adb shell cmd {how}`"
+    if ready.update is not None:
+        yield (
+            "suspect",
+            "update-pending",
+            f"a system update waits, which may reboot it: {ready.update}",
+        )
+    if ready.developer is False:
+        text = "its developer options are off: adb may be gone after its next reboot"
+        yield "suspect", "developer-off", text
+    if ready.user:
+        yield "suspect", "other-user", f"user {ready.user} is in front, not its owner (0)"
+    if vitals.skew_s is not None and abs(vitals.skew_s) > MOST_SKEW_S:
+        how = "ahead of" if vitals.skew_s > 0 else "behind"
+        text = f"its clock is {abs(vitals.skew_s):.0f} s {how} this computer's"
+        yield "suspect", "clock-wrong", text
+
+
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:
     """Why a timed case must wait, None if it need not. `busy` is 0 to 1, None if not known."""
     if vitals.hottest_c is not None and vitals.hottest_c > gate.max_temperature_c:
         return f"{vitals.hottest} has {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
+    if status := vitals.ready.thermal_status:
+        return f"Android throttles it: thermal status {THERMAL[status]}"
     if busy is not None and busy * 100 > gate.max_busy_percent:
         return f"its processors are {busy:.0%} busy, more than {gate.max_busy_percent} %"
     return None

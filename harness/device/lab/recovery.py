@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 from harness.device.lab.attach import LabDevice
@@ -17,18 +18,30 @@ from harness.device.lab.health import (
     unreachable,
 )
 from harness.device.lab.lease import DeviceHeld
-from harness.device.lab.vitals import LOAD_SCRIPT, SCRIPT, Vitals, parse_load, parse_vitals
+from harness.device.lab.readiness import DOZING
+from harness.device.lab.vitals import (
+    LOAD_SCRIPT,
+    SCRIPT,
+    Vitals,
+    clock_skew,
+    parse_load,
+    parse_vitals,
+)
 from harness.device.transport.device import Transport
 from harness.ground import Deadline, DeviceError, InfraError
 from harness.ground.errors import DeviceTimeout
 from harness.ground.files.notices import at_work
 
-_VITALS_S: Final = 12.0
+_VITALS_S: Final = 16.0
 _LEFTOVERS_S: Final = 8.0
 _LEAST_S: Final = 5.0
 _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25
 _MAX_BYTES: Final = 1 << 20
+_WAKE: Final = (
+    "dumpsys deviceidle unforce;dumpsys deviceidle disable;dumpsys deviceidle enable;"
+    "input keyevent KEYCODE_WAKEUP"
+)
 
 RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot", "power-cycle"]
 
@@ -43,16 +56,26 @@ ProbeProblem = Callable[[LabDevice], str | None]
 def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
     """Asks a device how it is, in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
+    before = time.time()
     answer = way.shell(
         script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
     )
-    vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
+    after, vitals = time.time(), parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
         raise DeviceError(
             "it does not tell how it is", serial=way.serial, output=answer.stdout[-400:]
         )
     at_work(way.serial, degrees=vitals.hottest_c)
-    return vitals
+    return replace(vitals, skew_s=clock_skew(vitals.clock_s, before, after))
+
+
+def wake(way: Transport) -> None:
+    """Has a phone leave doze by what adb's shell may do, all of which is undone by itself.
+
+    A screen that goes on ends doze only behind no lock; to switch doze off ends it at once
+    (DeviceIdleController, its command `disable`). Raises DeviceError.
+    """
+    way.shell(_WAKE, timeout_s=_LEFTOVERS_S, max_output_bytes=4096, doing="wake it from doze")
 
 
 def ask_load(way: Transport) -> float | None:
@@ -74,7 +97,13 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
     try:
         attached = device.attach()
         vitals = ask_vitals(attached.transport, attached.workdir)
+        if dozed := vitals.ready.doze in DOZING:
+            wake(attached.transport)
+            vitals = ask_vitals(attached.transport, attached.workdir)
         health = judge_health(vitals, device.health_rules, has_dsp=attached.has_dsp)
+        if dozed and vitals.ready.doze not in DOZING:
+            woken = HealthFinding("suspect", "woken", "it was in doze, and was woken")
+            health = Health((*health.findings, woken), vitals)
         why = probe_problem(device) if health.state != "bad" else None
     except DeviceHeld:
         raise

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from harness.device.lab.readiness import Readiness, parse_readiness
 from harness.device.transport.questions import (
     access_of,
     boot_of,
@@ -23,7 +24,7 @@ _MAX_LISTED = 64
 
 QUESTIONS: Final = (
     "boot booted uptime user memory writable storage battery supplies zones clocks thermal screen "
-    "remoteprocs nodes"
+    "remoteprocs nodes ready clock"
 )
 SCRIPT: Final = script_of(QUESTIONS)
 LOAD_SCRIPT: Final = script_of("before after")
@@ -39,7 +40,8 @@ class Vitals:
     `hottest_c` is the hottest believable sensor in degrees Celsius and `hottest` its name.
     `clock_limit_khz` is what its fastest processors may clock at now, `governor` what clocks them.
     `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may
-    read (r) and write (w) them.
+    read (r) and write (w) them. `clock_s` is its time in seconds since 1970, `skew_s` how far that
+    is ahead of this computer's, at least. `ready` is what an Android says of its settings.
     """
 
     boot_id: str | None = None
@@ -58,6 +60,9 @@ class Vitals:
     screen_on: bool | None = None
     remoteprocs: Mapping[str, str] = field(default_factory=dict)
     fastrpc: Mapping[str, str] = field(default_factory=dict)
+    clock_s: int | None = None
+    skew_s: float | None = None
+    ready: Readiness = field(default_factory=Readiness)
 
 
 def parse_vitals(text: str) -> Vitals | None:
@@ -94,7 +99,20 @@ def parse_vitals(text: str) -> Vitals | None:
         fastrpc={
             path.rsplit("/", 1)[-1]: how for path, how in access_of(sections, "nodes").items()
         },
+        clock_s=integer(first_line(sections, "clock")),
+        ready=parse_readiness(sections),
     )
+
+
+def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
+    """How far a clock that showed so many whole seconds is ahead, at least.
+
+    It was read between the two moments; 0 where it can have been right.
+    """
+    if clock_s is None:
+        return None
+    least, most = clock_s - after, clock_s + 1 - before
+    return max(least, 0.0) if least > 0 else min(most, 0.0)
 
 
 def parse_load(text: str) -> float | None:

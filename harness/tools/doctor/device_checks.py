@@ -9,13 +9,13 @@ from typing import Final
 
 from harness.device import AttachedDevice, judge_health
 from harness.device.lab.device_answers import DeviceAnswers
-from harness.device.lab.health import HealthFinding, HealthRules
+from harness.device.lab.health import MOST_SKEW_S, HealthFinding, HealthRules
 from harness.ground import PLATFORMS, SOCS
 from harness.ground.facts.platforms import Platform
 from harness.ground.facts.socs import near_socs
 from harness.tools.doctor.check import Answer, Checked, listed
+from harness.tools.doctor.readiness_checks import readiness_answers
 
-_SKEW_S: Final = 60.0
 _NOT_KNOWN: Final = "our table does not have that SoC"
 
 
@@ -71,6 +71,9 @@ def device_checks(patient: Patient) -> Iterator[Checked]:
         else:
             answer = look(patient)
         yield Checked("device", patient.device.name, name, *answer)
+    if patient.platform.libc == "bionic":
+        for name, answer in readiness_answers(patient.answers.vitals, patient.findings):
+            yield Checked("device", patient.device.name, name, *answer)
 
 
 def _soc(patient: Patient) -> Answer:
@@ -200,7 +203,7 @@ def _clock(patient: Patient) -> Answer:
     if skew is None:
         return Answer("unknown", "not told")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"
-    if abs(skew) <= _SKEW_S:
+    if abs(skew) <= MOST_SKEW_S:
         return Answer("ok", "within a second of this computer's" if abs(skew) < 1.5 else found)
     advice = "set its clock (automatic time, or `date`): logs are compared by time"
     return Answer("warn", found, advice)

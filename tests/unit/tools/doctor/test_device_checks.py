@@ -17,14 +17,13 @@ from harness.device.lab.attach import AttachedDevice
 from harness.device.lab.device_answers import (
     QUESTIONS,
     DeviceAnswers,
-    clock_skew,
     parse_answers,
     script_for,
 )
 from harness.device.lab.facts import SCRIPT as FACTS_SCRIPT, DeviceFacts, parse_facts
 from harness.device.lab.health import HealthRules, RecoveryRules
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.vitals import QUESTIONS as VITALS
+from harness.device.lab.vitals import QUESTIONS as VITALS, clock_skew
 from harness.ground.facts.platforms import PLATFORMS
 from harness.tools.doctor.check import Answer, Checked
 from harness.tools.doctor.device_checks import Patient, device_checks
@@ -316,7 +315,7 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     assert list(found.opencl) == [f"{root}{system.opencl[0]}"]
     assert (found.exec_exit, found.missing_programs) == (7, ())
     assert found.selinux == "Enforcing" or found.selinux  # the host's own getenforce goes first
-    assert found.clock_s is not None
+    assert found.vitals.clock_s is not None
     assert not list((tmp_path / "work folder's").iterdir())
 
 
@@ -368,7 +367,7 @@ def test_shells_and_programs_of_devices_understand_every_question(
     assert found.vitals.free_storage_bytes is not None
     assert found.vitals.write_problem is None
     assert found.exec_exit == 7
-    assert found.clock_s is not None
+    assert found.vitals.clock_s is not None
     assert (found.who or "").startswith("uid=")
     asked = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
     facts = ask(f"set -- {shlex.quote(str(device.workdir))}\n{FACTS_SCRIPT}")

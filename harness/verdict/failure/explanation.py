@@ -13,7 +13,7 @@ from harness.ground.facts.ort_errors import qnn_code_in
 from harness.verdict.failure.any_log import LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
-from harness.verdict.failure.rule import FittingRule, Rule, Symptoms, findings
+from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES
 
 MAX_SHOWN: Final = 8
@@ -36,6 +36,8 @@ _CALLS: Final = tuple(
 _OURS: Final = re.compile(
     r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu"
 )
+# What a run of this harness had found beforehand, as its summary says it.
+_FORESEEN: Final = re.compile(r"\bpreflight (?:error|warning) ([a-z][a-z0-9-]{2,40}): (.{1,300})")
 _API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 
 
@@ -73,8 +75,10 @@ def explained_by(
     symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] = RULES
 ) -> Explanation:
     """The causes that fit these symptoms, which are those of the lines."""
-    found = findings(symptoms, rules)
-    return Explanation(diagnoses=tuple(_explained(one, symptoms, lines) for one in found))
+    told = [(one, _explained(one, symptoms, lines)) for one in findings(symptoms, rules)]
+    # a number that stands in another program's line alone is the last of its equals
+    told.sort(key=lambda one: (CONFIDENCES.index(one[0].confidence), _is_foreign(*one)))
+    return Explanation(diagnoses=tuple(explained for _, explained in told))
 
 
 def dsp_numbers(symptoms: Symptoms) -> list[str]:
@@ -103,6 +107,9 @@ def symptoms_in(lines: Sequence[LogText]) -> Symptoms:
         codes=tuple(dict.fromkeys(code for text in texts for code in _codes_in(text) if ours)),
         said=texts,
         evidence=texts,
+        foreseen=tuple(
+            (found[1], found[2]) for text in texts if (found := _FORESEEN.search(text)) is not None
+        ),
     )
 
 
@@ -128,6 +135,11 @@ def _explained(found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText])
             for line in [line for line in lines if line.text in shown][:MAX_SHOWN]
         ),
     )
+
+
+def _is_foreign(found: FittingRule, explained: Explained) -> bool:
+    by_code = not found.lines and bool(explained.lines)
+    return by_code and not any(_OURS.search(line.text) for line in explained.lines)
 
 
 def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:

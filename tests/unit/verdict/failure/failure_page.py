@@ -5,21 +5,29 @@
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+from harness.libraries.runtimes.findings import CODES
+from harness.verdict.failure.any_log import read_log
+from harness.verdict.failure.explanation import explain
 from harness.verdict.failure.rule import CONFIDENCES, Rule
 from harness.verdict.failure.rules import RULES
 from harness.verdict.failure.rules_context import CONTEXT_RULES
 from harness.verdict.failure.rules_graph import GRAPH_RULES
 from harness.verdict.failure.rules_reach import REACH_RULES
 from harness.verdict.failure.rules_session import SESSION_RULES
-from tests.unit.verdict.failure.failure_rows import ROWS
+from tests.unit.verdict.failure.failure_rows import ROWS, Row
 from tests.unit.verdict.failure.log_rows import LOG_ROWS
 
 PAGE: Final = Path(__file__).parents[4] / "docs" / "failures.md"
 _MOST: Final = 3
-_MAX_CHARS: Final = 150
+_MAX_CHARS: Final = 118
+"""So that a terminal, or whoever cuts a log at 120 columns, cuts none of them."""
 _CHAPTERS: Final = (
     ("On the way to the processor", (*REACH_RULES, *SESSION_RULES)),
     ("Loading contexts", CONTEXT_RULES),
@@ -85,28 +93,65 @@ def page() -> str:
     return "".join(parts)
 
 
+@cache
 def examples() -> dict[str, dict[str, list[str]]]:
-    """How each cause looks, by id and confidence."""
+    """How each cause looks, by id and confidence: logs that are answered so, each in one line."""
     found: dict[str, dict[str, list[str]]] = {rule.id: {} for rule in RULES}
     for expected, text in LOG_ROWS:
         if expected is not None:
             _add(found, expected, text)
     for row in ROWS:
-        code = "" if row.code is None else f" {row.code}"
         if row.expected is not None:
-            text = "\n".join((*row.lines, *row.evidence)) or row.said or f"{row.api}{code}"
-            text += f" (preflight: {', '.join(row.foreseen)})" if row.foreseen else ""
-            _add(found, row.expected, text)
+            for text in _logs_of(row):
+                if _add(found, row.expected, text):
+                    break
     return found
 
 
-def _add(found: dict[str, dict[str, list[str]]], expected: str, text: str) -> None:
+def answered(text: str) -> str | None:
+    """Id and confidence of the answer to a log."""
+    causes = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+    return f"{causes[0].id} {causes[0].confidence}" if causes else None
+
+
+def _logs_of(row: Row) -> Iterator[str]:
+    """What a case logs of its failure, less or more of it."""
+    said = "\n".join((*row.lines, *row.evidence))
+    call = f"{row.api} returned {row.code}" if row.code is not None else f"{row.api} failed"
+    foreseen = [f"preflight error {code}: {CODES[code].meaning}" for code in row.foreseen]
+    yield said or f"{call}\n{row.said or ''}"
+    yield "\n".join((call, said))
+    yield "\n".join((said or call, *foreseen))
+
+
+def _add(found: dict[str, dict[str, list[str]]], expected: str, text: str) -> bool:
     name, confidence = expected.split()
     lines = found[name].setdefault(confidence, [])
-    told = " / ".join(line.strip() for line in text.splitlines() if line.strip())
-    short = told if len(told) <= _MAX_CHARS else told[: _MAX_CHARS - 3] + "..."
-    if len(lines) < _MOST and short not in lines:
-        lines.append(short)
+    if len(lines) >= _MOST:
+        return True
+    for short in _shorter(text):
+        if len(short) <= _MAX_CHARS and answered(short) == expected:
+            if short not in lines:
+                lines.append(short)
+            return True
+    return False
+
+
+def _shorter(text: str) -> Iterator[str]:
+    """A log in one line: all of it, what shows its cause, and ever less of its beginning."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    yield " / ".join(lines)
+    causes = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+    telling = list(dict.fromkeys(line.text for line in causes[0].lines)) if causes else []
+    for some in (telling, lines):
+        whole = " / ".join(some)
+        for begin in [0, *(at.end() for at in re.finditer(r" ", whole))]:
+            for end in (len(whole), begin + _MAX_CHARS - 8):
+                yield (
+                    ("... " if begin else "")
+                    + whole[begin:end]
+                    + ("" if end >= len(whole) else " ...")
+                )
 
 
 def _entry(rule: Rule, shown: dict[str, list[str]]) -> str:

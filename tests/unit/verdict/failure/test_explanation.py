@@ -43,6 +43,7 @@ def test_lines_that_mean_nothing_are_no_symptoms() -> None:
     assert symptoms_in(log("libQnnHtpV73Skel.so is 32-bit instead of 64-bit")) == Symptoms("failed")
 
 
+CODED = (("one", 1002), ("other", 5005))
 LINE = Rule("line", "w", "f", "a", ("a/b",), (likely(text="skel"),))
 CODE = Rule("code", "v", "g", "a", ("c/d#1", "e/f"), (possible(codes=(1002, 1003)),))
 
@@ -55,6 +56,25 @@ def test_a_cause_shows_the_lines_that_tell_it() -> None:
     assert (line.id, line.confidence, line.words, line.fix) == ("line", "likely", "w", "f")
     assert code.threads == ("https://github.com/c/d/issues/1", "https://github.com/e/f")
     assert explain(log("nothing")).diagnoses == ()
+
+
+def test_a_number_of_another_program_stands_behind_its_equals() -> None:
+    one, other = (Rule(name, "w", "f", "a", (), (possible(codes=(code,)),)) for name, code in CODED)
+    found = explain(log("wifi: error 1002", "QnnGraph_finalize returned 5005"), [one, other])
+    assert [cause.id for cause in found.diagnoses] == ["other", "one"]
+    found = explain(log("qnn: error 1002", "QnnGraph_finalize returned 5005"), [one, other])
+    assert [cause.id for cause in found.diagnoses] == ["one", "other"]
+
+
+def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
+    foreseen = "preflight error context-vtcm: the context is for more VTCM"
+    found = explain(log("QnnContext_createFromBinary returned 5005", foreseen)).diagnoses[0]
+    assert (found.id, found.confidence) == ("other-vtcm-size", "known")
+    assert found.words.endswith(", as foreseen: the context is for more VTCM")
+    info = explain(
+        log("QnnContext_createFromBinary returned 5005", foreseen.replace("error", "info"))
+    )
+    assert info.diagnoses[0].confidence == "possible"
 
 
 def test_of_many_lines_the_first_eight_are_shown() -> None:

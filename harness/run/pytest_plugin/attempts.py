@@ -110,11 +110,12 @@ class Attempts:
         retries: int,
         before: int = 0,
         move: MovedCase | None = None,
+        again: int = 0,
     ) -> None:
         """`kinds` has by device what it is; `retries` more are allowed after a fault of the lab.
 
         `before` attempts were made in a run that this one resumes. `move` says where a case goes on
-        that another worker gave up.
+        that another worker gave up. What has a verdict is run `again` until it has so many more.
         """
         if move is not None:
             placement = placement.on(move.device)
@@ -123,6 +124,7 @@ class Attempts:
         self._placement, self._before, self._retries = placement, before, retries
         self._place = placement
         self._made = 0
+        self._again, self.has_verdict = again, again > 0
         self._tried: list[str] = []
 
     @property
@@ -153,6 +155,12 @@ class Attempts:
         """
         if end != "lab":
             self._twins.device(self._place).fitness.succeeded()
+            if end == "verdict" and self._again > 1:
+                self._again -= 1
+                self._retries += 1
+                self._placement = self._place
+                self._tried.clear()
+                return not stop
             return end == "cannot" and self._ask_another_kind()
         again = self._made <= self._retries
         if stop or (is_last and not again):

@@ -133,6 +133,10 @@ class Run:
     def attempts(self, node_id: str, placement: Placement) -> Attempts:
         """The attempts at a case that begins here, or goes on after others elsewhere."""
         earlier = self.records.earlier.get(node_id)
+        again = (self.records.again or {}).get(node_id, 0)
+        was_on = earlier.device.name if earlier and earlier.device else None
+        if again and was_on in placement.among and not self.records.is_worker:
+            placement = placement.on(str(was_on))
         return Attempts(
             self.twins,
             self.asked.kinds,
@@ -140,6 +144,7 @@ class Run:
             retries=self.options.retries,
             before=earlier.attempt if earlier else 0,
             move=self.messages.find(node_id) if self.messages else None,
+            again=again,
         )
 
     def prepare_ahead(self) -> None:

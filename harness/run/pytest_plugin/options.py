@@ -44,16 +44,6 @@ def _specs(values: Sequence[str] | None, _: object = None) -> list[str]:
     return [value for value in values or () if value.strip(" ,")]
 
 
-def _drift_steps(text: str) -> int:
-    """The STEPS of `--fail-on drift:STEPS`."""
-    from harness.verdict import steps_of
-
-    steps = steps_of(text)
-    if steps is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
-    return steps
-
-
 def _named(text: str) -> str:
     """A path; not an empty text, as of a shell variable that is not set."""
     if not text:
@@ -362,7 +352,7 @@ class Options:
         "backends by more than so many steps of its type; what has none, if it differs at all and "
         "STEPS is 0",
         "Outputs may differ so much at most.",
-        type=_drift_steps,
+        type=rounds_asked.drift_steps,
     )
     resume: Path | None = _option(
         "--resume RUN",
@@ -370,6 +360,11 @@ class Options:
         "in it, or whose verdict was lost",
         "Complete a run: its folder, name, or latest.",
         read=_run,
+    )
+    again: Path | None = _option(
+        "--again FILE",
+        "run again what a file names (JSON: how often by node id), and nothing else (for programs)",
+        read=_path,
     )
     # which part of the cases a run has is said beside its selection, which all parts share
     shard: str | None = _option(

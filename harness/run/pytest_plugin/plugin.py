@@ -193,7 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
             items[:] = without_repeats(items)
         leave_out(config, items, run.records.of_other_shards(items))
-        done = [item for item in items if placement_of(item) and run.records.has_verdict(item)]
+        done = [item for item in items if run.records.is_done(item)]
     except HarnessError as error:
         _stop(config, error)
     leave_out(config, items, done)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.ground import ConfigError, InfraError
+from harness.ground.files.whole_file import read_json
 from harness.run.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.run.pytest_plugin.selection import selection
 from harness.run.pytest_plugin.terminal import RECORDS, fits_nowhere
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     Record = CaseRecord | DeviceEvent
 
+_MAX_AGAIN_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -95,8 +97,26 @@ class Records:
         records = RunFolder.open(self._asked.options.resume).contents().records
         return {record.case: record for record in final_attempts(records)}
 
-    def has_verdict(self, item: pytest.Item) -> bool:
-        """Whether a case need not run again: it ran on these very files, and has its verdict."""
+    @cached_property
+    def again(self) -> dict[str, int] | None:
+        """With `--again`, how often each case is to be run again. Raises ConfigError."""
+        if (file := self._asked.options.again) is None:
+            return None
+        try:
+            said = read_json(file, _MAX_AGAIN_BYTES)
+            return {str(name): int(times) for name, times in said.items()}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ConfigError(f"says no times by node id: {error}", file=file) from error
+
+    def is_done(self, item: pytest.Item) -> bool:
+        """Whether a test need not be run now: a case that has its verdict, as far as it is not to
+        be run again. Raises ConfigError."""
+        if self.again is not None:
+            return item.nodeid not in self.again
+        return placement_of(item) is not None and self._has_verdict(item)
+
+    def _has_verdict(self, item: pytest.Item) -> bool:
+        """Whether a case ran on these very files, and has its verdict."""
         from harness.verdict import LOST_TO
 
         record = self.earlier.get(item.nodeid)

@@ -101,3 +101,61 @@ def test_no_such_run(lab: DeviceRuns) -> None:
     assert done.code == 2, done.output
     assert "latest" in done.output
     assert "Traceback" not in done.output
+
+
+FLAKY = (
+    SUITE
+    + """    if number == 2:
+        times = Path(__file__).with_name("ran").read_text().split().count("2")
+        assert times % 2, "now and then"
+
+
+@pytest.mark.device
+def test_lost(bench):
+    from harness.ground.errors import InfraError
+
+    if Path(__file__).with_name("ran").read_text().count("lost"):
+        raise InfraError("the cable")
+    with Path(__file__).with_name("ran").open("a") as notes:
+        notes.write("lost\\n")
+
+
+def test_plain():
+    assert not Path(__file__).with_name("plain").exists()
+"""
+)
+
+
+def test_what_is_named_runs_again_so_often_and_nothing_else(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite" / "test_noted.py"
+    suite.parent.mkdir()
+    suite.write_text(FLAKY)
+    first = lab.run(suites=suite)
+    assert first.code == 1, first.output
+    (run,) = lab.reports.glob("2*")
+    records = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+    cases = {one["axes"].get("number"): one["case"] for one in records if one["kind"] == "case"}
+    times = lab.folder / "again.json"
+    times.write_text(json.dumps({cases[2]: 3, cases[None]: 1}))
+    suite.with_name("plain").touch()
+
+    again = lab.run("--resume", run.name, "--again", str(times), "--retries", "0", suites=suite)
+    assert again.code == 1, again.output
+    assert suite.with_name("ran").read_text().split() == ["0", "1", "2", "3", "lost", *"222"]
+    records = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+    ended = [
+        (one["attempt"], one["outcome"])
+        for one in records
+        if one["kind"] == "case" and one["case"] == cases[2]
+    ]
+    assert ended == [(1, "passed"), (2, "failed"), (3, "passed"), (4, "failed")]
+    # what the lab then lost takes no verdict back
+    assert [one["outcome"] for one in records if one.get("case") == cases[None]] == ["passed"]
+    assert "5 of 5 cases have a verdict" in again.output
+
+    times.write_text("[]")
+    wrong = lab.run("--resume", run.name, "--again", str(times), suites=suite)
+    assert wrong.code == 2, wrong.output
+    assert "says no times by node id" in wrong.output

@@ -120,6 +120,28 @@ def test_a_fault_of_the_lab_is_tried_again(
     assert not workbench.well
 
 
+@pytest.mark.parametrize(
+    ("ends", "places", "further"),
+    [
+        (["verdict"] * 3, ["old-a"] * 3, [True, True, False]),
+        # a fault of the lab is no verdict, and is tried again as ever
+        (
+            ["verdict", "lab", "verdict", "verdict"],
+            ["old-a", "old-a", "old-b", "old-b"],
+            [True] * 3,
+        ),
+        (["verdict", "lab", "lab"], ["old-a", "old-a", "old-b"], [True, True, False]),
+    ],
+)
+def test_what_has_a_verdict_is_run_again_where_it_was(
+    ends: list[AttemptEnd], places: list[str], further: list[bool]
+) -> None:
+    found, told, attempts = made(MockWorkbench(), ends, again=3, before=1)
+    assert attempts.has_verdict
+    assert (found, told[: len(further)]) == (places, further)
+    assert attempts.number == 1 + len(ends)
+
+
 def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
     workbench = MockWorkbench()
     assert made(workbench, ["verdict"])[1:2] == ([False],)

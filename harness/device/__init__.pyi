@@ -22,7 +22,8 @@ from .lab.inventory import (
     Lab as Lab,
     load_lab as load_lab,
 )
-from .lab.lease import DeviceHeld as DeviceHeld, Held as Held, Leases as Leases
+from .lab.lease import DeviceHeld as DeviceHeld, Leases as Leases
+from .lab.lease_files import Held as Held
 from .lab.matching import kinds as kinds
 from .lab.quarantine import Quarantine as Quarantine, Quarantined as Quarantined
 from .store.deploy import Deployer as Deployer

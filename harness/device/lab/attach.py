@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,8 @@ from harness.device.lab.identity import (
     require_target,
 )
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.lease import DeviceHeld, Held, LeaseLost, Leases
+from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
+from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
 from harness.device.ssh.board import SshBoard
 from harness.device.ssh.login import SshLogin
@@ -112,7 +113,7 @@ class LabDevice:
         self.device_id = CarriedId()
         self.answered = False
         self.probe: str | None = None
-        self._lease = None if lab.leases is None else DeviceLease(lab.leases, config.name)
+        self.lease = None if lab.leases is None else DeviceLease(lab.leases, config.name)
         self._changes: int | None = None
         self._identity: str | None = None
         self._attached: AttachedDevice | None = None
@@ -182,9 +183,17 @@ class LabDevice:
 
         Nobody can have a simulated one. Where leases cannot be read, whoever takes it is told.
         """
+        return self._is_with(lambda leases: leases.look(self.key))
+
+    @property
+    def has_loan(self) -> bool:
+        """Whether a person has it or asks for it, as far as its address tells."""
+        return self._is_with(lambda leases: leases.loan(self.key))
+
+    def _is_with(self, look: Callable[[Leases], Held | None]) -> bool:
         leases = self.lab.leases
         with contextlib.suppress(InfraError):
-            return not (self.is_ours or leases is None) and leases.leases.look(self.key) is not None
+            return not (self.is_ours or leases is None) and look(leases.leases) is not None
         return False
 
     def hold(self) -> None:
@@ -198,8 +207,8 @@ class LabDevice:
                 raise DeviceHeld(why, Held(None, 0.0))
             if self._changes is None:
                 self._changes = len(self.place.changes())
-        if self._lease is not None and (not self.is_ours or self.lab.simulation.are_leased):
-            self._lease.take(self.key)
+        if self.lease is not None and (not self.is_ours or self.lab.simulation.are_leased):
+            self.lease.take(self.key)
 
     def require_held(self) -> None:
         """Raises LeaseLost if another process may have got it while this one uses it.
@@ -212,8 +221,8 @@ class LabDevice:
                     raise LeaseLost(why)
                 if len(self.place.changes()) != (self._changes or 0):
                     raise LeaseLost(f"labgrid gave the place of {self.name} to others meanwhile")
-            if self._lease is not None:
-                self._lease.require()
+            if self.lease is not None:
+                self.lease.require()
         except LeaseLost:
             self.release()
             raise
@@ -260,7 +269,7 @@ class LabDevice:
 
         A simulated device is what its folder is, which is leased already.
         """
-        if self._lease is None or self.is_ours:
+        if self.lease is None or self.is_ours:
             return True
         said = found.facts.identity
         if said is None:
@@ -270,7 +279,7 @@ class LabDevice:
             return True
         # images are copied with the machine-id in them: only the boot tells such devices apart
         try:
-            return self._lease.take_device(f"{said} boot {found.facts.boot}")
+            return self.lease.take_device(f"{said} boot {found.facts.boot}")
         except DeviceHeld:
             self.release()
             raise

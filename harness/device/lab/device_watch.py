@@ -19,7 +19,8 @@ from harness.device.lab.health import (
     gate_problem,
     unreachable,
 )
-from harness.device.lab.lease import DeviceHeld
+from harness.device.lab.lease import DeviceHeld, DeviceLent
+from harness.device.lab.lease_files import Held
 from harness.device.lab.quarantine import Quarantine, Until
 from harness.device.lab.recovery import (
     ProbeProblem,
@@ -81,7 +82,7 @@ class DeviceWatch:
         if device.fitness.is_fit:
             return
         if (out := device.fitness.out) is not None:
-            if self._clock() < out.look_at:
+            if is_lent(device) or self._clock() < out.look_at:
                 raise out.error
             device.release()
         try:
@@ -136,6 +137,15 @@ class DeviceWatch:
             return False
         fitness.is_fit = True
         return True
+
+    def lend(self, device: LabDevice, asks: Held) -> None:
+        """Lends a device to the person who asks for it; it is out until it is back."""
+        assert device.lease is not None
+        device.lease.lend()
+        device.release()
+        lent = DeviceLent(f"device {device.name} is lent to {asks.holder or asks}", asks)
+        device.fitness.is_fit, device.fitness.out = False, Out(lent, self._clock())
+        self._tell(LabEvent(device.name, "lent", "good", (), str(lent), datetime.now(UTC), 0.0))
 
     def heal(self, device: LabDevice) -> Health:
         """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
@@ -302,10 +312,16 @@ class DeviceWatch:
     def _take_back(self, device: LabDevice, health: Health) -> None:
         fitness = device.fitness
         if self._quarantine.lift(device.key) or device.is_out:
-            self._say(device, "healed", health)
+            lent = fitness.out is not None and isinstance(fitness.out.error, DeviceLent)
+            self._say(device, "back" if lent else "healed", health)
         fitness.out = None
         fitness.succeeded()
         fitness.is_fit = True
+
+
+def is_lent(device: LabDevice) -> bool:
+    """Whether a device was lent to a person and is not back."""
+    return device.lease is not None and device.lease.is_lent
 
 
 def _may_switch(device: LabDevice) -> bool:

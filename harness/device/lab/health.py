@@ -222,6 +222,8 @@ EventKind = Literal[
     "healed",
     "gate",
     "push",
+    "lent",
+    "back",
 ]
 
 

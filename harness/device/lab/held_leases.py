@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
+from harness.device.lab.lease_files import Held
 
 
 class SharedLeases:
@@ -20,7 +21,7 @@ class SharedLeases:
 
     def __init__(self, leases: Leases, *, wait_s: float = 0.0) -> None:
         self.leases = leases
-        self.wait_s = wait_s
+        self.wait_s = self.patience_s = wait_s
         self._holders = Counter[str]()
 
     def take(self, key: str, name: str, wait_s: float) -> None:
@@ -42,6 +43,7 @@ class DeviceLease:
         self._shared = shared
         self._name = name
         self._keys: list[str] = []
+        self._lent = ""
 
     def take(self, key: str) -> None:
         """Takes one lease of the device, its address first; at once if that was done before.
@@ -86,6 +88,27 @@ class DeviceLease:
         except LeaseLost:
             self.let_go()
             raise
+
+    def asked_for(self) -> Held | None:
+        """The person who asks for the device."""
+        loans = (self._shared.leases.loan(key) for key in self._keys)
+        return next(filter(None, loans), None)
+
+    def lend(self) -> None:
+        """Frees the device for the person who asks for it, and queues to have it back."""
+        leases = self._shared.leases
+        self._lent = next((key for key in self._keys if leases.loan(key)), self._keys[0])
+        leases.lend(self._lent, self._name)
+        self.let_go()
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether it was lent and is not back."""
+        return self._shared.leases.is_lent(self._lent)
+
+    def wait_back(self) -> None:
+        """Waits for the end of a loan. Raises DeviceHeld if somebody else has it then."""
+        self._shared.leases.take(self._lent, self._name, wait_s=self._shared.patience_s)
 
     def let_go(self) -> None:
         """Frees what is held of the device."""

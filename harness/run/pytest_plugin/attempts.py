@@ -8,11 +8,12 @@ with another device (`Course`), which goes on counting (`MovedCase`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.ground import HarnessError
+from harness.ground import HarnessError, InfraError
 
 if TYPE_CHECKING:
     from harness.device import LabDevice
@@ -62,6 +63,13 @@ class Twins:
         device = self.device(placement)
         if device.is_out:
             self._workbench.look_again(device)
+
+    def wait_back(self, placement: Placement) -> None:
+        """Waits for a device that is lent. What goes wrong then is told when it is used."""
+        lease = self.device(placement).lease
+        with contextlib.suppress(InfraError):
+            if lease is not None and lease.is_lent:
+                lease.wait_back()
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
         """The placement on another device that is fit and not among `tried`, if there is one."""
@@ -146,6 +154,7 @@ class Attempts:
             self._place = twins.not_taken(placement)
         self._tried.append(self._place.device)
         self._made += 1
+        twins.wait_back(self._place)
         return self._place
 
     def go_on(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:

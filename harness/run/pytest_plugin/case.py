@@ -261,7 +261,9 @@ def run_case(
     assert run.records.folder is not None
     if run.messages is not None and run.messages.is_pause(item, nextitem):
         _end_pause(item, nextitem)
+        run.rest()
         return
+    run.resume()
     if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
         nextitem = item.parent  # type: ignore[assignment]
     attempts = run.attempts(item.nodeid, placement)
@@ -282,6 +284,7 @@ def run_case(
         goes_on = attempts.go_on(
             case.end, stop=bool(item.session.shouldstop), is_last=nextitem is None
         )
+    run.lend()
     records += run.records.take_events()
     if (given_up := attempts.given_up(case.end)) is not None:
         for report in reports:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +41,9 @@ class Run:
         self.asked = Selection(options)
         self.asked.takes_places = works_for is None
         self.records = Records(self.asked, self.ending, works_for)
-        self.ended = False
+        self.ended = self._rests = False
+        self._busy = threading.Lock()  # a case has it, and who lends devices while none runs
+        self._busy.acquire()
         self.problem: HarnessError | None = None
         self.messages: Messages | None = None
         self.collected: Collected | None = None
@@ -59,11 +62,13 @@ class Run:
             from harness.run.workbench import Workbench
 
             purpose = f"pytest, run {self.records.planned_folder.name}"
+            leases = Leases(lease_root(), purpose=purpose, priority=self.options.lease_priority)
+            leases.at_beat = self._lend_at_rest
             self._workbench = Workbench(
                 self.asked.lab,
                 cache=cache_root(),
                 tell=self.records.note_event,
-                leases=Leases(lease_root(), purpose=purpose),
+                leases=leases,
                 lease_wait_s=self.options.lease_timeout_s,
                 catalog=self.asked.catalog,
                 preflight=self.options.preflight,
@@ -146,6 +151,29 @@ class Run:
             move=self.messages.find(node_id) if self.messages else None,
             again=again,
         )
+
+    def lend(self) -> None:
+        """Hands over devices that persons ask for; to be called between cases."""
+        if self._workbench is not None:
+            self._workbench.lend_asked()
+
+    def rest(self) -> None:
+        """A worker has nothing to do until `resume`; devices are handed over meanwhile, too."""
+        self._rests = True
+        self._busy.release()
+
+    def resume(self) -> None:
+        """A case begins."""
+        if self._rests:
+            self._busy.acquire()
+            self._rests = False
+
+    def _lend_at_rest(self) -> None:
+        if self._busy.acquire(blocking=False):
+            try:
+                self.lend()
+            finally:
+                self._busy.release()
 
     def prepare_ahead(self) -> None:
         """Begins to make ready what `--ahead` asks for. Raises HarnessError."""

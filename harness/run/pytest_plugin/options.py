@@ -6,7 +6,6 @@ pytest's options, what they are read into, which of them choose cases, and those
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from harness.ground import BACKENDS, ENGINES, QNN
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
+from harness.run.pytest_plugin.option_values import named, priority
 
 if TYPE_CHECKING:
     import pytest
@@ -42,13 +42,6 @@ def split_list(values: Sequence[str] | None, _: object = None) -> list[str]:
 def _specs(values: Sequence[str] | None, _: object = None) -> list[str]:
     """Versions and ranges as given: what their commas mean is for who resolves them."""
     return [value for value in values or () if value.strip(" ,")]
-
-
-def _named(text: str) -> str:
-    """A path; not an empty text, as of a shell variable that is not set."""
-    if not text:
-        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
-    return text
 
 
 def _tuple(values: Sequence[str] | None, _: object) -> tuple[str, ...]:
@@ -103,7 +96,7 @@ _FLAG: Final[_Words] = {"action": "store_true"}
 _VERSIONS: Final[_Words] = {"action": "append", "read": _specs}
 _NAMES: Final[_Words] = {"action": "append", "read": split_list, "chooses": True}
 _WORDS: Final[_Words] = {"action": "append", "read": _tuple, "chooses": True}
-_DIR: Final[_Words] = {"type": _named, "read": _path, "chooses": True}
+_DIR: Final[_Words] = {"type": named, "read": _path, "chooses": True}
 
 
 def _option(
@@ -143,7 +136,7 @@ class ContextsAsked:
         "of their own models (repeatable): a context binary, or what has some inside",
         action="append",
         chooses=True,
-        type=_named,
+        type=named,
         read=lambda given, at: tuple(at.here / one for one in given or ()),
     )
     numbers: tuple[str, ...] = _option(
@@ -346,6 +339,13 @@ class Options:
         default=60.0,
         read=lambda given, _: max(0.0, given),
     )
+    lease_priority: int = _option(
+        "--lease-priority N",
+        "whose turn it is among runs that wait for a device: the highest of -9 to 9, of these who "
+        "came first (default: 0)",
+        type=priority,
+        default=0,
+    )
     drift_steps: int | None = _option(
         "--fail-on drift:STEPS",
         "the run fails if an output of named files differs between versions, devices or "
@@ -376,7 +376,7 @@ class Options:
         "--shard-by RUN",
         "divide by how long cases took in a run (its folder, its name, or its journal), which "
         "has to be the same on all machines (default: each case counts the same)",
-        type=_named,
+        type=named,
         read=_run,
     )
     trace: bool = _option(

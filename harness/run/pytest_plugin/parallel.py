@@ -183,6 +183,7 @@ class Controller:
             earlier=self._earlier,
             bind=self._bind,
             is_taken=lambda device: self._run.workbench.lab.device(device).is_taken,
+            is_lent=lambda device: self._run.workbench.lab.device(device).has_loan,
         )
         return self._scheduler
 

@@ -71,19 +71,21 @@ class ByDevice:
         earlier: Callable[[], Mapping[str, float]] = dict,
         bind: Callable[[str, str], None] = lambda node_id, device: None,
         is_taken: Callable[[str], bool] = lambda device: False,
+        is_lent: Callable[[str], bool] = lambda device: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`cases` has what workers told by node id, before `schedule`.
 
         `kinds` has the kind of each device, by default the device itself; `earlier` how long cases
         took before. `bind` is told the device of each case before it is sent. `is_taken` tells
-        whether another session has a device: no worker waits for that as long as there are others.
+        whether another session has a device, `is_lent` whether a person has one or asks for it: no
+        worker waits for that as long as there are others.
         """
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
         self._cases = cases
         self._kinds, self._earlier, self._bind = kinds, earlier, bind
-        self._devices = Allotment(is_taken=is_taken, clock=clock)
+        self._devices = Allotment(is_taken=is_taken, is_lent=is_lent, clock=clock)
         self._names: list[str] | None = None
         self._numbers: dict[str, int] = {}
         self._loads: dict[Any, _Load] = {}

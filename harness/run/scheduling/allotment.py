@@ -6,6 +6,7 @@ do. Here devices are only names: other processes hold them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -40,13 +41,18 @@ class Allotment:
     """The devices of a run's workers, and the cases that wait for them."""
 
     def __init__(
-        self, *, is_taken: Callable[[str], bool], clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        is_taken: Callable[[str], bool],
+        is_lent: Callable[[str], bool] = lambda device: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`is_taken` tells whether another session has a device.
 
-        No worker waits for that as long as there are others.
+        No worker waits for that as long as there are others, nor for a device that its holder lends
+        to a person (`is_lent`).
         """
-        self._is_taken, self._clock = is_taken, clock
+        self._is_taken, self._is_lent, self._clock = is_taken, is_lent, clock
         self._farm = Scheduler(lambda needs, kind: kind in needs)  # type: ignore[operator]
         self._devices: dict[str, FarmDevice] = {}
         self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
@@ -77,6 +83,12 @@ class Allotment:
         None if there is none for it now.
         """
         for device in held:
+            lent = self._is_lent(device.name)
+            if lent and device.joined:
+                self._leave(device)
+                device.out_until = math.inf
+            elif not lent and device.out_until == math.inf:
+                self._join(device)
             if device.joined and (case := self._farm.next(device)) is not None:
                 return device, case
         if (free := self.take_free()) is not None:

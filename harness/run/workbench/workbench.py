@@ -7,6 +7,7 @@ that cannot be fetched spoils its own cases and no other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from harness.device.lab.health import Tell
 from harness.device.store.claims import own_claim
 from harness.device.store.delivery import Push
 from harness.device.store.instances import Instances
-from harness.ground import HarnessError, VersionError
+from harness.ground import HarnessError, InfraError, VersionError
 from harness.ground.files.cache import quarantine_root, simulated_root
 from harness.libraries import Catalog, Finding
 from harness.probe import ProbeFitness, probe_problem
@@ -180,6 +181,18 @@ class Workbench:
         """
         self._held.pop(device, None)
         return self._watch.failed(device, case_over=case_over)
+
+    def lend_asked(self) -> None:
+        """Hands over the devices that persons ask for; they are looked at anew when they are back.
+
+        To be called between cases.
+        """
+        for device in tuple(self.lab.devices):
+            if device.lease is not None and (asks := device.lease.asked_for()) is not None:
+                if (held := self._held.pop(device, None)) is not None and not device.is_out:
+                    with contextlib.suppress(InfraError):
+                        held.release()
+                self._watch.lend(device, asks)
 
     def materials(self, need: Need) -> Materials:
         """All that a case has on its device, made on this computer; nothing is put there.

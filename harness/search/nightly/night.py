@@ -108,12 +108,12 @@ class Night(Part):
         return same and other.next_step is None
 
 
-def seconds_of(text: str) -> float:
-    """What `--budget` says: 4h, 90m, 1h30m. Raises ConfigError."""
+def seconds_of(text: str, field: str = "--budget") -> float:
+    """What an option says: 4h, 90m, 1h30m. Raises ConfigError."""
     found = _BUDGET.fullmatch(text.strip())
     hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total <= _MOST_S:
         problem = f"{text!r} is no time of at most 168 hours"
-        raise ConfigError(problem, field="--budget", choices=["4h", "90m", "1h30m"])
+        raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
     return float(total)

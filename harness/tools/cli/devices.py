@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -16,6 +17,7 @@ from harness.device import (
     DeviceHeld,
     DeviceWatch,
     Held,
+    LabDevice,
     LabEvent,
     OpenLab,
     Quarantine,
@@ -26,17 +28,19 @@ from harness.device.adb.device import UNPLUGGED
 from harness.device.lab.recovery import check
 from harness.device.store.claims import holder
 from harness.device.store.clean import Cleaned, clean as clean_device
-from harness.ground import HarnessError, InfraError, cache_root, outgoing
+from harness.ground import Deadline, HarnessError, InfraError, cache_root, outgoing
 from harness.ground.files.cache import quarantine_root
 from harness.probe import ProbeBuilder, ProbeFitness
+from harness.search.nightly.night import seconds_of
 from harness.tools.cli.lab_options import json_option, lab_option, open_lab
 from harness.tools.cli.say import say, say_json
 
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
 _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
-_KEYS = (*COLUMNS, "problem", "lease", "vitals", "quarantine")
+_KEYS = (*COLUMNS, "problem", "lease", "waiting", "vitals", "quarantine")
 
+_LOOK_S: Final = 5.0
 SIMULATED_DSP = (
     "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
 )
@@ -84,6 +88,9 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
 def remarks(row: dict[str, Any]) -> list[str]:
     """What a person should know of a row besides the table: findings, and why it is kept out."""
     lines = [] if row["problem"] else list(row["findings"])
+    if row["lease"] and "since" in row["lease"]:
+        until = row["lease"]["until"]
+        lines.insert(0, f"held since {row['lease']['since']}{f' until {until}' if until else ''}")
     entry = row["quarantine"]
     if entry is not None:
         found = Quarantined(**entry)
@@ -119,6 +126,9 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         health = check(device, lambda device: None)
     except DeviceHeld as error:
         told = [] if error.held.holder else [str(error)]
+        queue = [] if lab.leases is None else lab.leases.leases.queue(device.key)
+        told += [f"waits for it: {one.held}" for one in queue]
+        row["waiting"] = [asdict(one.held.holder) for one in queue if one.held.holder]
         return row | {"state": "leased", "findings": told} | _lease(error.held)
     if entry is not None and entry.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
@@ -240,6 +250,53 @@ def _told(cleaned: Cleaned, everything: bool) -> str:
         who = ", ".join(holder(claim) for claim in cleaned.holders)
         text += f"; {'was in use' if everything else 'in use'} by {who}"
     return text
+
+
+@devices.command()
+@click.argument("name", metavar="DEVICE")
+@click.option(
+    "--for",
+    "how_long",
+    default="30m",
+    show_default=True,
+    help="How long: 30m, 1h30m; then it ends.",
+)
+@click.option("--why", default="", help="What for, as others are told.")
+@lab_option
+def take(name: str, how_long: str, why: str, lab_file: Path) -> None:
+    """Have DEVICE for yourself, also in the middle of a run, until Ctrl-C or for the time asked.
+
+    A run that has it lends it after its present case, goes on elsewhere or waits, and has it back
+    afterwards. Exit code 3 if it is not to be had, or lost before.
+    """
+    loan_s = seconds_of(how_long, "--for")
+    lab = load_lab(lab_file)
+    lab.select([name])
+    purpose = f"devices take{': ' if why else ''}{why}"
+    with open_lab(lab, purpose, loan_s=loan_s) as opened:
+        device = opened.device(name)
+        device.hold()
+        ends = Deadline(loan_s)
+        say(f"{name} is yours for {how_long}; Ctrl-C gives it back")
+        try:
+            if not device.is_ours:
+                _claim(device)
+            while not ends.expired:
+                device.require_held()
+                time.sleep(min(_LOOK_S, ends.remaining()))
+        except KeyboardInterrupt:
+            pass
+    say(f"{name} is given back")
+
+
+def _claim(device: LabDevice) -> None:
+    """Leases what a device says it is, too, since it may have other addresses."""
+    try:
+        device.attach()
+    except DeviceHeld:
+        raise
+    except InfraError as error:
+        say(f"{device.name} does not answer: {error}", err=True)
 
 
 @devices.command()

@@ -16,6 +16,8 @@ from harness.ground.files.cache import lease_root, simulated_root
 from harness.libraries import Catalog, Runtime, all_versions
 from harness.tools.cli.say import say
 
+_LEND_S: Final = 86400.0
+
 DEFAULT_LAB: Final = Path("devices.yaml")
 """The lab where none is named."""
 
@@ -77,14 +79,18 @@ def simulated_instead(names: Sequence[str]) -> Path | None:
     return shipped
 
 
-def open_lab(lab: Lab, command: str) -> OpenLab:
-    """The lab for one command, which holds every device that it uses; it waits for none."""
+def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
+    """The lab for one command, which holds every device that it uses; it waits for none.
+
+    With `loan_s` runs are asked to lend theirs for so long, which may take as long as that.
+    """
     cache = cache_root()
     return OpenLab(
         lab,
         key_folder=cache / "keys",
         storage_root=simulated_root(cache),
-        leases=Leases(lease_root(), purpose=f"qnn-harness {command}"),
+        leases=Leases(lease_root(), purpose=f"qnn-harness {command}", loan_s=loan_s),
+        lease_wait_s=_LEND_S if loan_s else 0.0,
     )
 
 

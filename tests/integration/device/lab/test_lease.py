@@ -18,9 +18,10 @@ from queue import SimpleQueue
 import pytest
 
 from harness.device.adb.private_server import harness_key
-from harness.device.lab import lease as lease_module
+from harness.device.lab import lease as lease_module, lease_files
 from harness.device.lab.device_address import device_address, is_this_computer
-from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
+from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
+from harness.device.lab.lease_files import device_file
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.properties import device_properties
 from harness.ground.errors import InfraError
@@ -258,15 +259,15 @@ def test_a_lost_lease_stays_lost_when_its_file_is_put_back(folder: Path, logged:
 def test_a_file_that_goes_while_it_is_locked_is_no_lease(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, real_lock = Leases(folder, purpose="mine"), lease_module._lock
+    mine, real_lock = Leases(folder, purpose="mine"), lease_files._lock
     file = folder / device_file(KEY)
 
     def late_lock(descriptor: int) -> bool:
-        monkeypatch.setattr(lease_module, "_lock", real_lock)
+        monkeypatch.setattr(lease_files, "_lock", real_lock)
         file.unlink()
         return real_lock(descriptor)
 
-    monkeypatch.setattr(lease_module, "_lock", late_lock)
+    monkeypatch.setattr(lease_files, "_lock", late_lock)
     mine.take(KEY, "phone")
     mine.require(KEY)
     with pytest.raises(DeviceHeld):
@@ -410,7 +411,7 @@ LOSING_SUITE = '''"""Cases that lose their lease while they run; one to another 
 import os
 from pathlib import Path
 import pytest
-from harness.device.lab.lease import device_file
+from harness.device.lab.lease_files import device_file
 from harness.device.lab.lease import Leases
 from harness.probe.plan import Plan, Step
 

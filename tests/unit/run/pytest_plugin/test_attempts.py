@@ -28,7 +28,7 @@ class MockDevice:
 
     def __init__(self, name: str, out: bool, taken: bool) -> None:
         self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
-        self.fitness = self
+        self.fitness, self.lease = self, None
 
     def succeeded(self) -> None:
         self.verdicts += 1

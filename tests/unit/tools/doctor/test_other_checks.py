@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.device.adb.server import SeenDevice
 from harness.device.lab.inventory import DeviceConfig
-from harness.device.lab.lease import Held
+from harness.device.lab.lease_files import Held
 from harness.device.lab.quarantine import Quarantined
 from harness.ground.errors import InfraError
 from harness.probe.ndk import Ndk

@@ -1,0 +1,21 @@
+"""What may stand behind an option; argparse says of anything else what is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def named(text: str) -> str:
+    """A path; not an empty text, as of a shell variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
+    return text
+
+
+def priority(text: str) -> int:
+    """A place among runs that wait for a device."""
+    from harness.device.lab.lease_queue import PRIORITIES
+
+    if text.lstrip("-").isdecimal() and int(text) in PRIORITIES:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of -9 to 9")

@@ -1,0 +1,175 @@
+"""A person gets a device out of runs within a case's time, and no run loses a case by that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.device.adb.private_server import harness_key
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.properties import device_properties
+from tests.faults.breakable import KeptServer
+from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
+
+NAMES = ("one", "two")
+CASE_S = 1.0
+SUITE = f'''"""Cases of a second each."""
+import os
+import time
+import pytest
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(int(os.environ["CASES"])))
+def test_slow(bench, number):
+    bench.run(Plan((Step("noop"),))).check()
+    time.sleep({CASE_S})
+'''
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[DeviceRuns]:
+    """A lab of two devices of a pool that have addresses which stay, as real ones have."""
+    runs, home = DeviceRuns(tmp_path), tmp_path / "home"
+    server = KeptServer(home)
+    with contextlib.ExitStack() as stack:
+        key = harness_key(home).with_suffix(".pub")
+        devices = [
+            stack.enter_context(
+                SimulatedDevice(
+                    name,
+                    storage=tmp_path / name,
+                    properties=device_properties(name, "QCS8550"),
+                    public_key=key,
+                )
+            )
+            for name in NAMES
+        ]
+        server.start()
+        stack.callback(server.stop)
+        entries = [
+            {"name": name, "serial": device.address, "host": "here", "target": "linux-x64"}
+            | {"soc": "QCS8550", "pool": "both", "workdir": str(tmp_path / name / "work")}
+            for name, device in zip(NAMES, devices, strict=True)
+        ]
+        host = {"name": "here", "host": "127.0.0.1", "port": server.port}
+        runs.file.write_text(json.dumps({"schema": 1, "hosts": [host], "devices": entries}))
+        (tmp_path / "test_slow.py").write_text(SUITE)
+        yield runs
+
+
+class Started:
+    """A process whose output is in a file."""
+
+    def __init__(self, runs: DeviceRuns, command: list[str], log: str, cases: int = 0) -> None:
+        self.log = runs.folder / log
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=runs.folder,
+                env=runs.environment | {"CASES": str(cases), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def wait_for(self, text: str) -> float:
+        """Waits until it has said something; how long that took."""
+        began = time.monotonic()
+        wait_until(lambda: text in self.said, lambda: f"not said: {text}\n{self.said}")
+        return time.monotonic() - began
+
+    def end(self) -> int:
+        return self.process.wait(RUN_TIMEOUT_S)
+
+
+def wait_until(is_so: Callable[[], bool], why: Callable[[], str] = lambda: "too late") -> None:
+    until = time.monotonic() + 90
+    while not is_so():
+        assert time.monotonic() < until, why()
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def started(
+    runs: DeviceRuns, reports: str, cases: int, *options: object, words: tuple[str, ...] = ()
+) -> Iterator[Started]:
+    """A run, or a command if there are `words`, which ends with the block."""
+    command = runs.command("-v", "-rA", *options, runs.folder / "test_slow.py")
+    command[command.index("--reports") + 1] = str(runs.folder / reports)
+    if words:
+        command = [sys.executable, "-m", "harness.tools.cli.main", *words, "--lab", str(runs.file)]
+    begun = Started(runs, command, f"{reports}.log", cases)
+    try:
+        yield begun
+    finally:
+        if begun.process.poll() is None:
+            begun.process.kill()
+        begun.process.wait()
+
+
+def journal(runs: DeviceRuns, reports: str) -> Finished:
+    return Finished(0, "", runs.folder / reports)
+
+
+def events(runs: DeviceRuns, reports: str) -> list[tuple[str, str]]:
+    told = journal(runs, reports).events
+    return [(one["event"], one["device"]) for one in told if one["event"] in ("lent", "back")]
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def spans(cases: list[dict[str, Any]], device: str) -> list[tuple[float, float]]:
+    """When cases ran on a device, by the wall clock."""
+    own = [case for case in cases if case["device"]["name"] == device]
+    return [(moment(c["started"]), moment(c["started"]) + c["duration_s"]) for c in own]
+
+
+def is_whole(runs: DeviceRuns, reports: str, cases: int) -> None:
+    found = journal(runs, reports).cases
+    assert [case["outcome"] for case in found] == ["passed"] * cases, found
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.nightly)])
+def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
+    shared: DeviceRuns, workers: int
+) -> None:
+    """The cases that fit another device go on there; with it back, both work."""
+    with started(shared, "run", 12, "-n", workers) as run:
+        wait_until(lambda: " PASSED" in run.said or "PASSED " in run.said, lambda: run.said)
+        with started(shared, "take", 0, words=("devices", "take", "one", "--why", "look")) as take:
+            took_s = take.wait_for("one is yours for 30m")
+            begun = time.time()
+            told = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            assert "devices take: look" in told
+            assert " until " in told
+            time.sleep(2 * CASE_S)
+            ended = time.time()
+            take.process.send_signal(signal.SIGINT)
+            assert take.end() == 0, take.said
+            assert "one is given back" in take.said
+        assert run.end() == 0, run.said
+    is_whole(shared, "run", 12)
+    cases = journal(shared, "run").cases
+    assert not [span for span in spans(cases, "one") if span[0] < ended and span[1] > begun]
+    assert [span for span in spans(cases, "two") if begun < span[0] < ended]
+    assert events(shared, "run")[:1] == [("lent", "one")]
+    assert took_s < 30
+    assert not list((shared.folder / "leases").iterdir())

@@ -64,12 +64,17 @@ class Twins:
         if device.is_out:
             self._workbench.look_again(device)
 
-    def wait_back(self, placement: Placement) -> None:
-        """Waits for a device that is lent. What goes wrong then is told when it is used."""
-        lease = self.device(placement).lease
+    def wait_for(self, placement: Placement) -> None:
+        """Waits for a device that is lent, or that another process has.
+
+        It is no time of a case. What goes wrong then is told when the device is used.
+        """
+        device = self.device(placement)
         with contextlib.suppress(InfraError):
-            if lease is not None and lease.is_lent:
-                lease.wait_back()
+            if device.lease is not None and device.lease.is_lent:
+                device.lease.wait_back()
+            elif device.lease is not None and not device.is_out:
+                device.hold()
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
         """The placement on another device that is fit and not among `tried`, if there is one."""
@@ -154,7 +159,7 @@ class Attempts:
             self._place = twins.not_taken(placement)
         self._tried.append(self._place.device)
         self._made += 1
-        twins.wait_back(self._place)
+        twins.wait_for(self._place)
         return self._place
 
     def go_on(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:

@@ -142,12 +142,16 @@ def guard_output(config: pytest.Config) -> None:
         write_through(reporter, lambda file: OutgoingStream(file, trusted=False))
 
 
+_OF_A_WORKER: Final = "qnn-harness"
+"""Instead of a file's name, in a warning that a worker passes on."""
+
+
 def show_notices(config: pytest.Config) -> None:
     """Shows, until pytest ends, progress on a terminal only, and warnings in a pipe, too.
 
     Both go through pytest's own reporter. What it writes while a case runs is captured, too, and
     lost if the case passes in the end. Nobody sees what a worker of pytest-xdist writes: its
-    warnings become pytest's, which the controller shows at the end.
+    warnings become pytest's, which the controller shows at once (`Live`) and at the end.
     """
 
     def progress(text: str) -> None:
@@ -158,7 +162,7 @@ def show_notices(config: pytest.Config) -> None:
     def warn(text: str) -> None:
         if hasattr(config, "workerinput"):
             told = warnings.WarningMessage(
-                pytest.PytestWarning(outgoing(text)), pytest.PytestWarning, "qnn-harness", 0
+                pytest.PytestWarning(outgoing(text)), pytest.PytestWarning, _OF_A_WORKER, 0
             )
             more = {"when": "runtest", "nodeid": "", "location": None}
             config.hook.pytest_warning_recorded.call_historic(
@@ -277,6 +281,11 @@ class Live:
             self._show = None
             if self._listener is not None:
                 self._listener.close()
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
+        """Says at once what a worker has to say: it may be what it waits for."""
+        if warning_message.filename == _OF_A_WORKER:
+            tell(self._config, f"warning: {warning_message.message}", yellow=True)
 
     def pytest_enter_pdb(self) -> None:
         """A debugger has the terminal to itself."""

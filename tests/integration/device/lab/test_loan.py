@@ -173,3 +173,83 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
     assert events(shared, "run")[:1] == [("lent", "one")]
     assert took_s < 30
     assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_waiting_run_shows_its_place_in_the_queue(shared: DeviceRuns, workers: int) -> None:
+    """Two runs wait behind one; the second moves up when the first has the device."""
+    only = ("--device", "one", "-n", workers, "--lease-timeout", "90")
+    with (
+        started(shared, "first", 9, *only) as first,
+        started(shared, "second", 2, *only) as second,
+        started(shared, "third", 2, *only) as third,
+    ):
+        runs = (first, second, third)
+        wait_until(lambda: any("place 2 in its queue" in run.said for run in runs))
+        told = shared.qnn_harness("devices", "--lab", shared.file).stdout
+        assert told.count("waits for it: ") == 2
+        assert [run.end() for run in runs] == [0, 0, 0], [run.said for run in runs]
+        assert sum("place 2 in its queue" in run.said for run in runs) == 1
+        assert sum("place 1 in its queue" in run.said for run in runs) == 2
+    assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers: int) -> None:
+    """The long run has the one device there is; the short one and the person wait for it."""
+    only = ("--device", "one", "-n", workers, "--lease-timeout", "60")
+    with started(shared, "long", 10, *only) as long:
+        wait_until(lambda: "PASSED" in long.said, lambda: long.said)
+        with started(shared, "short", 2, *only) as short:
+            short.wait_for("place 1 in its queue")
+            with started(
+                shared, "take", 0, words=("devices", "take", "one", "--for", "5s")
+            ) as take:
+                assert take.wait_for("one is yours") < 20
+                short.wait_for("place 2 in its queue")  # behind the run that has it back
+                assert take.end() == 0, take.said
+            assert [long.end(), short.end()] == [0, 0], long.said + short.said
+    is_whole(shared, "long", 10)
+    is_whole(shared, "short", 2)
+    assert events(shared, "long") == [("lent", "one"), ("back", "one")]
+    assert events(shared, "short") == []
+    ended = max(end for _, end in spans(journal(shared, "long").cases, "one"))
+    assert min(begin for begin, _ in spans(journal(shared, "short").cases, "one")) > ended - 0.1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_ends_while_it_has_lent_a_device_leaves_nothing(
+    shared: DeviceRuns, how: signal.Signals
+) -> None:
+    """Nor does it take the device from the person."""
+    with started(shared, "run", 60, "--device", "one", "-n0") as run:
+        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        with started(shared, "take", 0, words=("devices", "take", "one", "--for", "1h")) as take:
+            take.wait_for("one is yours")
+            run.wait_for("waiting for device one: held by")
+            run.process.send_signal(how)
+            run.end()
+            told = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            assert "devices take" in told
+            assert "waits for it" not in told
+            take.process.send_signal(signal.SIGTERM)
+            take.end()
+    with started(shared, "again", 1, "--device", "one", "-n0") as again:
+        assert again.end() == 0, again.said
+    assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+def test_who_stops_asking_leaves_the_run_alone(shared: DeviceRuns) -> None:
+    with started(shared, "run", 6, "--device", "one", "-n0") as run:
+        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        with started(shared, "take", 0, words=("devices", "take", "one")) as take:
+            take.wait_for("waiting for device one")
+            take.process.send_signal(signal.SIGINT)
+            assert take.end() in (0, 130)
+        assert run.end() == 0, run.said
+    is_whole(shared, "run", 6)
+    assert not list((shared.folder / "leases").iterdir())

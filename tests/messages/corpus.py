@@ -41,6 +41,16 @@ WINDOWS: Final = (
 )
 
 
+# What names a driver or a library in logs stands before its message, or is put into it.
+_BEFORE: Final = {
+    "kernel-fastrpc": ("qcom,fastrpc 32300000.remoteproc:glink-edge.fastrpcglink-apps-dsp: ", "x"),
+    "kernel-remoteproc": ("remoteproc remoteproc2: ", "cdsp"),
+    "bionic": ("", "libQnnHtp.so"),
+    "glibc": ("libQnnHtp.so: ", "libQnnHtp.so"),
+    "windows": ("", "QnnHtp.dll"),
+}
+
+
 @dataclass(frozen=True)
 class Message:
     """What can be said: its pattern, who says it (several are divided by +), and what it tells.
@@ -56,8 +66,10 @@ class Message:
 
     @property
     def sample(self) -> str:
-        """A line that says it."""
-        return sample_of(self.pattern)
+        """A line that says it, behind what stands before it in any log."""
+        origin = self.origin.partition("+")[0]
+        before, name = _BEFORE.get(origin, ("", "some"))
+        return before + sample_of(self.pattern).replace("some", name)
 
 
 def corpus(table: Path = TABLE) -> list[Message]:

@@ -33,7 +33,7 @@ SOURCES: Final = (
         "fastrpc",
         "qualcomm/fastrpc",
         r"(?:src|inc)/.*\.[ch]$",
-        r"\b(?:FARF\((?:RUNTIME_RPC_)?(?:ERROR|CRITICAL|ALWAYS|FATAL)\b"
+        r"\b(?:FARF\((?:RUNTIME_RPC_)?(?:ERROR|CRITICAL|FATAL)\b"
         r"|VERIFY_[EW]PRINTF\(|VERIFYC?M?\(|LOGE\()",
     ),
     Source("kernel-fastrpc", "linux", r"drivers/misc/fastrpc\.c$", _KERNEL),

@@ -12,6 +12,7 @@ from typing import Final
 from harness.ground.facts.codes import GPU_ERRORS, describe
 from harness.probe import StepResult
 from harness.verdict.failure.error import ChainLink, clean_text
+from harness.verdict.failure.messages import messages_of
 
 MAX_LINKS: Final = 40
 MAX_LINE_CHARS: Final = 1000
@@ -102,7 +103,8 @@ def call_chain(
 
 def is_benign(line: str) -> bool:
     """Whether a line of a log tells of nothing wrong."""
-    return any(re.search(pattern, line[:MAX_LINE_CHARS], re.I) for pattern in BENIGN)
+    said = line[:MAX_LINE_CHARS]
+    return any(re.search(pattern, said, re.I) for pattern in (*BENIGN, messages_of("benign")))
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:

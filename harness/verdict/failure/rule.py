@@ -11,6 +11,7 @@ from typing import Final
 from harness.ground.facts.codes import RANGE_ENDS, describe, same_code
 from harness.verdict.failure.chain import MAX_LINE_CHARS, is_benign
 from harness.verdict.failure.error import Confidence, Diagnosis
+from harness.verdict.failure.messages import messages_of
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: that is what mostly stands behind such a line.
@@ -121,12 +122,21 @@ class Rule:
         """The addresses of the threads; GitHub leads from an issue's to a pull request's."""
         return tuple(f"{_GITHUB}/{thread.replace('#', '/issues/')}" for thread in self.threads)
 
+    @property
+    def all_signs(self) -> tuple[Sign, ...]:
+        """Its signs, and the messages that tell of it according to the table of messages."""
+        heard = (
+            known(messages_of("known", self.id)),
+            possible(messages_of("consequence", self.id)),
+        )
+        return (*self.signs, *(sign for sign in heard if sign.text))
+
     def finding(self, symptoms: Symptoms) -> FittingRule | None:
         """How sure it is that a failure is of this kind, and by which lines; None if it is not."""
         for confidence in CONFIDENCES:
             fitting = [
                 (sign, lines)
-                for sign in self.signs
+                for sign in self.all_signs
                 if sign.confidence == confidence and (lines := sign.found(symptoms)) is not None
             ]
             if fitting:

@@ -89,7 +89,10 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"Non-QDQ \w+ operators are not supported"),
             known(r"(?i)\b(?:fp16|float16|half[- ]precision)\b.{0,60}(?:not |un)support"),
-            known(r"(?i)does(?: not|n't) (?:support|have) .{0,30}(?:fp16|float16|half|float)"),
+            known(
+                r"(?i)does(?: not|n't) (?:support|have) (?!type )[^,;]{0,30}"
+                r"(?:fp16|float16|half|float)"
+            ),
             likely(r"com\.ms\.internal\.nhwc"),
             possible(r"Could not find an implementation for (?!EPContext)\w+\(\d+\) node"),
         ),
@@ -271,6 +274,23 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
                 r"fallback to CPU EP has been explicitly disabled|Some ops are not accelerated"
             ),
         ),
+        unrelated=False,
+    ),
+    Rule(
+        "genie-config",
+        "Genie does not take its configuration: a key or value that this version does not know",
+        "compare the file with the examples of this very version of Genie",
+        "the line names the part of the configuration; no context was loaded yet",
+        (),
+        (known(r"Invalid (?:dialog|engine|backend|QnnHtp) config\b"),),
+    ),
+    Rule(
+        "prompt-too-long",
+        "the prompt and what was generated are longer than the model's context",
+        "a shorter prompt, or a model that was compiled for a longer context",
+        "the numbers in the line; a short prompt works",
+        (),
+        (known(r"Context (?:limit|Size was) exceeded|context of the model\."),),
         unrelated=False,
     ),
     Rule(

@@ -623,6 +623,10 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
         "app: Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)\n"
         "app: remote_handle64_open: Successfully opened handle 0x1 for file:///libx_skel.so?x",
     ),
+    ("genie-config known", "Invalid dialog config: unsupported version: 9"),
+    ("genie-config known", "Failed to validate standalone-sampler config: x"),
+    ("prompt-too-long known", "Context limit exceeded (512 + 1 > 512)"),
+    ("prompt-too-long known", "Input is too large for maximum context length available"),
     # numbers of other programs
     (None, "ERROR 14001 side-by-side configuration is incorrect\nerror code: 1008 (disk)"),
     (None, "mysql: ERROR 1002: no\nrunning task failed with 4000"),

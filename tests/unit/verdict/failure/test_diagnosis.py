@@ -333,6 +333,7 @@ def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
             "prepared-on-device",
             "fallback-wanted",
             "nodes-not-taken",
+            "prompt-too-long",
             "cpu-fallback",
             "no-such-graph",
             "tensor-mismatch",

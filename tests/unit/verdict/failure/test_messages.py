@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
+from harness.verdict.failure.messages import message_table, read_messages
 from harness.verdict.failure.rules import RULES
 from tests.messages.binaries import messages_in, origin_of
 from tests.messages.corpus import Message, corpus, coverage_text
@@ -19,6 +21,85 @@ from tests.messages.sources import Source, messages_of
 MESSAGES = corpus()
 TELLING = [one for one in MESSAGES if one.role != "nothing"]
 SILENT = [one for one in MESSAGES if one.role == "nothing"]
+
+
+_GRAPH = {
+    *("op-unsupported", "float-unsupported", "graph-prepare-failed", "nodes-not-taken"),
+    *("no-such-graph", "tensor-mismatch", "tensor-refused", "stale-handle", "invalid-config"),
+}
+_CONTEXT = {
+    *("damaged-binary", "newer-context", "older-libraries", "other-htp-arch", "other-vtcm-size"),
+    *("unknown-soc", "unknown-dsp-arch", "epcontext-incomplete", "skel-refused-context"),
+}
+_MEMORY = {"not-mapped", "no-memory", "dsp-memory", "pd-exhausted", "no-channel", "vtcm-overflow"}
+_SESSION = {
+    *("no-fastrpc", "fastrpc-denied", "no-dsp-session", "no-unsigned-pd", "no-further-pd"),
+    *("skel-refused", "skel-not-found", "stub-not-loaded", "pd-died", "dsp-restarted", "npu-busy"),
+    *("two-copies", "no-channel", "not-mapped", "dsp-library-missing", "adsp-path-colons"),
+}
+_LIBRARIES = {
+    *("library-not-loaded", "backend-not-loaded", "symbol-missing", "page-size", "stub-missing"),
+    *("mixed-libraries", "mixed-frameworks", "linker-namespace", "older-libraries", "no-fastrpc"),
+}
+_LITERT = {"dispatch-missing", "compiler-plugin", "litert-version", "cpu-fallback"}
+# What somebody's messages can be about at all: a linker knows no op, a graph's validator no driver.
+LABELS = {
+    "bionic": _LIBRARIES,
+    "glibc": _LIBRARIES,
+    "windows": _LIBRARIES,
+    "kernel-fastrpc": _SESSION,
+    "kernel-glink": _SESSION,
+    "kernel-remoteproc": _SESSION,
+    "kernel-oom": {"killed-for-memory"},
+    "fastrpc": _SESSION,
+    "ggml-hexagon": _SESSION | _MEMORY | {"op-unsupported", "mixed-libraries", "npu-driver"},
+    "stub": _SESSION | _MEMORY | {"mixed-libraries"},
+    "skel": _GRAPH | _CONTEXT | _MEMORY | {"npu-busy", "mixed-libraries", "dsp-restarted"},
+    "htp": _GRAPH | _CONTEXT | _MEMORY | _SESSION | {"mixed-libraries"},
+    "gpu": _GRAPH
+    | {"opencl-driver", "opencl-program", "opencl-call", "gpu-memory", "gpu-offline"}
+    | {"damaged-binary", "dsp-restarted"},
+    "cpu": _GRAPH | {"dsp-restarted"},
+    "system": _GRAPH | _CONTEXT,
+    "genie": _GRAPH | _CONTEXT | _LIBRARIES | {"genie-config", "prompt-too-long"},
+    "executorch": _GRAPH | _CONTEXT | _MEMORY | _LIBRARIES | {"dlc-fallback", "second-load"},
+    "executorch-core": _CONTEXT | _LIBRARIES,
+    "litert": _GRAPH | _CONTEXT | _MEMORY | _LIBRARIES | _LITERT,
+    "litert-core": _GRAPH | _CONTEXT | _LIBRARIES | _LITERT,
+    "ort-qnn": _GRAPH
+    | _CONTEXT
+    | _MEMORY
+    | _LIBRARIES
+    | {"no-qnn-provider", "fallback-wanted", "cpu-fallback", "dsp-restarted", "arch-not-set"},
+}
+
+
+def test_no_message_is_answered_by_what_its_origin_cannot_mean() -> None:
+    """The labels are of the origins, and were not made of the answers."""
+    assert [
+        f"{one.cause}: [{one.origin}] {one.pattern}"
+        for one in TELLING
+        if one.cause and not any(one.cause in LABELS[origin] for origin in one.origin.split("+"))
+    ] == []
+
+
+def test_every_pattern_of_the_table_of_messages_is_said_by_somebody() -> None:
+    said = "\n".join(one.sample for one in MESSAGES)
+    idle = [
+        pattern
+        for patterns in message_table().values()
+        for pattern in patterns
+        if not re.search(".{0,80}?".join(map(re.escape, pattern.split("*"))), said)
+    ]
+    assert idle == []
+    causes = {rule.id for rule in RULES}
+    assert {cause for _, cause in message_table() if cause} <= causes
+
+
+@pytest.mark.parametrize("row", ["a pattern\tknown", "x\tsure\tno-memory", "x\tknown\ta\tb", ""])
+def test_a_row_that_cannot_be_read_is_named(row: str) -> None:
+    with pytest.raises(ValueError, match=r"messages\.tsv:3: "):
+        read_messages(f"pattern\trole\tcause\nx\tbenign\t\n{row}\n")
 
 
 def wrong(messages: list[Message]) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.run.experiments.accuracy import compare
+from harness.search.diverge.divergence import CurvePoint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,21 +17,6 @@ MOST: Final = 1e6
 
 STANDS_OUT: Final = 10.0
 """Where most ops make an error, one has to be so many times as large as the median."""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """The errors of an op's output, each relative: length of the difference by that of the value.
-
-    `error` is that of the tested side in the whole graph, `made` what the op makes of the
-    reference's inputs, `inherited` what an exact op makes of the tested side's inputs. `changed` is
-    what the tested model's op makes in place of the reference's, both exact. None: not known.
-    """
-
-    error: float | None = None
-    made: float | None = None
-    inherited: float | None = None
-    changed: float | None = None
 
 
 def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0) -> float:
@@ -54,7 +39,9 @@ def limit_of(errors: Sequence[float | None], threshold: float) -> float:
     return max(threshold, STANDS_OUT * median(known))
 
 
-def first_wrong(curve: Sequence[Errors], threshold: float, changed_threshold: float) -> int | None:
+def first_wrong(
+    curve: Sequence[CurvePoint], threshold: float, changed_threshold: float
+) -> int | None:
     """The place of the first op that goes wrong; None if none does.
 
     An op of a changed model comes before what arithmetic does. Else it is one that makes an error

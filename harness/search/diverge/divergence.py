@@ -15,7 +15,13 @@ from harness.ground import counted
 
 
 class CurvePoint(BaseModel):
-    """An op on the curve; its errors are those of `curve.Errors`. `skipped`: why some are none."""
+    """An op on the curve. An error is relative: length of the difference by that of the value.
+
+    `error` is that of the tested side in the whole graph, `made` what the op makes of the
+    reference's inputs, `inherited` what an exact op makes of the tested side's inputs. `changed` is
+    what the tested model's op makes in place of the reference's, both exact. None: not known.
+    `skipped`: why some are not.
+    """
 
     op: str
     type: str
@@ -28,19 +34,14 @@ class CurvePoint(BaseModel):
     skipped: str | None = None
 
 
-class FirstOp(BaseModel):
+class FirstOp(CurvePoint):
     """The first op that goes wrong: `error` is what it makes, told by `because` of what.
 
     `because` is `the model` where its op is another than the reference's, else `arithmetic`.
     """
 
-    op: str
-    type: str
-    nodes: tuple[str, ...]
-    output: str
     error: float
     in_graph: float | None
-    inherited: float | None
     because: Literal["the model", "arithmetic"]
     max_abs: float
     cosine: float

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from harness.contexts import OnnxModel
 from harness.ground import ConfigError
-from harness.libraries.runtimes.pypi import CompilerHost
 from harness.run.experiments.accuracy import compare
-from harness.search.diverge.curve import (
-    MOST,
-    Errors,
-    chunks,
-    difference,
-    first_wrong,
-    spread,
-)
+from harness.search.diverge.curve import MOST, chunks, difference, first_wrong, spread
 from harness.search.diverge.divergence import CurvePoint, Divergence, FirstOp
-from harness.search.diverge.network import Network, Op, in_name, out_name, plain
-from harness.search.diverge.sides import (
-    Calculation,
-    Cpu,
-    HtpPlace,
-    Npu,
-    Stored,
-    given_inputs,
-)
+from harness.search.diverge.network import INSIDE, Network, Op
+from harness.search.diverge.sides import Calculation, Cpu, Qnn, Refusal, Stored
+
+if TYPE_CHECKING:
+    import onnx
 
 MOST_BYTES: Final = 128 << 20
 MOST_TENSORS: Final = 40
@@ -38,9 +24,6 @@ MOST_TENSORS: Final = 40
 
 MOST_MODELS: Final = 12
 """Into so many models the cuts of a graph are divided; with more, only those that lead to it."""
-
-MOST_REFUSALS: Final = 60
-"""So often what is refused is divided to find the op that it is refused for."""
 
 ON_HTP: Final = frozenset({"<f4", "<f2", "|u1", "|i1", "<u2", "<i2", "<i4", "<u4"})
 """What HTP gives out; anything else stays between its ops."""
@@ -50,7 +33,8 @@ QUANTISED_LIMIT: Final = 0.05
 CHANGED_LIMIT: Final = 1e-6
 """From what on an error counts: half precision made up to 0.002 of an op; a step of 8 bits."""
 
-EitherSide = Cpu | Npu
+Values = dict[str, Stored]
+"""Tensors by their names."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +42,9 @@ class DivergeTask:
     """What is asked: a model, where it is tested, and against what."""
 
     model: Path
-    place: HtpPlace
-    tested: CompilerHost
-    other: CompilerHost | None = None
+    tested: Qnn
+    cpu: Cpu
+    other: Qnn | None = None
     reference: Path | None = None
     inputs: Path | None = None
     threshold: float | None = None
@@ -76,66 +60,74 @@ class FirstWrong:
     folder: Path
     compiles: int = 0
     refused: str | None = None
-    skipped: dict[int, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    tested: Values = field(default_factory=dict)
+    theirs: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         asked = self.asked
-        own = OnnxModel.of(asked.model)
-        self.network = Network(own.build())
-        self.exact = self.network
+        own = OnnxModel.of(asked.model, inputs=asked.inputs)
+        self.network = self.exact = Network(own.build())
         if asked.reference is not None:
-            self.exact = Network(OnnxModel.of(asked.reference).build())
-            self.network.like(self.exact)
-        self.cpu = Cpu(asked.tested, self.folder)
-        self.npu = Npu(asked.tested, asked.place, self.folder)
-        self.other = Npu(asked.other, asked.place, self.folder) if asked.other else None
-        kinds = {name: self.network.kinds[name] for name in self.network.inputs}
-        made_up = own.inputs() if asked.inputs is None else {}
-        self.inputs = given_inputs(kinds, asked.model, asked.inputs, made_up, self.folder)
+            self.exact = Network(OnnxModel.of(asked.reference).build(), self.network)
+            self.network.check_inputs(self.exact)
         self.units = [one for one in self.network.units() if one.gives]
         if not self.units:
             raise ConfigError("has no op that calculates with its inputs", file=asked.model)
-        self.values: dict[str, Stored] = dict(self.inputs)
+        self.values: Values = {}
+        for name, value in zip(self.network.inputs, own.inputs().values(), strict=True):
+            self.values[name] = Stored(self.folder / f"{name}.raw", self.network.kinds[name])
+            value.tofile(self.values[name].path)
 
     @property
     def threshold(self) -> float:
         """From what on an error of arithmetic counts."""
         if self.asked.threshold is not None:
             return self.asked.threshold
-        if self.other is not None:
+        if self.asked.other is not None and self.asked.other.backend == self.asked.tested.backend:
             return 0.0
         eight = any(self.network.kinds[one.gives[0]].dtype in ("|u1", "|i1") for one in self.units)
         return QUANTISED_LIMIT if eight else FLOAT_LIMIT
 
     def run(self, keep: Path | None) -> Divergence:
         """Finds it, and exports the op into a new folder `keep`. Raises InfraError, ConfigError."""
+        asked = self.asked
         self._reference_values()
         changed = self._changed() if self.exact is not self.network else {}
-        cuts = [at for at, one in enumerate(self.units) if self._can_be_cut(one)]
-        tested, theirs, complete = self._in_graph(cuts)
-        near = list(range(len(self.units))) if complete else self._near(cuts, tested, theirs)
-        made = self._made(near)
-        inherited = self._inherited(cuts, tested, theirs)
-        errors = [
-            Errors(
-                self._far(at, tested, theirs),
-                made.get(at),
-                inherited.get(at),
-                max((changed[node] for node in one.nodes if node in changed), default=None),
+        cuts = [one for one in self.units if self._can_be_cut(one)]
+        complete = self._in_graph(cuts)
+        near = self.units if complete else self._near(cuts)
+        some = [one for one in near if one.op not in self.skipped and self._known(one)]
+        made = self._by_themselves(some, unit=True)
+        inherited = self._inherited(cuts)
+        curve = []
+        for op in self.units:
+            names = tuple(self.network.nodes[one].name for one in op.nodes)
+            point = CurvePoint(
+                op=op.op,
+                type=op.type,
+                nodes=names,
+                output=self.network.called[op.gives[0]],
+                error=_far(op, self.tested, self.theirs),
+                made=_far(op, *made),
+                inherited=_far(op, *inherited),
+                changed=max((changed[one] for one in names if one in changed), default=None),
+                skipped=self.skipped.get(op.op),
             )
-            for at, one in enumerate(self.units)
-        ]
-        limit = self.asked.threshold if self.asked.threshold is not None else CHANGED_LIMIT
-        at = first_wrong(errors, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
-        first = self._first(at, errors, changed, keep) if at is not None else None
+            curve.append(point)
+        limit = asked.threshold if asked.threshold is not None else CHANGED_LIMIT
+        at = first_wrong(curve, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
+        first = None
+        if at is not None:
+            first = self._first(self.units[at], curve[at], changed, keep)
         return Divergence(
-            model=str(self.asked.model),
-            reference=str(self.asked.reference) if self.asked.reference else None,
-            tested=self.npu.name,
-            against=(self.other or self.cpu).name,
+            model=str(asked.model),
+            reference=str(asked.reference) if asked.reference else None,
+            tested=asked.tested.name,
+            against=(asked.other or asked.cpu).name,
             threshold=self.threshold,
             first=first,
-            curve=tuple(self._point(at, one) for at, one in enumerate(errors)),
+            curve=tuple(curve),
             whole=complete,
             refused=self.refused,
             compiles=self.compiles,
@@ -143,53 +135,29 @@ class FirstWrong:
         )
 
     def _reference_values(self) -> None:
-        """What ONNX Runtime has of all tensors of the exact model, called as the tested one's."""
+        """What ONNX Runtime has of all tensors of the exact model."""
         exact = self.exact
-        names = self._names_in_exact
-        wanted = [name for name in names.values() if name in exact.kinds]
-        sizes = [exact.kinds[name].size for name in wanted]
-        feeds = {in_name(at): self.inputs[name] for at, name in enumerate(exact.inputs)}
-        own = {theirs: mine for mine, theirs in names.items()}
-        for part in chunks(sizes, self.asked.most_bytes, self.asked.most_tensors):
-            some = [wanted[at] for at in part]
-            gives = {name: exact.kinds[name] for name in some}
-            (answer,) = self.cpu.ask([Calculation(exact.whole(some), feeds, gives)])
-            if isinstance(answer, str):
-                raise ConfigError(answer, file=self.asked.reference or self.asked.model)
-            self.values |= {own[name]: value for name, value in answer.items()}
-
-    @cached_property
-    def _names_in_exact(self) -> dict[str, str]:
-        """What the outputs of each op of the tested model are called in the exact one."""
-        by_name = {node.name: node for node in self.exact.nodes}
-        found: dict[str, str] = {}
-        for op in self.network.ops():
-            node = self.network.nodes[op.nodes[0]]
-            same = by_name.get(node.name)
-            if same is None or len(same.output) != len(node.output):
-                continue
-            found.update(zip(node.output, same.output, strict=True))
-        if self.exact is not self.network and not found:
+        given = (name for one in exact.ops() for name in one.gives)
+        wanted = [name for name in given if name in self.network.made_by]
+        if not wanted:
             raise ConfigError("has no node of a name that the model has", field="--reference")
-        return {mine: theirs for mine, theirs in found.items() if mine and theirs}
+        sizes = [exact.kinds[name].size for name in wanted]
+        for part in chunks(sizes, self.asked.most_bytes, self.asked.most_tensors):
+            model = exact.whole([wanted[at] for at in part])
+            (answer,) = self.asked.cpu.ask([_calculation(exact, model, self.values)])
+            if isinstance(answer, Refusal):
+                raise ConfigError(answer.text, file=self.asked.reference or self.asked.model)
+            self.values |= answer
 
-    def _changed(self) -> dict[int, float]:
-        """By place in the model: how far an op is from the reference's, both on the CPU."""
-        theirs = {one.op: one for one in self.exact.ops() if one.gives}
-        ops = [one for one in self.network.ops() if one.gives and one.op in theirs]
-        mine = self._apart(self.network, ops, self.cpu, self.values, unit=False)
-        known = self._names_in_exact
-        values = {known.get(name, name): value for name, value in self.values.items()}
-        others = [theirs[one.op] for one in ops]
-        exact = self._apart(self.exact, others, self.cpu, values, unit=False)
+    def _changed(self) -> dict[str, float]:
+        """By node: how far an op is from the reference's, both on the CPU."""
+        ops = [one for one in self.network.ops() if one.gives]
+        mine, theirs = self._by_themselves(ops, unit=False)
         found = {}
-        for at, op in enumerate(ops):
-            if at in mine and at in exact:
-                pairs = zip(mine[at], exact[at], strict=False)
-                far = max(difference(one.array(), two.array()) for one, two in pairs)
-                found[op.nodes[0]] = far
-            elif at in mine or at in exact:
-                found[op.nodes[0]] = MOST
+        for op in ops:
+            there = [one for one in (mine, theirs) if op.gives[0] in one]
+            if there:
+                found[op.op] = (_far(op, mine, theirs) or 0.0) if len(there) == 2 else MOST
         return found
 
     def _can_be_cut(self, op: Op) -> bool:
@@ -200,250 +168,180 @@ class FirstWrong:
         value, kind = self.values.get(op.gives[0]), self.network.kinds[op.gives[0]]
         return value is not None and value.kind.dtype == kind.dtype
 
-    def _in_graph(self, cuts: Sequence[int]) -> tuple[dict[int, Stored], dict[int, Stored], bool]:
-        """What both sides have of ops in the graph: of all, or of those on the way to the first.
+    def _in_graph(self, cuts: Sequence[Op]) -> bool:
+        """Has both sides calculate ops in the graph: all, or those on the way to the first.
 
-        The third says whether it is all of them.
+        Says whether it was all of them.
         """
-        tested: dict[int, Stored] = {}
-        theirs: dict[int, Stored] = {}
-        sizes = [self.network.kinds[self.units[at].gives[0]].size for at in cuts]
+        sizes = [self.network.kinds[one.gives[0]].size for one in cuts]
         limits = self.asked.most_bytes, self.asked.most_tensors
         parts = chunks(sizes, *limits)
         if len(parts) <= MOST_MODELS:
-            self._look([[cuts[at] for at in part] for part in parts], tested, theirs)
-            return tested, theirs, True
+            self._look([[cuts[at] for at in part] for part in parts])
+            return True
         good, bad = -1, len(cuts) - 1
-        self._look([[cuts[bad]]], tested, theirs)
-        while self.refused is None and bad - good > 1:
+        self._look([[cuts[bad]]])
+        while self.refused is None and bad - good > 1 and self._wrong(cuts[bad]):
             chosen = spread(good, bad, sizes, *limits)
-            if not chosen or not self._wrong(cuts[bad], tested, theirs):
+            if not chosen:
                 break
-            self._look([[cuts[at] for at in chosen]], tested, theirs)
-            wrong = [at for at in chosen if self._wrong(cuts[at], tested, theirs)]
-            bad = wrong[0] if wrong else bad
+            self._look([[cuts[at] for at in chosen]])
+            bad = next((at for at in chosen if self._wrong(cuts[at])), bad)
             good = max([at for at in chosen if at < bad], default=good)
-        return tested, theirs, False
+        return False
 
-    def _look(
-        self,
-        parts: Sequence[Sequence[int]],
-        tested: dict[int, Stored],
-        theirs: dict[int, Stored],
-    ) -> None:
+    def _look(self, parts: Sequence[Sequence[Op]]) -> None:
         """Calculates the graph with the outputs of these ops, a model for each part of them."""
-        feeds = {in_name(at): self.inputs[name] for at, name in enumerate(self.network.inputs)}
-        asked = []
-        for part in parts:
-            gives = {name: self.network.kinds[name] for name in self._outputs(part)}
-            asked.append(Calculation(self.network.whole(list(gives)), feeds, gives))
-        for side, found in ((self.npu, tested), (self.other, theirs)):
-            if side is None:
-                found.update(
-                    {at: self.values[self._outputs([at])[0]] for at in chain.from_iterable(parts)}
-                )
-                continue
-            self.compiles += len(asked)
-            for part, answer in zip(parts, side.ask(asked), strict=True):
-                if isinstance(answer, str):
-                    self.refused = self.refused or answer
+        models = [self.network.whole([one.gives[0] for one in part]) for part in parts]
+        asked = [_calculation(self.network, model, self.values) for model in models]
+        self.theirs |= {} if self.asked.other else self.values
+        for side, found in ((self.asked.tested, self.tested), (self.asked.other, self.theirs)):
+            self.compiles += len(asked) if side else 0
+            for answer in side.ask(asked) if side else ():
+                if isinstance(answer, Refusal):
+                    self.refused = self.refused or answer.text
+                    named = [one for one in self.units if self._why(one, answer)]
+                    self.skipped |= {one.op: self._why(one, answer) for one in named}
                 else:
-                    found.update({at: answer[self._outputs([at])[0]] for at in part})
+                    found |= answer
 
-    def _outputs(self, places: Sequence[int]) -> list[str]:
-        return [self.units[at].gives[0] for at in places]
+    def _why(self, op: Op, refusal: Refusal) -> str:
+        """Why an op is refused; "" if it is not named."""
+        names = (self.network.nodes[at].name for at in op.nodes)
+        return next((refusal.nodes[name] for name in names if name in refusal.nodes), "")
 
-    def _far(
-        self, at: int, tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
-    ) -> float | None:
-        if at not in tested or at not in theirs:
-            return None
-        return difference(tested[at].array(), theirs[at].array(), self.units[at].zero)
+    def _wrong(self, op: Op) -> bool:
+        return (_far(op, self.tested, self.theirs) or 0.0) > self.threshold
 
-    def _wrong(self, at: int, tested: Mapping[int, Stored], theirs: Mapping[int, Stored]) -> bool:
-        return (self._far(at, tested, theirs) or 0.0) > self.threshold
-
-    def _near(
-        self, cuts: Sequence[int], tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
-    ) -> list[int]:
+    def _near(self, cuts: Sequence[Op]) -> Sequence[Op]:
         """The ops between the last that is well and the first that is not."""
-        looked = [at for at in cuts if at in tested]
-        bad = next((at for at in looked if self._wrong(at, tested, theirs)), None)
+        looked = [self.units.index(one) for one in cuts if one.gives[0] in self.tested]
+        bad = next((at for at in looked if self._wrong(self.units[at])), None)
         if bad is None:
-            return [] if looked else list(range(len(self.units)))
+            return [] if looked else self.units
         good = max((at for at in looked if at < bad), default=-1)
-        return list(range(good + 1, bad + 1))
+        return self.units[good + 1 : bad + 1]
 
-    def _made(self, places: Sequence[int]) -> dict[int, float]:
-        """What each op makes of the reference's inputs, by itself, on the tested side."""
-        ops = [self.units[at] for at in places]
-        able = [at for at in range(len(ops)) if self._known(ops[at])]
-        some = [ops[at] for at in able]
-        mine = self._apart(self.network, some, self.npu, self.values, unit=True, told=places)
-        theirs: dict[int, list[Stored]] = {}
-        if self.other is not None:
-            theirs = self._apart(self.network, some, self.other, self.values, unit=True)
-        found = {}
-        for number, values in mine.items():
-            op = some[number]
-            against = theirs.get(number) if self.other else [self.values.get(n) for n in op.gives]
-            if against is not None and None not in against:
-                pairs = zip(values, against, strict=True)
-                found[places[able[number]]] = max(
-                    difference(one.array(), two.array(), op.zero) for one, two in pairs if two
-                )
-        return found
+    def _by_themselves(self, ops: Sequence[Op], *, unit: bool) -> tuple[Values, Values]:
+        """What ops make of the reference's inputs: on the tested side, and as it should be.
 
-    def _inherited(
-        self, cuts: Sequence[int], tested: Mapping[int, Stored], theirs: Mapping[int, Stored]
-    ) -> dict[int, float]:
-        """What exact ops make of what the tested side hands them, where all of that is known."""
-        mine = {self.units[at].gives[0]: value for at, value in tested.items()}
-        others = {self.units[at].gives[0]: value for at, value in theirs.items()}
-        names = self._names_in_exact
-        by_name = {one.op: one for one in self.exact.units()}
-        places, ops = [], []
-        for at in cuts:
-            op = by_name.get(self.units[at].op)
-            if at in tested and at in theirs and op is not None and op.gives:
-                places.append(at)
-                ops.append(op)
-        answers = []
-        for side in (mine, others):
-            known = {names.get(name, name): one for name, one in (self.values | side).items()}
-            answers.append(self._apart(self.exact, ops, self.cpu, known, unit=True))
-        return {
-            places[number]: difference(
-                one[0].array(), answers[1][number][0].array(), ops[number].zero
-            )
-            for number, one in answers[0].items()
-            if number in answers[1]
-        }
+        As a `unit` on the tested processor, else as nodes of both models on the CPU.
+        """
+        other = self.asked.other
+        if unit:
+            mine = self._apart(self.network, ops, self.asked.tested, self.values, unit=True)
+            if other is None:
+                return mine, self.values
+            theirs = self._apart(self.network, ops, other, self.values, unit=True)
+            if not theirs and ops:
+                raise ConfigError(f"it calculates no op: {self.refused}", field="--against")
+            return mine, theirs
+        cpu, others = self.asked.cpu, {one.op: one for one in self.exact.ops() if one.gives}
+        same = [one for one in ops if one.op in others]
+        mine = self._apart(self.network, same, cpu, self.values, unit=False)
+        exact = [others[one.op] for one in same]
+        return mine, self._apart(self.exact, exact, cpu, self.values, unit=False)
+
+    def _inherited(self, cuts: Iterable[Op]) -> tuple[Values, Values]:
+        """What exact ops make of what each side hands them, where all of that is known."""
+        same = {one.op: one for one in self.exact.units() if one.gives}
+        both = self.tested.keys() & self.theirs.keys()
+        ops = [same[one.op] for one in cuts if one.op in same and one.gives[0] in both]
+        mine, theirs = (
+            self._apart(self.exact, ops, self.asked.cpu, self.values | one, unit=True)
+            for one in (self.tested, self.theirs)
+        )
+        return mine, theirs
 
     def _apart(
-        self,
-        network: Network,
-        ops: Sequence[Op],
-        side: EitherSide,
-        values: Mapping[str, Stored],
-        *,
-        unit: bool,
-        told: Sequence[int] = (),
-    ) -> dict[int, list[Stored]]:
-        """What ops give by themselves, by their number; those that are refused are left out."""
-        takes = [network.takes(one, unit=unit) for one in ops]
+        self, network: Network, ops: Sequence[Op], side: Cpu | Qnn, values: Values, *, unit: bool
+    ) -> Values:
+        """What ops give by themselves; why some are refused goes into `skipped`."""
+        takes = {one.op: network.takes(one, unit=unit) for one in ops}
+        able = [one for one in ops if all(name in values for name in takes[one.op])]
         sizes = [
-            sum(network.kinds[name].size for name in (*one.gives, *took))
-            for one, took in zip(ops, takes, strict=True)
+            sum(network.kinds[name].size for name in (*one.gives, *takes[one.op])) for one in able
         ]
-        able = [at for at, took in enumerate(takes) if all(name in values for name in took)]
         many = self.asked.most_tensors // 2  # beside an output each has an input or two
-        parts = chunks([sizes[at] for at in able], self.asked.most_bytes, many)
-        left = [[able[at] for at in part] for part in parts]
-        found: dict[int, list[Stored]] = {}
-        refusals = 0
-        while left and refusals < MOST_REFUSALS:
-            asked = [self._alone(network, [ops[at] for at in part], values, unit) for part in left]
-            self.compiles += len(asked) * isinstance(side, Npu)
-            refused = []
-            for part, answer in zip(left, side.ask(asked), strict=True):
-                if not isinstance(answer, str):
-                    for number, at in enumerate(part):
-                        names = [out_name(number, out) for out in range(len(ops[at].gives))]
-                        found[at] = [answer[name] for name in names]
+        left = [[able[at] for at in part] for part in chunks(sizes, self.asked.most_bytes, many)]
+        found: Values = {}
+        while left:
+            models = [network.apart(part, unit=unit) for part in left]
+            self.compiles += len(models) * isinstance(side, Qnn)
+            answers = side.ask([_calculation(network, model, values) for model in models])
+            asked, left = left, []
+            for part, answer in zip(asked, answers, strict=True):
+                if not isinstance(answer, Refusal):
+                    found |= answer
                     continue
-                refusals += 1
-                half = len(part) // 2
-                refused += [part[:half], part[half:]] if half else []
-                if told and not half:
-                    self.skipped[told[part[0]]] = answer
-            left = refused
+                why = {one.op: told for one in part if (told := self._why(one, answer))}
+                rest = [one for one in part if one.op not in why]
+                if not why and len(rest) > 1:  # no op is named: each is asked by itself
+                    left += [[one] for one in rest]
+                elif why:
+                    left += [rest] if rest else []
+                else:
+                    why = {rest[0].op: answer.text.partition("\n")[0][:300]}
+                self.skipped |= why
         return found
 
-    def _alone(
-        self, network: Network, ops: Sequence[Op], values: Mapping[str, Stored], unit: bool
-    ) -> Calculation:
-        """Ops by themselves, fed with these values."""
-        taken = dict.fromkeys(name for one in ops for name in network.takes(one, unit=unit))
-        names = {name: in_name(at) for at, name in enumerate(taken)}
-        gives = {
-            out_name(number, out): network.kinds[name]
-            for number, op in enumerate(ops)
-            for out, name in enumerate(op.gives)
-        }
-        feeds = {names[name]: values[name] for name in taken}
-        return Calculation(network.apart(ops, names, unit=unit), feeds, gives)
-
-    def _point(self, at: int, errors: Errors) -> CurvePoint:
-        op = self.units[at]
-        nodes = tuple(self.network.nodes[one].name for one in op.nodes)
-        told = self.skipped.get(at)
-        made = max((one for one in (errors.made, errors.changed) if one is not None), default=None)
-        return CurvePoint(
-            op=op.op,
-            type=op.type,
-            nodes=nodes,
-            output=op.gives[0],
-            error=errors.error,
-            made=made,
-            inherited=errors.inherited,
-            changed=errors.changed,
-            skipped=told.partition("\n")[0][:300] if told else None,
-        )
-
     def _first(
-        self, at: int, errors: Sequence[Errors], changed: Mapping[int, float], keep: Path | None
+        self, unit: Op, one: CurvePoint, changed: Mapping[str, float], keep: Path | None
     ) -> FirstOp:
         """The op, told, and exported with what the reference gives it and makes of it."""
-        unit, one = self.units[at], errors[at]
         model = (one.changed or 0.0) > CHANGED_LIMIT
         op = unit
         if model:  # of what is quantised together, the node that it is
-            place = next(node for node in unit.nodes if changed.get(node, 0.0) > CHANGED_LIMIT)
-            op = next(one for one in self.network.ops() if one.nodes == (place,))
-        side: EitherSide = self.cpu if model else self.npu
-        mine = self._apart(self.network, [op], side, self.values, unit=not model)
-        theirs: Sequence[Stored | None] = [self.values.get(name) for name in op.gives]
-        if self.other is not None and not model:
-            made = self._apart(self.network, [op], self.other, self.values, unit=True)
-            theirs = made.get(0, theirs)
-        max_abs, cosine = float("inf"), 0.0
-        expected = theirs[0]
-        if 0 in mine and expected is not None and expected.kind == mine[0][0].kind:
-            found = compare(op.gives[0], mine[0][0].array(), expected.array())
-            max_abs, cosine = found.max_abs, found.cosine
+            name = next(name for name in one.nodes if changed.get(name, 0.0) > CHANGED_LIMIT)
+            op = next(op for op in self.network.ops() if op.op == name)
+        mine, theirs = self._by_themselves([op], unit=not model)
+        max_abs, cosine = MOST, 0.0
+        got, expected = mine.get(op.gives[0]), theirs.get(op.gives[0])
+        if got and expected and got.kind == expected.kind:
+            found = compare(op.gives[0], got.array(), expected.array())
+            max_abs, cosine = min(found.max_abs, MOST), found.cosine
         where = None
-        if keep is not None and None not in theirs:
-            where = str(self._export(op, [one for one in theirs if one], keep, unit=not model))
-        return FirstOp(
-            op=op.op,
-            type=op.type,
-            nodes=tuple(self.network.nodes[one].name for one in op.nodes),
-            output=op.gives[0],
-            error=(one.changed if model else max(one.made or 0.0, one.error or 0.0)) or 0.0,
-            in_graph=one.error,
-            inherited=one.inherited,
-            because="the model" if model else "arithmetic",
-            max_abs=min(max_abs, MOST),
-            cosine=cosine,
-            exported=where,
-        )
+        if keep is not None and all(name in theirs for name in op.gives):
+            where = str(self._export(op, theirs, keep, unit=not model))
+        told = {
+            "op": op.op,
+            "type": op.type,
+            "nodes": tuple(self.network.nodes[at].name for at in op.nodes),
+            "output": self.network.called[op.gives[0]],
+            "error": (one.changed if model else max(one.made or 0.0, one.error or 0.0)) or 0.0,
+            "in_graph": one.error,
+            "because": "the model" if model else "arithmetic",
+            "max_abs": max_abs,
+            "cosine": cosine,
+            "exported": where,
+        }
+        return FirstOp(**one.model_dump() | told)
 
-    def _export(self, op: Op, expected: Sequence[Stored], keep: Path, *, unit: bool) -> Path:
+    def _export(self, op: Op, expected: Values, keep: Path, *, unit: bool) -> Path:
         """The op alone as a model, its inputs and what they should come to, as numpy's files."""
         import numpy as np
 
-        names: dict[str, str] = {}
-        for name in self.network.takes(op, unit=unit):
-            names[name] = plain(name, names.values())
-        model = self.network.apart([op], names, unit=unit)
-        taken = {one.name for one in model.graph.input}
-        for folder in ("inputs", "expected"):
+        model = self.network.apart([op], unit=unit)
+        graph = model.graph
+        for folder, listed, values in (
+            ("inputs", graph.input, self.values),
+            ("expected", graph.output, expected),
+        ):
             (keep / folder).mkdir(parents=True)
-        for name, new in names.items():
-            if new in taken:
-                np.save(keep / "inputs" / f"{new}.npy", self.values[name].array())
-        for out, value in enumerate(expected):
-            np.save(keep / "expected" / f"{out_name(0, out)}.npy", value.array())
+            for name in (one.name for one in listed):
+                np.save(keep / folder / f"{name}.npy", values[name].array())
         (keep / "op.onnx").write_bytes(model.SerializeToString())
         return keep
+
+
+def _far(op: Op, mine: Values, theirs: Values) -> float | None:
+    """How far the outputs of an op are that both sides have; None if there are none."""
+    both = [name for name in op.gives if name in mine and name in theirs]
+    far = (difference(mine[one].array(), theirs[one].array(), op.zero) for one in both)
+    return max(far, default=None)
+
+
+def _calculation(network: Network, model: onnx.ModelProto, values: Values) -> Calculation:
+    feeds = {one.name: values[one.name.removesuffix(INSIDE)] for one in model.graph.input}
+    gives = {one.name: network.kinds[one.name] for one in model.graph.output}
+    return Calculation(model, feeds, gives)

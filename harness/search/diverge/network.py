@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from harness.ground import ConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
+
+INSIDE: Final = "__in"
+"""Behind the name of an input that an op of the same model gives; no other name has two of `_`."""
 
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 _SHAPES: Final = frozenset({"Shape", "Size"})
@@ -54,9 +56,13 @@ class Op:
 
 
 class Network:
-    """An ONNX model with fixed shapes; nodes without a name, or with one of another, get one."""
+    """An ONNX model with fixed shapes; nodes without a name, or with one of another, get one.
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    Tensors are called anew, so that a file can have the name: as those of `like` where a node there
+    has the same name, so that values of both are told by one name. `called` has their own names.
+    """
+
+    def __init__(self, model: onnx.ModelProto, like: Network | None = None) -> None:
         import onnx
         from onnx import inliner
 
@@ -66,6 +72,12 @@ class Network:
         self.nodes: Sequence[onnx.NodeProto] = copy.graph.node
         _name(copy.graph.node)
         self.weights = {one.name: one for one in copy.graph.initializer}
+        new = _new_names(copy, self.weights, like)
+        self.called = {name: own for own, name in new.items()}
+        for node in self.nodes:
+            _rename(node, new, new)
+        for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
+            value.name = new.get(value.name, value.name)
         self.inputs = [one.name for one in copy.graph.input if one.name not in self.weights]
         self.kinds = _kinds(copy)
         self.made_by = {
@@ -85,94 +97,79 @@ class Network:
 
         Shapes are constants to it.
         """
-        free = self.free
-        into: dict[int, list[int]] = {}
-        for at in reversed(range(len(self.nodes))):
-            node, chain = self.nodes[at], [at]
-            while node.op_type == _QUANTISE and at not in free:
-                before = self.made_by.get(self.nodes[chain[0]].input[0])
-                if before is None or before in free or not self._only_for_one(before):
-                    break
-                if self.nodes[before].op_type == _QUANTISE:
-                    break
-                chain.insert(0, before)
-            into[at] = chain
-        inside = {one for chain in into.values() for one in chain[:-1]}
+        chains = [self._chain(at) for at in range(len(self.nodes))]
+        passed = self.constant | {one for chain in chains for one in chain[:-1]}
         outputs = {one.name for one in self.model.graph.output}
-        found = []
-        for at in range(len(self.nodes)):
-            last = at not in inside and (at not in free or self._gives_out(at, outputs))
-            if last and at not in self.constant:
-                found.append(self._op(tuple(into[at])))
-        return found
+        return [
+            self._op(chain)
+            for at, chain in enumerate(chains)
+            if at not in passed
+            and (at not in self.free or not outputs.isdisjoint(self.nodes[at].output))
+        ]
 
     def whole(self, wanted: Sequence[str]) -> onnx.ModelProto:
-        """The model whose outputs are these tensors, with inputs called `in_0` and so on."""
-        import onnx
-
-        names = {name: in_name(at) for at, name in enumerate(self.inputs)}
-        made = onnx.ModelProto()
-        made.CopyFrom(self.model)
-        graph = made.graph
-        for node in graph.node:
-            _rename(node, names, {})
-        del graph.input[:], graph.output[:], graph.value_info[:]
-        graph.input.extend(self._info(name, names[name]) for name in self.inputs)
-        graph.output.extend(self._info(name, name) for name in wanted)
-        _without_unused(graph)
-        return made
+        """The model whose outputs are these tensors."""
+        nodes, takes = self._behind({self.made_by[name] for name in wanted}, range(len(self.nodes)))
+        return self._model([self.nodes[at] for at in nodes], takes, wanted)
 
     def takes(self, op: Op, *, unit: bool) -> list[str]:
         """The tensors that an op calculates with, but for constants."""
         return [one for one in self._closure(op, unit)[1] if one in self.kinds]
 
-    def apart(
-        self, ops: Sequence[Op], tensors: Mapping[str, str], *, unit: bool
-    ) -> onnx.ModelProto:
+    def apart(self, ops: Iterable[Op], *, unit: bool) -> onnx.ModelProto:
         """A model of these ops, each by itself: all they take are inputs, all they give outputs.
 
-        `tensors` says what each input is called; outputs are called by `out_name`.
+        An input that another one gives has `INSIDE` behind its name.
         """
-        import onnx
+        from onnx import helper
 
-        made = onnx.ModelProto()
-        made.CopyFrom(self.model)
-        graph = made.graph
-        del graph.node[:], graph.input[:], graph.output[:], graph.value_info[:]
-        taken: dict[str, None] = {}
-        for number, op in enumerate(ops):
-            nodes, takes = self._closure(op, unit)
-            taken.update(dict.fromkeys(takes))
-            named = dict(tensors) | {
-                name: f"diverge_{number}_{at}_{out}"
-                for at in nodes
-                for out, name in enumerate(self.nodes[at].output)
-                if name
-            }
-            own = {name: out_name(number, out) for out, name in enumerate(op.gives)}
+        closures = [(op, *self._closure(op, unit)) for op in ops]
+        made = {name for _, nodes, _ in closures for at in nodes for name in self.nodes[at].output}
+        inputs: dict[str, str] = {}
+        copies: dict[int, onnx.NodeProto] = {}
+        for _, nodes, takes in closures:
+            new = {name: name + INSIDE if name in made else name for name in takes}
+            inputs |= new
             for at in nodes:
                 node = self.nodes[at]
                 if unit and node.op_type in _SHAPES:
-                    shape = self._shape(node)
-                    shape.name = named[node.output[0]]
-                    graph.initializer.append(shape)
-                    continue
-                copied = graph.node.add()
-                copied.CopyFrom(node)
-                copied.name = f"{node.name}_{number}" if len(ops) > 1 else node.name
-                _rename(copied, named | own, named | own)
-            graph.output.extend(self._info(name, new) for name, new in own.items())
-        graph.input.extend(self._info(name, tensors[name]) for name in taken)
-        _without_unused(graph)
-        return made
+                    copies[at] = helper.make_node(
+                        "Constant", [], node.output, value=self._shape(at)
+                    )
+                else:
+                    copies[at] = type(node).FromString(node.SerializeToString())
+                    _rename(copies[at], new, {})
+        gives = [name for op, _, _ in closures for name in op.gives]
+        return self._model([copies[at] for at in sorted(copies)], inputs.values(), gives)
 
-    def like(self, other: Network) -> None:
+    def check_inputs(self, other: Network) -> None:
         """Raises ConfigError unless the other one takes the same inputs."""
-        for name in dict.fromkeys([*self.inputs, *other.inputs]):
-            mine, theirs = self.kinds.get(name), other.kinds.get(name)
-            if name not in self.inputs or name not in other.inputs or mine != theirs:
-                problem = f"the models do not take the same: input {name} is {mine} and {theirs}"
+        mine, theirs = (
+            {one.called[name]: one.kinds.get(name) for name in one.inputs} for one in (self, other)
+        )
+        for name in dict.fromkeys([*mine, *theirs]):
+            if name not in mine or name not in theirs or mine[name] != theirs[name]:
+                kinds = f"{mine.get(name)} and {theirs.get(name)}"
+                problem = f"the models do not take the same: input {name} is {kinds}"
                 raise ConfigError(problem, field="--reference")
+
+    def _model(
+        self, nodes: Sequence[onnx.NodeProto], inputs: Iterable[str], outputs: Iterable[str]
+    ) -> onnx.ModelProto:
+        from onnx import helper
+
+        used = {name for node in nodes for name in _takes(node)}
+        graph = helper.make_graph(
+            nodes,
+            self.model.graph.name or "diverge",
+            [self._info(name) for name in inputs],
+            [self._info(name) for name in outputs],
+            [one for name, one in self.weights.items() if name in used],
+            sparse_initializer=self.model.graph.sparse_initializer,
+        )
+        return helper.make_model(
+            graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version
+        )
 
     def _op(self, nodes: tuple[int, ...]) -> Op:
         first, last = self.nodes[nodes[0]], self.nodes[nodes[-1]]
@@ -185,12 +182,18 @@ class Network:
             zero = int(points.ravel()[0]) if points.size == 1 else 0
         return Op(first.name, first.op_type, nodes, gives, zero)
 
-    def _gives_out(self, at: int, outputs: set[str]) -> bool:
-        return any(name in outputs for name in self.nodes[at].output)
-
-    def _only_for_one(self, at: int) -> bool:
-        names = [name for name in self.nodes[at].output if name]
-        return len(names) == 1 and self._users[names[0]] == 1
+    def _chain(self, at: int) -> tuple[int, ...]:
+        """A node; before one that quantises all whose output goes nowhere but into it."""
+        chain = [at]
+        while self.nodes[at].op_type == _QUANTISE and at not in self.free:
+            before = self.made_by.get(self.nodes[chain[0]].input[0])
+            if before is None or before in self.free or self.nodes[before].op_type == _QUANTISE:
+                break
+            names = [name for name in self.nodes[before].output if name]
+            if len(names) != 1 or self._users[names[0]] != 1:
+                break
+            chain.insert(0, before)
+        return tuple(chain)
 
     def _free(self) -> frozenset[int]:
         """What a backend has as a part of whatever takes it."""
@@ -213,64 +216,74 @@ class Network:
 
     def _closure(self, op: Op, unit: bool) -> tuple[list[int], list[str]]:
         """The nodes of an op with the free ones before it, in order, and what goes into them."""
-        free = self.free if unit else self.constant
-        found, takes, left = set(op.nodes), dict[str, None](), list(op.nodes)
+        shapes = {at for at in self.free if self.nodes[at].op_type in _SHAPES} if unit else ()
+        return self._behind(op.nodes, self.free if unit else self.constant, shapes)
+
+    def _behind(
+        self, nodes: Iterable[int], through: Container[int], ends: Container[int] = ()
+    ) -> tuple[list[int], list[str]]:
+        """Nodes with those of `through` that they take from, and what all of them take of others.
+
+        What `ends` take is not asked for.
+        """
+        found, takes = set(nodes), dict[str, None]()
+        left = sorted(found)
         while left:
-            node = self.nodes[left.pop()]
-            if unit and node.op_type in _SHAPES:
-                continue
-            for name in _takes(node):
-                at = self.made_by.get(name)
-                if at in found or name in self.weights:
+            at = left.pop()
+            for name in _takes(self.nodes[at]) if at not in ends else ():
+                maker = self.made_by.get(name)
+                if maker in found or name in self.weights:
                     continue
-                if at is not None and at in free:
-                    found.add(at)
-                    left.append(at)
+                if maker is not None and maker in through:
+                    found.add(maker)
+                    left.append(maker)
                 else:
                     takes[name] = None
         return sorted(found), list(takes)
 
-    def _shape(self, node: onnx.NodeProto) -> onnx.TensorProto:
+    def _shape(self, at: int) -> onnx.TensorProto:
         import numpy as np
         from onnx import numpy_helper
 
+        node = self.nodes[at]
         shape = np.array(self.kinds[node.input[0]].shape, "i8")
         told = {one.name: one.i for one in node.attribute}
         if node.op_type == "Size":
             return numpy_helper.from_array(shape.prod().reshape(()))
         return numpy_helper.from_array(shape[told.get("start", 0) : told.get("end", len(shape))])
 
-    def _info(self, name: str, new: str) -> onnx.ValueInfoProto:
+    def _info(self, name: str) -> onnx.ValueInfoProto:
+        import numpy as np
         from onnx import helper
 
-        kind = self.kinds[name]
-        element = helper.np_dtype_to_tensor_dtype(_dtype(kind.dtype))
-        return helper.make_tensor_value_info(new, element, kind.shape)
+        kind = self.kinds[name.removesuffix(INSIDE)]
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype))
+        return helper.make_tensor_value_info(name, element, kind.shape)
 
 
-def in_name(at: int) -> str:
-    """What an input of a model that is made here is called."""
-    return f"in{at}"
-
-
-def out_name(op: int, at: int) -> str:
-    """What an output of an op by itself is called."""
-    return f"out{op}x{at}"
-
-
-def plain(name: str, taken: Iterable[str] = ()) -> str:
-    """A name as a file can have it, other than those taken."""
-    short = _UNUSUAL.sub("_", name).strip("_")[-80:] or "tensor"
-    number, found, used = 2, short, {one.lower() for one in taken}
-    while found.lower() in used:
-        found, number = f"{short}_{number}", number + 1
-    return found
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    import numpy as np
-
-    return np.dtype(name)
+def _new_names(
+    model: onnx.ModelProto, weights: Iterable[str], like: Network | None
+) -> dict[str, str]:
+    """What each tensor but weights is called, by its own name."""
+    known = {} if like is None else {own: name for name, own in like.called.items()}
+    same = {} if like is None else {node.name: node.output for node in like.nodes}
+    taken = {name.lower() for name in (*weights, *known.values())}
+    inputs = [one.name for one in model.graph.input]
+    new = {own: known[own] for own in inputs if own in known}
+    for node in model.graph.node:
+        theirs = same.get(node.name, ())
+        if len(theirs) == len(node.output):
+            new |= {
+                own: name for own, name in zip(node.output, theirs, strict=True) if own and name
+            }
+    for own in [*inputs, *(name for node in model.graph.node for name in node.output)]:
+        if own and own not in new and own not in weights:
+            short = _UNUSUAL.sub("_", own).strip("_")[-80:] or "tensor"
+            new[own], number = short, 2
+            while new[own].lower() in taken:
+                new[own], number = f"{short}_{number}", number + 1
+            taken.add(new[own].lower())
+    return new
 
 
 def _name(nodes: Iterable[onnx.NodeProto]) -> None:
@@ -314,44 +327,24 @@ def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
 def _takes(node: onnx.NodeProto) -> list[str]:
     """All that a node takes, also what graphs within it take from outside."""
     found = [name for name in node.input if name]
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            own = {one.name for one in (*graph.input, *graph.initializer)}
-            own |= {name for inner in graph.node for name in inner.output}
-            inner_takes = (name for inner in graph.node for name in _takes(inner))
-            outer = [*inner_takes, *(one.name for one in graph.output)]
-            found += [name for name in outer if name not in own]
+    for graph in _within(node):
+        own = {one.name for one in (*graph.input, *graph.initializer)}
+        own |= {name for inner in graph.node for name in inner.output}
+        taken = [name for inner in graph.node for name in _takes(inner)]
+        found += [name for name in (*taken, *(one.name for one in graph.output)) if name not in own]
     return found
+
+
+def _within(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from (attribute.g, *attribute.graphs)
 
 
 def _rename(node: onnx.NodeProto, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
     for names, new in ((node.input, inputs), (node.output, outputs)):
-        for at, name in enumerate(names):
-            names[at] = new.get(name, name)
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            for inner in graph.node:
-                _rename(inner, inputs, {})
-            for one in graph.output:
-                one.name = inputs.get(one.name, one.name)
-
-
-def _without_unused(graph: onnx.GraphProto) -> None:
-    """Takes out the nodes and weights that no output needs."""
-    needed = {one.name for one in graph.output}
-    kept = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            needed.update(_takes(node))
-            kept.append(node)
-    # a copy: what is kept lies in what is cleared
-    nodes = [type(node).FromString(node.SerializeToString()) for node in reversed(kept)]
-    weights = [one for one in graph.initializer if one.name in needed]
-    weights = [type(one).FromString(one.SerializeToString()) for one in weights]
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(weights)
-    used = [one for one in graph.input if one.name in needed]
-    used = [type(one).FromString(one.SerializeToString()) for one in used]
-    del graph.input[:]
-    graph.input.extend(used)
+        names[:] = [new.get(name, name) for name in names]
+    for graph in _within(node):
+        for inner in graph.node:
+            _rename(inner, inputs, {})
+        for one in graph.output:
+            one.name = inputs.get(one.name, one.name)

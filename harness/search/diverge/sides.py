@@ -1,14 +1,13 @@
-"""The two that calculate a model: ONNX Runtime on the CPU, and QNN's HTP as `run` has it."""
+"""What calculates a model: ONNX Runtime on the CPU, and backends of QNN as `run` has them."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.contexts import CompileError, Tensor, TensorFiles
+from harness.contexts import CompileError
 from harness.contexts.compiler.compile_jobs import (
     compile_options,
     made_binary,
@@ -23,6 +22,8 @@ from harness.run import nothing_beside
 from harness.search.bisect.case_run import run_case
 from harness.search.diverge.network import TensorKind
 from harness.verdict import CaseRecord, RunFolder
+from harness.verdict.failure.refused_nodes import messages_of, refusal_text, refused_nodes
+from harness.verdict.results.drift import KEPT
 from harness.verdict.results.run_folder import OUTPUTS
 
 if TYPE_CHECKING:
@@ -55,12 +56,16 @@ class Calculation:
     feeds: Mapping[str, Stored]
     gives: Mapping[str, TensorKind]
 
-    def fed(self) -> dict[str, Stored]:
-        """What of the feeds the model takes."""
-        return {one.name: self.feeds[one.name] for one in self.model.graph.input}
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing was calculated; `nodes` has why of each node that is named as refused."""
+
+    text: str
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
 
-Calculated = dict[str, Stored] | str
+Calculated = dict[str, Stored] | Refusal
 """The outputs, or why there are none."""
 
 
@@ -83,15 +88,15 @@ class Cpu:
             model.write_bytes(question.model.SerializeToString())
             inputs = [
                 InputFile(name, one.path, one.kind.dtype, one.kind.shape)
-                for name, one in question.fed().items()
+                for name, one in question.feeds.items()
             ]
             outputs = {name: folder / f"{at}.raw" for at, name in enumerate(question.gives)}
             what = "ONNX Runtime does not compute it on the CPU"
             jobs.append(ReferenceJob(folder.name, what, model, tuple(inputs), outputs))
         failed = run_jobs(self._host, jobs)
         return [
-            str(failed[job.job])
-            if failed[job.job] is not None
+            Refusal(str(error))
+            if (error := failed[job.job]) is not None
             else _values(question.gives, job.outputs)
             for question, job in zip(questions, jobs, strict=True)
         ]
@@ -99,27 +104,34 @@ class Cpu:
 
 def _values(gives: Mapping[str, TensorKind], files: Mapping[str, Path]) -> Calculated:
     for name, kind in gives.items():
-        if files[name].stat().st_size != kind.size:
-            return f"{name} has {files[name].stat().st_size} bytes and not {kind.size}"
+        size = files[name].stat().st_size if name in files and files[name].exists() else 0
+        if size != kind.size:
+            return Refusal(f"of {name} there are {size} bytes and not {kind.size}")
     return {name: Stored(files[name], kind) for name, kind in gives.items()}
 
 
 @dataclass(frozen=True)
-class HtpPlace:
-    """Where HTP is: a device of a lab, and the architecture of its HTP."""
+class Place:
+    """Where QNN runs: a device of a lab, and the architecture of its HTP."""
 
     lab: Path
     device: str
     htp_arch: int
 
 
-class Npu:
-    """HTP of one QNN version: compiled for a device and run there, as `run` runs a context."""
+class Qnn:
+    """A backend of one QNN version on a device, run as `run` does it.
 
-    def __init__(self, host: CompilerHost, place: HtpPlace, folder: Path) -> None:
-        self.name = f"HTP v{place.htp_arch} of QNN {host.qnn_version}"
-        self._host, self._place, self._asked = host, place, 0
-        self._folder = folder / f"htp-{host.qnn_version}"
+    HTP runs contexts that are compiled for it here, any other one a session of ONNX Runtime.
+    """
+
+    def __init__(self, host: CompilerHost, place: Place, folder: Path, backend: str) -> None:
+        processor = (
+            f"HTP v{place.htp_arch}" if backend == "htp" else f"the {backend.upper()} backend"
+        )
+        self.name = f"{processor} of QNN {host.qnn_version}"
+        self._host, self._place, self._asked, self.backend = host, place, 0, backend
+        self._folder = folder / f"{backend}-{host.qnn_version}"
         self._folder.mkdir()
         self._probes = ProbeBuilder(cache_root() / "probe")
 
@@ -131,55 +143,56 @@ class Npu:
         self._asked += 1
         folder = self._folder / str(self._asked)
         folder.mkdir()
-        answers = self._compiled(questions, folder)
-        ready = [at for at, one in enumerate(answers) if not isinstance(one, str)]
-        if ready:
-            records = self._run(folder, [f"{at}.bin" for at in ready])
-            for at in ready:
-                answers[at] = self._read(questions[at], records.get(f"{at}.bin"))
-        return answers
-
-    def _compiled(self, questions: Sequence[Calculation], folder: Path) -> list[Calculated]:
-        """What becomes of each: why it cannot be compiled, or nothing yet."""
-        jobs = []
+        suffix = "bin" if self.backend == "htp" else "onnx"
+        files = {f"{at}.{suffix}": one for at, one in enumerate(questions)}
         for at, question in enumerate(questions):
-            model = folder / f"{at}.onnx"
-            model.write_bytes(question.model.SerializeToString())
-            made = folder / f"made{at}"
-            made.mkdir()
-            options = compile_options(self._place.htp_arch)
-            jobs.append(CompileJob(str(at), f"{self.name} refuses it", model, made, options))
+            (folder / f"{at}.onnx").write_bytes(question.model.SerializeToString())
+        answers: dict[str, Calculated] = {}
+        if self.backend == "htp":
+            answers |= self._compiled(files, folder)
+        ready = [file for file in files if file not in answers]
+        for file in ready:
+            inputs = folder / "inputs" / file
+            inputs.mkdir(parents=True)
+            for name, one in files[file].feeds.items():
+                (inputs / f"{name}.raw").hardlink_to(one.path)
+        records = self._run(folder, ready) if ready else {}
+        answers |= {file: self._read(files[file], records.get(file)) for file in ready}
+        return [answers[file] for file in files]
+
+    def _compiled(self, files: Mapping[str, Calculation], folder: Path) -> dict[str, Refusal]:
+        """Makes the files, and says which could not be made."""
+        jobs, refusals = [], {}
+        for file in files:
+            made = folder / "made" / file
+            made.mkdir(parents=True)
+            model, options = folder / f"{made.stem}.onnx", compile_options(self._place.htp_arch)
+            jobs.append(CompileJob(file, f"{self.name} refuses it", model, made, options))
         failed = run_jobs(self._host, jobs)
-        answers: list[Calculated] = []
-        for at, (question, job) in enumerate(zip(questions, jobs, strict=True)):
+        for job in jobs:
             try:
                 if (refusal := failed[job.job]) is not None:
                     raise refusal
-                binary = made_binary(job)
+                binary, asked = made_binary(job), files[job.job]
                 (metadata,) = read_metadata(self._probes, self._host.system_library, [binary])
-                fed = question.fed()
-                tensor_order(
-                    metadata,
-                    job.complaint,
-                    {name: one.kind.size for name, one in fed.items()},
-                    {name: kind.size for name, kind in question.gives.items()},
-                )
+                fed = {name: one.kind.size for name, one in asked.feeds.items()}
+                gives = {name: kind.size for name, kind in asked.gives.items()}
+                tensor_order(metadata, job.complaint, fed, gives)
+                binary.rename(folder / job.job)
             except CompileError as error:
-                answers.append(str(error))
-                continue
-            binary.rename(folder / f"{at}.bin")
-            inputs = folder / "inputs" / f"{at}.bin"
-            inputs.mkdir(parents=True)
-            for name, one in fed.items():
-                (inputs / f"{name}.raw").hardlink_to(one.path)
-            answers.append({})
-        return answers
+                nodes = refused_nodes(messages_of(error.output))
+                text = refusal_text(nodes, {}, job.complaint) if nodes else str(error)
+                why = {one.name: one.reason or job.complaint for one in nodes}
+                refusals[job.job] = Refusal(text, why)
+        return refusals
 
     def _run(self, folder: Path, files: Sequence[str]) -> dict[str, CaseRecord]:
         place = self._place
         arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", *nothing_beside(folder)]
         arguments += [f"--lab={place.lab.absolute()}", f"--reports={folder / 'reports'}"]
-        arguments += ["--backend=htp", f"--qnn={self._host.qnn_version}"]
+        engine = "qnn" if self.backend == "htp" else "ort"
+        arguments += [f"--backend={self.backend}", f"--contexts-engine={engine}"]
+        arguments += [f"--qnn={self._host.qnn_version}"]
         arguments += [f"--device={place.device}", f"--lease-timeout={_LEASE_WAIT_S}"]
         arguments += [f"--contexts-inputs={folder / 'inputs'}", *files]
         end = run_case(arguments, folder / "reports", folder, _RUN_TIMEOUT_S)
@@ -203,41 +216,12 @@ class Npu:
             said = record.error.message if record.error else ""
             if record.cause in ("infra", "harness"):
                 raise self._lost(said)
-            return f"{self.name}: {record.outcome}: {said}"
-        kept: Any = record.measurements["kept_outputs"]
+            if record.outcome == "unsupported" and self.backend != "htp":
+                raise ConfigError(f"{self.name}: {said}", field="--against")
+            rows: Any = record.measured("nodes") or ()
+            why = {one["node"]: one["reason"] for one in rows if one["reason"]}
+            return Refusal(f"{self.name}: {record.outcome}: {said}", why)
+        kept: Any = record.measurements[KEPT]
         (told,) = kept.values()
         files = {one["name"]: self._outputs / f"{one['digest']}.raw" for one in told["outputs"]}
-        missing = [name for name in question.gives if not (name in files and files[name].exists())]
-        if missing:
-            return f"its output {missing[0]} was not kept"
         return _values(question.gives, files)
-
-
-def given_inputs(
-    kinds: Mapping[str, TensorKind],
-    model: Path,
-    given: Path | None,
-    made_up: Mapping[str, Any],
-    folder: Path,
-) -> dict[str, Stored]:
-    """The inputs: the files that the user gives, or those made up. Raises ConfigError."""
-    import numpy as np
-
-    found = {}
-    if given is None:
-        for at, (name, kind) in enumerate(kinds.items()):
-            path = folder / f"input{at}.raw"
-            np.ascontiguousarray(made_up[name]).tofile(path)
-            found[name] = Stored(path, kind)
-        return found
-    tensors = [
-        Tensor(name, kind.size, "bool8" if kind.dtype == "|b1" else np.dtype(kind.dtype).name)
-        for name, kind in kinds.items()
-    ]
-    files = TensorFiles(cache_root()).given("inputs", given, tensors, model)
-    pairs = zip(kinds.items(), files, strict=True)
-    for at, ((name, kind), file) in enumerate(pairs):
-        own = folder / f"input{at}.raw"
-        shutil.copyfile(file, own)
-        found[name] = Stored(own, kind)
-    return found

@@ -19,7 +19,7 @@ from harness.libraries import all_versions, open_artefact, resolve_versions
 from harness.run import Ending
 from harness.search.diverge.divergence import as_page, lines
 from harness.search.diverge.driver import DivergeTask, FirstWrong
-from harness.search.diverge.sides import HtpPlace
+from harness.search.diverge.sides import Cpu, Place, Qnn
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
@@ -31,6 +31,7 @@ from harness.tools.cli.say import say, say_found
 from harness.verdict import new_run_id
 
 _INTERRUPTED = 130
+_BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
 
 
 @click.command("diverge")
@@ -38,9 +39,9 @@ _INTERRUPTED = 130
 @click.option(
     "--against",
     default="cpu",
-    metavar="cpu|VERSION",
+    metavar="cpu|VERSION|BACKEND",
     show_default=True,
-    help="ONNX Runtime's CPU, or HTP of another QNN version.",
+    help="ONNX Runtime's CPU, HTP of another QNN version, or QNN's own: gpu, qnn-cpu.",
 )
 @click.option(
     "--reference",
@@ -84,19 +85,24 @@ def diverge_command(
     Ending().watch()
     for file in filter(None, (model, reference)):
         _require_model(file)
-    tested = _version(qnn, "--qnn") or all_versions()[-1]
-    other = None if against == "cpu" else _version(against, "--against")
-    if other == tested:
-        problem = f"QNN {tested} is what is tested: name another version, or --qnn"
-        raise ConfigError(problem, field="--against")
-    if other is not None and reference is not None:
+    tested = resolve_versions(qnn, field="--qnn")[-1] if qnn else all_versions()[-1]
+    backend, other = _BACKENDS.get(against), tested
+    if backend is None and against != "cpu":
+        backend = "htp"
+        other = resolve_versions(against, field="--against")[-1]
+        if other == tested:
+            problem = f"QNN {tested} is what is tested: name another version, or --qnn"
+            raise ConfigError(problem, field="--against")
+    if backend is not None and reference is not None:
         raise ConfigError("it is the other side: leave --against out", field="--reference")
     place = _place(lab_file, device)
     catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
-    hosts = [catalog.compiler_host(one) for one in (tested, other) if one is not None]
-    asked = DivergeTask(model, place, hosts[0], (*hosts, None)[1], reference, inputs, threshold)
+    host = catalog.compiler_host(tested)
     try:
         with scratch_folder() as folder:
+            side = Qnn(catalog.compiler_host(other), place, folder, backend) if backend else None
+            htp = Qnn(host, place, folder, "htp")
+            asked = DivergeTask(model, htp, Cpu(host, folder), side, reference, inputs, threshold)
             kept = folder / "kept"
             found = FirstWrong(asked, folder).run(kept)
             target = reports / f"{new_run_id()}-diverge"
@@ -128,16 +134,7 @@ def _require_model(file: Path) -> None:
     raise ConfigError(problem, file=file)
 
 
-def _version(spec: str | None, field: str) -> str | None:
-    if spec is None:
-        return None
-    if spec in ("gpu", "htp"):
-        problem = f"{spec} is not compared with"
-        raise ConfigError(problem, field=field, choices=("cpu", *all_versions()))
-    return resolve_versions(spec, field=field)[-1]
-
-
-def _place(lab_file: Path | None, device: str | None) -> HtpPlace:
+def _place(lab_file: Path | None, device: str | None) -> Place:
     """The device that is meant, else the first enabled one whose HTP is known. ConfigError."""
     if lab_file is None:
         here = DEFAULT_LAB.exists()
@@ -155,4 +152,4 @@ def _place(lab_file: Path | None, device: str | None) -> HtpPlace:
         what = f"no device {device!r}" if device else "no device"
         problem = f"{what} whose soc or htp_arch is told there: models are compiled for it"
         raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
-    return HtpPlace(lab_file, str(device), able[str(device)])
+    return Place(lab_file, str(device), able[str(device)])

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
-from tests.planted import cnn, write
+from tests.planted import Graph, cnn, write
 
 SCHEMA = json.loads((ROOT / "docs/schema/diverge.schema.json").read_text())
 
@@ -54,6 +54,39 @@ def test_a_model_that_is_well_has_no_first(lab: DeviceRuns) -> None:
     assert all(one["made"] < 0.01 for one in told["curve"])
 
 
+@pytest.mark.nightly
+def test_the_other_side_can_be_the_cpu_backend_of_qnn(lab: DeviceRuns) -> None:
+    """The wheel of 2.47.0 has it."""
+    onnx.save(cnn(5), lab.folder / "well.onnx")
+    code, told = diverge(lab, "well.onnx", "--qnn", "2.47.0", "--against", "qnn-cpu")
+    assert (code, told["against"]) == (0, "the CPU backend of QNN 2.47.0")
+    assert all(0 < one["made"] < 0.01 and one["error"] < 0.01 for one in told["curve"])
+
+
+def test_a_backend_that_is_not_there_is_told(lab: DeviceRuns) -> None:
+    onnx.save(cnn(5), lab.folder / "well.onnx")
+    done = lab.qnn_harness("contexts", "diverge", "well.onnx", "--against", "qnn-cpu")
+    assert done.returncode == 2
+    assert "QNN 2.51.0 for linux-x64 has no libQnnCpu.so" in done.stderr
+
+
+def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
+    graph = Graph(0, (1, 4, 8, 8))
+    x = graph.add("Relu", "x")
+    for _ in range(2):
+        x = graph.add("Shrink", graph.add("Relu", x), lambd=0.1)
+    onnx.save(graph.model(graph.add("Relu", x)), lab.folder / "refused.onnx")
+    code, told = diverge(lab, "refused.onnx")
+    assert (code, told["first"]) == (0, None)
+    # the whole, and once what is left of it
+    assert told["compiles"] == 2
+    reason = "Operators of type `Shrink` are not supported by QNN EP."
+    assert f"op /shrink_2 (Shrink) is not supported here: {reason}" in told["refused"]
+    skipped = {one["op"]: one["skipped"] for one in told["curve"]}
+    assert skipped == {one: reason if "shrink" in one else None for one in skipped}
+    assert [one["op"] for one in told["curve"] if one["made"] is None] == ["/shrink_2", "/shrink_4"]
+
+
 def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
     (context,) = (ROOT / "tests/field").glob("add_add_1_quant*.bin")
     done = qnn_harness("contexts", "diverge", context)
@@ -68,7 +101,8 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
         (["none.onnx"], "none.onnx"),
         (["a.onnx", "--against", "2.1"], "--against"),
         (["a.onnx", "--against", "2.51.0", "--qnn", "2.51.0"], "name another version"),
-        (["a.onnx", "--against", "gpu"], "gpu is not compared with"),
+        (["a.onnx", "--against", "npu"], "unknown QNN version 'npu'"),
+        (["a.onnx", "--against", "gpu", "--reference", "other.onnx"], "leave --against out"),
         (["a.onnx", "--device", "nobody"], "no device 'nobody'"),
         (["a.onnx", "--inputs", "nowhere"], "nowhere"),
         (["a.onnx", "--reference", "other.onnx"], "the models do not take the same"),

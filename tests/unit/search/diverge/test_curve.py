@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.search.diverge.curve import (
-    MOST,
-    Errors,
-    chunks,
-    difference,
-    first_wrong,
-    limit_of,
-    spread,
-)
+from harness.search.diverge.curve import MOST, chunks, difference, first_wrong, limit_of, spread
+from harness.search.diverge.divergence import CurvePoint
 
-SMALL = Errors(0.0004, 0.0003, 0.0003)
+
+def point(
+    error: float | None, made: float | None, inherited: float | None, changed: float | None = None
+) -> CurvePoint:
+    errors = {"error": error, "made": made, "inherited": inherited, "changed": changed}
+    return CurvePoint(op="a", type="Relu", nodes=("a",), output="y", **errors)  # type: ignore[arg-type]
+
+
+SMALL = point(0.0004, 0.0003, 0.0003)
 
 
 @pytest.mark.parametrize(
@@ -25,19 +26,19 @@ SMALL = Errors(0.0004, 0.0003, 0.0003)
         ([], None),
         ([SMALL, SMALL], None),
         # made, and inherited by what comes behind it
-        ([SMALL, Errors(0.5, 0.5, 0.0), Errors(0.5, 0.0003, 0.5)], 1),
+        ([SMALL, point(0.5, 0.5, 0.0), point(0.5, 0.0003, 0.5)], 1),
         # inherited alone is nobody's fault
-        ([Errors(0.5, 0.0003, 0.5)], None),
+        ([point(0.5, 0.0003, 0.5)], None),
         # by itself it is right: it is wrong only together with its neighbours
-        ([SMALL, Errors(0.5, 0.0003, 0.0004), Errors(0.5, 0.0003, 0.5)], 1),
+        ([SMALL, point(0.5, 0.0003, 0.0004), point(0.5, 0.0003, 0.5)], 1),
         # what it inherits is not known: nothing is said
-        ([Errors(0.5, None, None)], None),
+        ([point(0.5, None, None)], None),
         # an op of another model comes first, wherever it stands
-        ([Errors(0.5, 0.5, 0.0, 0.0), Errors(0.5, 0.0, 0.5, 0.001)], 1),
-        ([Errors(0.0, 0.0, 0.0, 1e-7), Errors(0.0, 0.0, 0.0, 0.0)], None),
+        ([point(0.5, 0.5, 0.0, 0.0), point(0.5, 0.0, 0.5, 0.001)], 1),
+        ([point(0.0, 0.0, 0.0, 1e-7), point(0.0, 0.0, 0.0, 0.0)], None),
     ],
 )
-def test_first_wrong(curve: list[Errors], first: int | None) -> None:
+def test_first_wrong(curve: list[CurvePoint], first: int | None) -> None:
     assert first_wrong(curve, 0.01, 1e-6) == first
 
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from harness.search.diverge.network import Network, in_name, out_name, plain
+from harness.search.diverge.network import INSIDE, Network
 from tests.planted import KINDS, cnn, quantised, transformer
 
 
@@ -20,21 +20,19 @@ def test_each_op_by_itself_gives_what_it_gives_in_the_graph(kind: object) -> Non
         names = [name for one in ops for name in one.gives]
         whole = network.whole(names)
         onnx.checker.check_model(whole)
-        values = dict(zip(names, ReferenceEvaluator(whole).run(None, {in_name(0): x}), strict=True))
+        values = dict(zip(names, ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
         values["x"] = x
-        taken = dict.fromkeys(name for one in ops for name in network.takes(one, unit=unit))
-        tensors = {name: in_name(at) for at, name in enumerate(taken)}
         if not unit:
             for op in network.ops():
                 for name in network.takes(op, unit=False):
                     assert name in values
-        apart = network.apart(ops, tensors, unit=unit)
+        apart = network.apart(ops, unit=unit)
         onnx.checker.check_model(apart)
-        got = ReferenceEvaluator(apart).run(None, {tensors[name]: values[name] for name in taken})
-        wanted = [
-            out_name(number, at) for number, op in enumerate(ops) for at in range(len(op.gives))
-        ]
-        assert [one.name for one in apart.graph.output] == wanted
+        takes = {name for one in ops for name in network.takes(one, unit=unit)}
+        feeds = {one.name: values[one.name.removesuffix(INSIDE)] for one in apart.graph.input}
+        assert {name.removesuffix(INSIDE) for name in feeds} == takes
+        got = ReferenceEvaluator(apart).run(None, feeds)
+        assert [one.name for one in apart.graph.output] == names
         for name, value in zip(names, got, strict=True):
             np.testing.assert_allclose(
                 value.astype("f8"), values[name].astype("f8"), rtol=1e-5, atol=1e-6
@@ -54,9 +52,7 @@ def test_what_is_quantised_is_one_unit_up_to_what_quantises_it() -> None:
     ]
     assert [one.zero for one in units[:6]] == [128] * 6
     # its weights are dequantised in it
-    single = network.apart(
-        [units[1]], dict.fromkeys(network.takes(units[1], unit=True), "a"), unit=True
-    )
+    single = network.apart([units[1]], unit=True)
     kinds = [node.op_type for node in single.graph.node]
     assert kinds.count("DequantizeLinear") == 2
 
@@ -86,9 +82,30 @@ def test_a_cut_takes_only_what_lies_before_it() -> None:
     assert {one.name for one in cut.graph.initializer} == {"w0", "w1"}
 
 
-@pytest.mark.parametrize(
-    ("name", "taken", "short"),
-    [("/a/b.0", [], "a_b_0"), ("a.b", ["a_b"], "a_b_2"), ("//", [], "tensor"), ("A", ["a"], "A_2")],
-)
-def test_plain(name: str, taken: list[str], short: str) -> None:
-    assert plain(name, taken) == short
+def test_tensors_are_called_as_files_can_be() -> None:
+    model = cnn(0)
+    names = "/a/b.0", "a_b_0", "A.b.0", "//", "y_"
+    for at, name in enumerate(names):
+        old = model.graph.node[at].output[0]
+        for node in model.graph.node:
+            node.input[:] = [name if one == old else one for one in node.input]
+        model.graph.node[at].output[0] = name
+    network = Network(model)
+    new = [network.nodes[at].output[0] for at in range(len(names))]
+    assert new == ["a_b_0", "a_b_0_2", "A_b_0_3", "tensor", "y"]
+    assert [network.called[one] for one in new] == list(names)
+
+
+def test_a_tensor_of_a_node_of_the_same_name_is_called_as_in_the_other_model() -> None:
+    model = cnn(0)
+    network = Network(model)
+    for at, node in enumerate(model.graph.node[:-1]):
+        old, node.output[0] = node.output[0], f"other{at}"
+        for one in model.graph.node:
+            one.input[:] = [node.output[0] if name == old else name for name in one.input]
+    model.graph.node[3].name = "another"
+    alike = Network(model, network)
+    pairs = zip(network.nodes, alike.nodes, strict=True)
+    apart = [at for at, (one, other) in enumerate(pairs) if one.output != other.output]
+    assert apart == [3]
+    network.check_inputs(alike)

@@ -33,6 +33,9 @@ from harness.run.bench.saved_outputs import ToKeep, run_keeping
 if TYPE_CHECKING:
     from harness.run.bench.case_bench import CaseBench, Observation
 
+SESSION_OUTPUTS: Final = "session_outputs"
+"""The measurement that has the file of each output, by its name, in the run's folder of outputs."""
+
 _MODEL: Final = "model.onnx"
 
 
@@ -122,7 +125,10 @@ def run_session(
     else:
         wanted = reference(made.model).expected if made.model else ()
     outputs = ToKeep("ort-run", made.surface.results, wanted, ON_CPU if expected is None else GIVEN)
-    return run_keeping(case, partial(run, timeout_s=timeout_s), plan, outputs)
+    seen = run_keeping(case, partial(run, timeout_s=timeout_s), plan, outputs)
+    names = {one.name: one.file.name for one in seen.kept if one.file is not None}
+    case.notes.measurements |= {SESSION_OUTPUTS: names} if names else {}
+    return seen
 
 
 def open_session(

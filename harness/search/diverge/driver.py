@@ -13,7 +13,7 @@ from harness.run.experiments.accuracy import compare
 from harness.search.diverge.curve import MOST, chunks, difference, first_wrong, spread
 from harness.search.diverge.divergence import CurvePoint, Divergence, FirstOp
 from harness.search.diverge.network import INSIDE, Network, Op
-from harness.search.diverge.sides import Calculation, Cpu, Qnn, Refusal, Stored
+from harness.search.diverge.sides import Calculation, Cpu, NotCalculated, Qnn, Stored
 
 if TYPE_CHECKING:
     import onnx
@@ -145,7 +145,7 @@ class FirstWrong:
         for part in chunks(sizes, self.asked.most_bytes, self.asked.most_tensors):
             model = exact.whole([wanted[at] for at in part])
             (answer,) = self.asked.cpu.ask([_calculation(exact, model, self.values)])
-            if isinstance(answer, Refusal):
+            if isinstance(answer, NotCalculated):
                 raise ConfigError(answer.text, file=self.asked.reference or self.asked.model)
             self.values |= answer
 
@@ -198,14 +198,14 @@ class FirstWrong:
         for side, found in ((self.asked.tested, self.tested), (self.asked.other, self.theirs)):
             self.compiles += len(asked) if side else 0
             for answer in side.ask(asked) if side else ():
-                if isinstance(answer, Refusal):
+                if isinstance(answer, NotCalculated):
                     self.refused = self.refused or answer.text
                     named = [one for one in self.units if self._why(one, answer)]
                     self.skipped |= {one.op: self._why(one, answer) for one in named}
                 else:
                     found |= answer
 
-    def _why(self, op: Op, refusal: Refusal) -> str:
+    def _why(self, op: Op, refusal: NotCalculated) -> str:
         """Why an op is refused; "" if it is not named."""
         names = (self.network.nodes[at].name for at in op.nodes)
         return next((refusal.nodes[name] for name in names if name in refusal.nodes), "")
@@ -271,7 +271,7 @@ class FirstWrong:
             answers = side.ask([_calculation(network, model, values) for model in models])
             asked, left = left, []
             for part, answer in zip(asked, answers, strict=True):
-                if not isinstance(answer, Refusal):
+                if not isinstance(answer, NotCalculated):
                     found |= answer
                     continue
                 why = {one.op: told for one in part if (told := self._why(one, answer))}

@@ -19,11 +19,11 @@ from harness.ground import ConfigError, InfraError, cache_root
 from harness.libraries.runtimes.pypi import CompilerHost
 from harness.probe import ProbeBuilder
 from harness.run import nothing_beside
+from harness.run.bench.session import SESSION_OUTPUTS
 from harness.search.bisect.case_run import run_case
 from harness.search.diverge.network import TensorKind
-from harness.verdict import CaseRecord, RunFolder
+from harness.verdict import KEPT, CaseRecord, RunFolder
 from harness.verdict.failure.refused_nodes import messages_of, refusal_text, refused_nodes
-from harness.verdict.results.drift import KEPT
 from harness.verdict.results.run_folder import OUTPUTS
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ class Calculation:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class NotCalculated:
     """Why nothing was calculated; `nodes` has why of each node that is named as refused."""
 
     text: str
     nodes: Mapping[str, str] = field(default_factory=dict)
 
 
-Calculated = dict[str, Stored] | Refusal
+Calculated = dict[str, Stored] | NotCalculated
 """The outputs, or why there are none."""
 
 
@@ -95,7 +95,7 @@ class Cpu:
             jobs.append(ReferenceJob(folder.name, what, model, tuple(inputs), outputs))
         failed = run_jobs(self._host, jobs)
         return [
-            Refusal(str(error))
+            NotCalculated(str(error))
             if (error := failed[job.job]) is not None
             else _values(question.gives, job.outputs)
             for question, job in zip(questions, jobs, strict=True)
@@ -106,12 +106,12 @@ def _values(gives: Mapping[str, TensorKind], files: Mapping[str, Path]) -> Calcu
     for name, kind in gives.items():
         size = files[name].stat().st_size if name in files and files[name].exists() else 0
         if size != kind.size:
-            return Refusal(f"of {name} there are {size} bytes and not {kind.size}")
+            return NotCalculated(f"of {name} there are {size} bytes and not {kind.size}")
     return {name: Stored(files[name], kind) for name, kind in gives.items()}
 
 
 @dataclass(frozen=True)
-class Place:
+class HtpPlace:
     """Where QNN runs: a device of a lab, and the architecture of its HTP."""
 
     lab: Path
@@ -125,7 +125,7 @@ class Qnn:
     HTP runs contexts that are compiled for it here, any other one a session of ONNX Runtime.
     """
 
-    def __init__(self, host: CompilerHost, place: Place, folder: Path, backend: str) -> None:
+    def __init__(self, host: CompilerHost, place: HtpPlace, folder: Path, backend: str) -> None:
         processor = (
             f"HTP v{place.htp_arch}" if backend == "htp" else f"the {backend.upper()} backend"
         )
@@ -160,7 +160,7 @@ class Qnn:
         answers |= {file: self._read(files[file], records.get(file)) for file in ready}
         return [answers[file] for file in files]
 
-    def _compiled(self, files: Mapping[str, Calculation], folder: Path) -> dict[str, Refusal]:
+    def _compiled(self, files: Mapping[str, Calculation], folder: Path) -> dict[str, NotCalculated]:
         """Makes the files, and says which could not be made."""
         jobs, refusals = [], {}
         for file in files:
@@ -183,7 +183,7 @@ class Qnn:
                 nodes = refused_nodes(messages_of(error.output))
                 text = refusal_text(nodes, {}, job.complaint) if nodes else str(error)
                 why = {one.name: one.reason or job.complaint for one in nodes}
-                refusals[job.job] = Refusal(text, why)
+                refusals[job.job] = NotCalculated(text, why)
         return refusals
 
     def _run(self, folder: Path, files: Sequence[str]) -> dict[str, CaseRecord]:
@@ -220,8 +220,13 @@ class Qnn:
                 raise ConfigError(f"{self.name}: {said}", field="--against")
             rows: Any = record.measured("nodes") or ()
             why = {one["node"]: one["reason"] for one in rows if one["reason"]}
-            return Refusal(f"{self.name}: {record.outcome}: {said}", why)
-        kept: Any = record.measurements[KEPT]
-        (told,) = kept.values()
-        files = {one["name"]: self._outputs / f"{one['digest']}.raw" for one in told["outputs"]}
+            return NotCalculated(f"{self.name}: {record.outcome}: {said}", why)
+        if self.backend == "htp":
+            contexts: Any = record.measured(KEPT)
+            (kept,) = contexts.values()
+            names = {one["name"]: f"{one['digest']}.raw" for one in kept["outputs"]}
+        else:
+            told: Any = record.measured(SESSION_OUTPUTS)
+            names = told or {}
+        files = {name: self._outputs / file for name, file in names.items()}
         return _values(question.gives, files)

@@ -19,7 +19,7 @@ from harness.libraries import all_versions, open_artefact, resolve_versions
 from harness.run import Ending
 from harness.search.diverge.divergence import as_page, lines
 from harness.search.diverge.driver import DivergeTask, FirstWrong
-from harness.search.diverge.sides import Cpu, Place, Qnn
+from harness.search.diverge.sides import Cpu, HtpPlace, Qnn
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
@@ -134,7 +134,7 @@ def _require_model(file: Path) -> None:
     raise ConfigError(problem, file=file)
 
 
-def _place(lab_file: Path | None, device: str | None) -> Place:
+def _place(lab_file: Path | None, device: str | None) -> HtpPlace:
     """The device that is meant, else the first enabled one whose HTP is known. ConfigError."""
     if lab_file is None:
         here = DEFAULT_LAB.exists()
@@ -152,4 +152,4 @@ def _place(lab_file: Path | None, device: str | None) -> Place:
         what = f"no device {device!r}" if device else "no device"
         problem = f"{what} whose soc or htp_arch is told there: models are compiled for it"
         raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
-    return Place(lab_file, str(device), able[str(device)])
+    return HtpPlace(lab_file, str(device), able[str(device)])

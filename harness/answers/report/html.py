@@ -99,7 +99,14 @@ def html_text(run: RunData) -> str:
     return template("report.html.j2").render(
         run=run.run,
         info=info,
-        verdict=verdict(cases, coverage, reasons, since, cut=cut is not None),
+        verdict=verdict(
+            cases,
+            coverage,
+            reasons,
+            since,
+            cut=cut is not None,
+            drifting=sum(one.drifts for one in run.outputs),
+        ),
         cut=cut,
         since=since,
         coverage=coverage,
@@ -129,8 +136,12 @@ def verdict(
     since: Since | None = None,
     *,
     cut: bool = False,
+    drifting: int = 0,
 ) -> str:
-    """What a run comes to, in a sentence or two; `cut`: it was cut short."""
+    """What a run comes to, in a sentence or two.
+
+    `cut`: it was cut short; so many outputs are `drifting`.
+    """
     said = ["Cut short."] if cut else []
     said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
     failing = [one for one in cases if one.standing == "failed"]
@@ -145,6 +156,8 @@ def verdict(
         what = "Nothing new fails" if since else "Nothing fails"
         what += " unexpectedly" if known and not since else ""
         said.append(f"{what}: {coverage.passed} passed.")
+    if drifting:
+        said.append(f"{counted(drifting, 'output')} not the same everywhere: see Drift.")
     if coverage.strict:
         said.append(f"{coverage.strict} passed where a known issue says that it fails.")
     if known:

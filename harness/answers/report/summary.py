@@ -144,12 +144,16 @@ def summary_lines(
 
 
 def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
-    """What preflight had found, and what came of it: a line per code that was more than info."""
+    """What preflight had found, and what came of it: a line per code that was more than info.
+
+    So is a context for another HTP that passed, since only the simulator takes it.
+    """
     found: dict[tuple[str, str], tuple[PreflightRecord, set[str], Counter[str]]] = {}
     for record in final_attempts(records):
         seen = set()
         for one in record.preflight:
-            if one.severity != "info":
+            only_here = one.code == "context-arch" and record.outcome == "passed"
+            if one.severity != "info" or only_here:
                 key = one.severity, one.code
                 _, said, counts = found.setdefault(key, (one, set(), Counter()))
                 said.add(one.explanation)

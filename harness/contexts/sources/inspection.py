@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.contexts.context.metadata import Unreadable, entries, memory_bytes, needs
 from harness.contexts.context.source import BACKENDS_BY_ID
+from harness.contexts.sources.onnx_nodes import OnnxNodes
 from harness.ground import SOCS
 from harness.libraries import Artefact, Piece
 from harness.libraries.containers.artefact import PIECE_FORMATS, ArtefactKind, PieceKind
@@ -83,6 +86,17 @@ class ContextReport:
 
 
 @dataclass(frozen=True)
+class ModelReport:
+    """An ONNX model without contexts: how many nodes, of which types, what it takes and gives."""
+
+    file: str
+    nodes: int
+    op_types: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Inspection:
     """All that one call told; `qnn` is the version that read, `problems` what it could not read."""
 
@@ -90,6 +104,26 @@ class Inspection:
     qnn: str
     contexts: tuple[ContextReport, ...]
     problems: tuple[str, ...]
+    models: tuple[ModelReport, ...] = ()
+
+
+def model_report(path: Path) -> ModelReport:
+    """What an ONNX model says of itself. Raises ConfigError for what is no model."""
+    model = OnnxNodes.of(path)
+    types = Counter(one.op_type for one in model.nodes)
+    made = {name for node in model.nodes for name in node.writes}
+    read = {name for node in model.nodes for name in node.reads}
+    return ModelReport(
+        str(path),
+        len(model.nodes),
+        ", ".join(f"{number} {name}" for name, number in types.most_common()),
+        tuple(f"{name}: {kind}" for name, kind in model.kinds.items() if name not in made),
+        tuple(
+            f"{name}: {kind}"
+            for name, kind in model.kinds.items()
+            if name in made and name not in read
+        ),
+    )
 
 
 def context_report(

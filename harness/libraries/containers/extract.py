@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from harness.ground import ConfigError, InfraError, name_problem
+from harness.ground import ConfigError, InfraError, counted, name_problem
 from harness.ground.files.copy_range import copy_range
 from harness.ground.files.names_inside import create_inside
 from harness.ground.files.whole_file import read_note, sha256_of, write_json
@@ -103,6 +103,16 @@ def _others_may_write(folder: Path) -> bool:
     return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & writable)
 
 
+def nothing_in(opened: Sequence[Artefact]) -> ConfigError:
+    """What to say where no context binary is in any of these."""
+    more = f", nor in {counted(len(opened) - 1, 'other file')}" if len(opened) > 1 else ""
+    onnx = any(one.kind == "onnx" for one in opened)
+    advice = "; `qnn-harness contexts compile` makes one of a model" if onnx else ""
+    what = opened[0].kind if opened else "nothing"
+    problem = f"no context binary is in it: {what} without one{more}{advice}"
+    return ConfigError(problem, file=opened[0].path if opened else None)
+
+
 def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:
     """Copies every piece into a new folder, and a manifest.json that tells of them.
 
@@ -112,9 +122,10 @@ def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False
     Raises ArtefactError, InfraError, and ConfigError if there is nothing to copy, or the folder is
     none, not empty or in use.
     """
-    found = [(one, number) for one in artefacts for number in range(len(one.pieces))]
+    opened = list(artefacts)
+    found = [(one, number) for one in opened for number in range(len(one.pieces))]
     if not found:
-        raise ConfigError("no context binary is in what was given", field="FILE")
+        raise nothing_in(opened)
     try:
         with _new_folder(folder):
             out = _Extracting(folder, hashed)

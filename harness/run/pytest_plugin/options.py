@@ -15,6 +15,7 @@ from harness.ground import BACKENDS, ENGINES, QNN
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
 from harness.run.pytest_plugin.option_values import named, priority
+from harness.run.pytest_plugin.shipped import shipped
 
 if TYPE_CHECKING:
     import pytest
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Started:
-    """Where pytest was started, its root, where results go, and where the suites are."""
+    """Where pytest was started, its root, and where results go."""
 
     here: Path
     root: Path
     reports: Path
-    suites: Path
 
 
 _Get = Callable[[str], Any]
@@ -58,7 +58,7 @@ def _run(given: str | None, at: _Started) -> Path | None:
 
 
 def _known_issues(given: str | None, at: _Started) -> Path | None:
-    issues = _path(given, at) or at.suites / "known_issues.yaml"
+    issues = _path(given, at) or at.root / "suites/known_issues.yaml"
     return issues if given is not None or issues.exists() else None
 
 
@@ -434,12 +434,8 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
-    here, reports, root = config.invocation_params.dir, config.option.reports, config.rootpath
-    package = Path(__file__).parents[2] if config.option.pyargs else root  # harness.suites
-    at = _Started(here, root, here / reports if reports else root / "reports", package / "suites")
+    here, reports = config.invocation_params.dir, config.getoption("--reports")
+    at = _Started(here, config.rootpath, here / reports if reports else config.rootpath / "reports")
     options = Options(**_read_all(Options, config.getoption, at))
-    if options.devices and config.getoption("--lab") is None and not options.lab.exists():
-        from harness.device.lab.inventory import shipped_lab
-
-        return replace(options, lab=shipped_lab(options.devices) or options.lab)
-    return options
+    instead = shipped(config, options.lab, options.devices, options.known_issues)
+    return replace(options, **instead) if instead else options

@@ -9,18 +9,33 @@ from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE
 
 _NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
 # what a command line says besides which cases it means, of pytest's own options
-_SHORT: Final = ("-n", "-p", "-c")
+_SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
+# how pytest and its plug-ins are told to report
+_TOLD_TO: Final = (
+    "--cov",
+    "--html",
+    "--css",
+    "--alluredir",
+    "--log-",
+    "--json-report",
+    "--report-log",
+)
 _SAYS_NO_CASE: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if one.takes_value),
         *("--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
-        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
+        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", "--maxfail", *_SHORT),
+        *("--html", "--css", "--alluredir", "--cov-report", "--cov-config", "--report-log"),
+        *("--log-level", "--log-cli-level", "--log-file", "--log-file-level", "--show-capture"),
+        *("--json-report-file", "--verbosity", "--capture", "--durations-min", "--pythonwarnings"),
     }
 )
 _FLAGS: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if not one.takes_value),
-        *("--json", "-q", "-v", "-vv", "-s", "-x", "-ra"),
+        *("--json", "-q", "-qq", "-v", "-vv", "-vvv", "-s", "-x", "-l", "--showlocals"),
+        *("--no-header", "--no-summary", "--quiet", "--verbose", "--exitfirst"),
+        *("--self-contained-html", "--clean-alluredir", "--cov", "--no-cov", "--json-report"),
     }
 )
 
@@ -37,6 +52,8 @@ def _words(command: Iterator[str]) -> Iterator[str]:
     for word in command:
         name, equals, value = word.partition("=")
         short = len(word) == 2 and word[0] == "-"
+        if equals and name.startswith(_TOLD_TO):
+            continue
         if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
             continue  # as in -nauto
         if short or name in WITH_VALUE or name in _SAYS_NO_CASE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,10 +21,11 @@ from harness.run.pytest_plugin.own_contexts import TESTS, named_way
 from harness.search.bisect.request import where_pytest_starts
 from harness.search.bisect.versions import where_to_run
 from harness.search.minimize.search import Way
-from harness.verdict import JOURNAL, CaseRecord, RunFolder, split_node_id
-from harness.verdict.results.run_folder import LATEST
+from harness.verdict import CaseRecord, RunFolder, split_node_id
+from harness.verdict.results.run_folder import run_folders
 
 _MOST: Final = 4096
+_MOST_RUNS: Final = 100
 _ENDINGS: Final = ("passed", "failed", "crashed", "hung")
 _TAKEN: Final = "FILE::test_contexts[...], a case of `qnn-harness run FILE`"
 _OTHER_ENGINE: Final = (
@@ -227,18 +228,27 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
 def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | None:
     """What the journal of a run says of a case; None without a `run` named, if none is there.
 
-    Without a name it is the latest run of the reports. Raises ConfigError for a named run that does
+    Without a name it is the latest of the last 100 runs of the reports that has the case, if one
+    has with a verdict. Raises ConfigError for a named run that does
     not have the case.
     """
-    if run is None and not (reports / LATEST / JOURNAL).is_file():
-        return None
-    records = RunFolder.open(run or reports / LATEST).contents().cases
     base, parameters = split_node_id(case)
-    found = [
-        one
-        for one in records
-        if one.case == case or (parameters is None and split_node_id(one.case)[0] == base)
-    ]
+
+    def called_so(records: Iterable[CaseRecord]) -> list[CaseRecord]:
+        return [
+            one
+            for one in records
+            if one.case == case or (parameters is None and split_node_id(one.case)[0] == base)
+        ]
+
+    runs = [run] if run is not None else run_folders(reports)[: -_MOST_RUNS - 1 : -1]
+    found, records = list[CaseRecord](), list[CaseRecord]()
+    for folder in runs:
+        records = [*RunFolder.open(folder).contents().cases]
+        here = called_so(records)
+        found = here if _has_verdict(here) else found or here
+        if _has_verdict(found):
+            break
     if len(found) == 1:
         return found[0]
     if run is None and not found:
@@ -246,7 +256,12 @@ def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | No
     problem = "several cases are called so" if found else f"has no case {case}"
     known = found or [one for one in records if f"::{QNN.test}" in one.case]
     choices = [one.case for one in known] or [_TAKEN]
-    raise ConfigError(problem, file=run or reports / LATEST, field="CASE", choices=choices)
+    raise ConfigError(problem, file=run or folder, field="CASE", choices=choices)
+
+
+def _has_verdict(records: Iterable[CaseRecord]) -> bool:
+    """Whether one of them ended with a verdict about the target."""
+    return any(expected_of(one) is not None for one in records)
 
 
 def expected_of(record: CaseRecord) -> Expects | None:

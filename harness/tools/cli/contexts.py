@@ -33,7 +33,13 @@ from harness.contexts.capacity.fit_text import FitContext, fit, fit_lines
 from harness.contexts.capacity.packing import Room
 from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.context.metadata import Unreadable, read_each
-from harness.contexts.sources.inspection import ContextReport, TensorReport, context_report
+from harness.contexts.sources.inspection import (
+    ContextReport,
+    ModelReport,
+    TensorReport,
+    context_report,
+    model_report,
+)
 from harness.ground import ConfigError, cache_root, counted
 from harness.ground.facts.socs import Soc
 from harness.libraries import (
@@ -45,7 +51,7 @@ from harness.libraries import (
     open_artefacts,
     piece_file,
 )
-from harness.libraries.containers.extract import extract
+from harness.libraries.containers.extract import extract, nothing_in
 from harness.libraries.containers.manifest import MANIFEST
 from harness.probe import ProbeBuilder
 from harness.tools.cli.contexts_compile import compile_command, soc_with_htp
@@ -65,6 +71,7 @@ from harness.tools.cli.say import say, say_found, say_json
 _log = logging.getLogger(__name__)
 
 _NEGATIVE = 1
+_MOST_LONG = 8
 
 qnn_option = click.option(
     "--qnn", metavar="VERSION", help="Whose simulator reserves. By default the newest."
@@ -117,15 +124,20 @@ def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json
     "--qnn", metavar="VERSION", help="Whose libQnnSystem.so reads them. By default the newest."
 )
 @lab_option
+@click.option("--long", "whole", is_flag=True, help="Each context with its tensors, however many.")
 @json_option
-def inspect(files: tuple[Path, ...], qnn: str | None, lab_file: Path, as_json: bool) -> int:
+def inspect(
+    files: tuple[Path, ...], qnn: str | None, lab_file: Path, whole: bool, as_json: bool
+) -> int:
     """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
+
+    Of more than 8 contexts those that are alike are one line.
 
     Nothing is executed; the real libQnnSystem.so reads the binaries in a process of its own. Ends
     with 1 if it cannot read one of them, with 2 if a FILE is of no kind that is known.
     """
     report = inspection(files, qnn, lab_file)
-    say_found(asdict(report), lines(report), as_json)
+    say_found(asdict(report), lines(report, whole=whole), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
     if report.problems:
@@ -142,9 +154,12 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
     runtime = host_runtime(catalog, qnn)
     opened: list[tuple[Artefact, Piece]] = []
     problems: list[str] = []
+    models: list[ModelReport] = []
     for artefact in open_artefacts(files, lambda error: problems.append(str(error))):
         opened += [(artefact, piece) for piece in artefact.pieces]
-        if not artefact.pieces:
+        if not artefact.pieces and artefact.kind == "onnx":
+            models.append(model_report(artefact.path))
+        elif not artefact.pieces:
             _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
     binaries = [piece for _, piece in opened if piece.kind == "context"]
     probes = ProbeBuilder(cache_root() / "probe")
@@ -158,12 +173,20 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
             contexts.append(context_report(artefact, piece, piece.sha256(), told))
         except ArtefactError as error:  # of a manifest: the others are still told
             problems.append(str(error))
-    return Inspection(1, runtime.qnn_version or runtime.name, tuple(contexts), tuple(problems))
+    qnn = runtime.qnn_version or runtime.name
+    return Inspection(1, qnn, tuple(contexts), tuple(problems), tuple(models))
 
 
-def lines(report: Inspection) -> Iterator[str]:
-    """An inspection for people: a few lines for each context."""
-    for context in report.contexts:
+def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
+    """An inspection for people: a few lines for each context; one for many unless `whole`."""
+    for model in report.models:
+        yield f"{model.file}: an ONNX model, which `run` and `contexts compile` compile"
+        yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
+        yield from (f"    in  {one}" for one in model.inputs)
+        yield from (f"    out {one}" for one in model.outputs)
+    if not whole and len(report.contexts) > _MOST_LONG:
+        yield from _alike(report.contexts)
+    for context in report.contexts if whole or len(report.contexts) <= _MOST_LONG else ():
         name = f"{context.file}#{context.origin}" if context.origin else context.file
         yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
         if context.problem:
@@ -180,8 +203,30 @@ def lines(report: Inspection) -> Iterator[str]:
                 for tensor in tensors:
                     yield f"        {kind:<4}{_tensor(tensor)}"
     read = len(report.contexts)
-    if read or not report.problems:
-        yield f"{counted(read, 'context')}, read by QNN {report.qnn}"
+    if read or not (report.problems or report.models):
+        more = "; --long shows each" if read > _MOST_LONG and not whole else ""
+        yield f"{counted(read, 'context')}, read by QNN {report.qnn}{more}"
+
+
+def _alike(contexts: Sequence[ContextReport]) -> Iterator[str]:
+    """A few lines for all that are of one kind, the sizes of the least and the largest of them."""
+    groups: dict[tuple[str, ...], list[ContextReport]] = {}
+    for one in contexts:
+        what = one.problem or (_made_for(one) if one.kind == "context" else f"a {one.kind.upper()}")
+        groups.setdefault((one.file, what), []).append(one)
+    for (file, what), found in groups.items():
+        sizes, needed = [one.size for one in found], [one.memory_bytes or 0 for one in found]
+        graphs = sum(len(one.graphs) for one in found)
+        yield f"{file}: {counted(len(found), 'context')}, {_span(sizes)} each, {size(sum(sizes))}"
+        yield f"    {what}"
+        if any(needed):
+            yield f"    each needs {_span(needed)} at least, all {size(sum(needed))}"
+        yield f"    {counted(graphs, 'graph')}"
+
+
+def _span(values: Sequence[int]) -> str:
+    least, most = size(min(values)), size(max(values))
+    return least if least == most else f"{least} to {most}"
 
 
 def _made_for(context: ContextReport) -> str:
@@ -305,7 +350,8 @@ def _contexts(
     files: Sequence[Path], catalog: Catalog, runtime: Runtime, soc: Soc
 ) -> list[tuple[str, Piece]]:
     root, found = cache_root(), []
-    for artefact in open_artefacts(files):
+    opened = list(open_artefacts(files))
+    for artefact in opened:
         name = artefact.path.name
         pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
         if artefact.kind == "onnx":
@@ -320,7 +366,7 @@ def _contexts(
             _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
         found += [(f"{name}#{one.origin}" if one.origin else name, one) for one in pieces]
     if not found:
-        raise ConfigError("no context binary is in what was given", field="FILE")
+        raise nothing_in(opened)
     return found
 
 

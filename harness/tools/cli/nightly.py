@@ -57,7 +57,7 @@ def nightly(
     Ending().watch()
     reports = reports.absolute()
     seconds, now = seconds_of(budget or _BUDGET), time.time()
-    if lab_file == DEFAULT_LAB and not lab_file.exists():
+    if not resume and lab_file == DEFAULT_LAB and not lab_file.exists():
         lab_file = simulated_instead(()) or lab_file
     kept = tuple(map(without_secrets, arguments))
     asked = Night(

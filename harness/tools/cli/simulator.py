@@ -23,10 +23,31 @@ if TYPE_CHECKING:
 
 _FARM: Final = "farm"
 _DSP_SETUP: Final = "dsp-setup"
+_OWN_OPTIONS: Final = {
+    _FARM: ("devices", "profile", "seed", "written"),
+    _DSP_SETUP: ("source", "mirror", "anew"),
+}
 _LOOK_S: Final = 1.0
 
 
-@click.command()
+class _Named(click.Command):
+    """Its help has the options of the NAME that stands before --help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it."""
+        ctx.meta[__name__] = next((one for one in args if one in _OWN_OPTIONS), None)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does it."""
+        named = ctx.meta.get(__name__)
+        own = None if named is None else (*_OWN_OPTIONS[named], "help")
+        params = [one for one in self.get_params(ctx) if own is None or one.name in own]
+        with formatter.section("Options" if named is None else f"Options of {named}"):
+            formatter.write_dl([told for one in params if (told := one.get_help_record(ctx))])
+
+
+@click.command(cls=_Named)
 @click.argument("name", required=False)
 @lab_option
 @click.option("--devices", type=int, metavar="N", help="How many a farm has (default: 8).")

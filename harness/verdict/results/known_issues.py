@@ -79,8 +79,8 @@ class IssueSignature(Part):
     """
 
     outcome: Literal["failed", "crashed", "hung"] | None = None
-    api: Text | None
-    code: StrictInt | None
+    api: Text | None = None
+    code: StrictInt | None = None
     message: Annotated[Text, AfterValidator(_pattern)]
 
 

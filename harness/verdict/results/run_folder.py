@@ -45,6 +45,7 @@ from harness.verdict.results.run_order import ORDER, give_place, ordered
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
 LATEST: Final = "latest"
+_REPORTS: Final = Path("reports")
 CASES: Final = "cases.json"
 """The names of the cases that a run was to run."""
 _ID_BYTES: Final = 8
@@ -139,9 +140,14 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """A run's folder that exists, or that of this journal. Raises ConfigError if it is none."""
+        """A run's folder that exists, or that of this journal. Raises ConfigError if it is none.
+
+        A bare name that is no folder here is a run among the `reports` here.
+        """
         if path.name == JOURNAL and path.is_file():
             path = path.parent
+        if path.parts == (path.name,) and not path.exists():
+            path = _REPORTS / path if (_REPORTS / path).exists() else path
         if not (path / JOURNAL).is_file():
             raise ConfigError(
                 f"is no run's folder: there is no {JOURNAL}",

@@ -122,7 +122,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
     # a name that no run has, and a case that no run failed
     for words, says in (
-        (("bundle", "tiny.bin::test_contexts", "--out=x.zip"), "is in no run: run it"),
+        (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), "is in no run"),
         (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
         (("minimize", record["case"], "--out=none/x.zip"), "a folder that there is"),
     ):

@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 from _pytest.config.argparsing import Parser
 
+from harness.device import SIMULATED_LAB
 from harness.run.pytest_plugin.options import OPTIONS, Options, add_options, read_options
 from harness.run.pytest_plugin.selection import selection
 from harness.tools.cli.run import run
 
+ROOT = Path(__file__).parents[4]
 NOT_PYTESTS = ("files", "more", "as_json", "quick")
 
 
@@ -21,7 +23,7 @@ def read(root: Path, *words: str) -> Options:
     parser = Parser(_ispytest=True)
     add_options(parser)
     given = parser.parse([*words])
-    place = SimpleNamespace(dir=root / "below")
+    place = SimpleNamespace(dir=root / "below", args=words)
 
     def get(name: str) -> Any:
         return getattr(given, name.removeprefix("--").replace("-", "_"))
@@ -38,6 +40,31 @@ def test_nothing_is_given(tmp_path: Path) -> None:
     none = (None, None, None, None, None)
     nothing = type(found.contexts)((), (), (), None, None, 0.0, 1, *none, "refuse")
     assert found.contexts == nothing
+
+
+def test_what_comes_with_the_package_where_a_folder_has_none(tmp_path: Path) -> None:
+    suites = ROOT / "harness/suites"
+    assert read(tmp_path, "harness.suites").known_issues == suites / "known_issues.yaml"
+    assert read(tmp_path, "suites").known_issues is None
+    assert read(tmp_path, "--device=sim-v73").lab == SIMULATED_LAB
+    assert read(tmp_path, "--device=mine").lab == tmp_path / "devices.yaml"
+    assert read(tmp_path, "--device=sim-v73", "--lab=x.yaml").lab == tmp_path / "below/x.yaml"
+    (tmp_path / "devices.yaml").touch()
+    assert read(tmp_path, "--device=sim-v73").lab == tmp_path / "devices.yaml"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("-rA", "-r A", "--maxfail=1", "--html=a.html", "--html a.html", "--alluredir=al"),
+        *("--cov=tests", "--cov", "--cov-report xml", "--self-contained-html", "-vvv", "-x"),
+        *("--log-cli-level=INFO", "--log-file x", "--json-report", "--report-log=x", "-W error"),
+    ],
+)
+def test_how_pytest_reports_chooses_no_case(told: str) -> None:
+    asked = ("pytest", "-m", "device", "-k", "tiny")
+    assert selection((*asked, *told.split())) == selection(asked)
+    assert selection((*asked[:3], *told.split(), *asked[3:])) == selection(asked)
 
 
 def test_paths_lists_and_bounds(tmp_path: Path) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from harness.contexts import Inspection
+from harness.contexts.compiler.models import Model
+from harness.contexts.sources.inspection import ContextReport, model_report
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from harness.search.bisect.answers import Question
 from harness.search.bisect.case_run import RunEnd
 from harness.search.bisect.match import Judged
 from harness.search.minimize.search import Way
-from harness.tools.cli.contexts import contexts
+from harness.tools.cli.contexts import contexts, lines
 from harness.tools.cli.contexts_minimize import _Progress
 from tests.unit.libraries.containers.made import FIELD
 
@@ -42,6 +46,32 @@ def test_extract_prints_the_manifest(tmp_path: Path) -> None:
         (tmp_path / "out/manifest.json").read_text()
     )
     assert len(printed["pieces"]) == 4
+
+
+def test_many_contexts_are_a_line_for_those_that_are_alike() -> None:
+    one = ContextReport("m.pte", "executorch", "0", "context", 0, 1000, "ab", {}, build_id="v2")
+    other = replace(one, origin="1", size=3000, memory_bytes=5000)
+    report = Inspection(1, "2.51.0", (one, other) * 5, ())
+    short, long = [*lines(report)], [*lines(report, whole=True)]
+    assert short[0] == "m.pte: 10 contexts, 1.000 kB to 3.000 kB each, 20.000 kB"
+    assert short[-1] == "10 contexts, read by QNN 2.51.0; --long shows each"
+    assert len(long) == 31
+    assert [*lines(replace(report, contexts=(one,)))] == [
+        *long[:3],
+        "1 context, read by QNN 2.51.0",
+    ]
+
+
+def test_a_model_is_told_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "m.onnx"
+    file.write_bytes(Model("tiny").serialized())
+    told = [*lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))]
+    assert told == [
+        f"{file}: an ONNX model, which `run` and `contexts compile` compile",
+        "    1 node: 1 MatMul",
+        "    in  x: float32 [1, 16]",
+        "    out y: float32 [1, 16]",
+    ]
 
 
 def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:

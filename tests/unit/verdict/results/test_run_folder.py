@@ -25,6 +25,17 @@ def create(reports: Path) -> RunFolder:
     )
 
 
+def test_a_bare_name_is_a_run_of_the_reports_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path / "reports")
+    monkeypatch.chdir(tmp_path)
+    assert RunFolder.open(Path(folder.run_id)).path == folder.path
+    assert RunFolder.open(Path("latest")).path == folder.path
+    with pytest.raises(ConfigError, match="is no run's folder"):
+        RunFolder.open(Path("none"))
+
+
 def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     reports = tmp_path / "deep" / "reports"
     folder = create(reports)

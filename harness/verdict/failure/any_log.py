@@ -15,6 +15,7 @@ from io import BufferedReader, RawIOBase, TextIOWrapper
 from typing import BinaryIO, Final, cast
 
 from harness.verdict.failure.error import clean_text
+from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
 
 MAX_CHARS: Final = 256 << 20
 """So much of a log is read; a log of logcat's has far less."""
@@ -70,10 +71,11 @@ _NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.I)
 
 @dataclass(frozen=True)
 class LogText:
-    """A line of a log, counted from 1, without what stands before its text."""
+    """A line of a log, counted from 1, without what stands before its text, and who wrote it."""
 
     number: int
     text: str
+    origin: Origin = NOBODY
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,10 @@ class _Kept:
         rough = hash(line.translate(_DIGITS))
         if rough in self._full:
             return
-        full = True
+        full, origin = True, origin_of(line)
         for text in texts_of(line):
             self._looked += 1
-            same, shape = hash(text), hash(_NUMBERS.sub("#", text))
+            same, shape = hash((text, origin.process)), hash(_NUMBERS.sub("#", text))
             full &= self._alike[shape] >= _MAX_ALIKE
             if same in self._seen or self._alike[shape] >= _MAX_ALIKE:
                 continue
@@ -167,7 +169,7 @@ class _Kept:
             self._seen.add(same)
             self._alike[shape] += 1
             room = len(self._first) < MAX_LINES // 2
-            (self._first if room else self._last).append(LogText(number, text))
+            (self._first if room else self._last).append(LogText(number, text, origin))
         if full and len(self._full) < _MAX_TEXTS:
             self._full.add(rough)
 

@@ -17,6 +17,15 @@ from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptom
 from harness.verdict.failure.rules import RULES
 
 MAX_SHOWN: Final = 8
+_MAX_CLIENTS: Final = 4
+_NEAR_S: Final = 60.0
+"""What the system logs this long before or after a process's lines may be about it."""
+
+# Words of programs that use the NPU, in a line of theirs: such processes fail each on its own.
+_CLIENT: Final = re.compile(
+    r"Qnn(?:Dsp|Htp|Gpu|[A-Z][a-z]+_)|Qnn ExecuTorch|QNNExecution|QnnBackendManager|ggml-hex"
+    r"|(?i:lite_?rt|genie)"
+)
 
 # How frameworks speak of the calls that a rule may ask for.
 _CALLS: Final = tuple(
@@ -49,7 +58,7 @@ class ExplainedLine(Part):
 
 
 class Explained(Part):
-    """One cause that fits a log, and the lines that show it."""
+    """One cause that fits a log, and the lines that show it; of which process, if that is told."""
 
     id: str
     confidence: Confidence
@@ -57,6 +66,7 @@ class Explained(Part):
     fix: str | None
     threads: tuple[str, ...]
     lines: tuple[ExplainedLine, ...]
+    process: int | None = None
 
 
 class Explanation(Part):
@@ -75,10 +85,59 @@ def explained_by(
     symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] = RULES
 ) -> Explanation:
     """The causes that fit these symptoms, which are those of the lines."""
-    told = [(one, _explained(one, symptoms, lines)) for one in findings(symptoms, rules)]
-    # a number that stands in another program's line alone is the last of its equals
-    told.sort(key=lambda one: (CONFIDENCES.index(one[0].confidence), _is_foreign(*one)))
-    return Explanation(diagnoses=tuple(explained for _, explained in told))
+    whole = _told(symptoms, lines, rules)
+    parts = [
+        _told(symptoms_in(some, process), some, rules, process)
+        for process, some in _apart(lines).items()
+    ]
+    parts.sort(key=lambda told: CONFIDENCES.index(told[0].confidence) if told else len(CONFIDENCES))
+    causes: list[Explained] = []
+    for told in (*parts, whole):
+        # the answer of each process is told, though it be the same; what follows from it, once
+        known = {one.id for one in causes}
+        causes += [
+            one for one in told if one.id not in known or (one is told[0] and told is not whole)
+        ]
+    return Explanation(diagnoses=tuple(causes))
+
+
+def _told(
+    symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule], process: int | None = None
+) -> list[Explained]:
+    """The causes that fit, the surest first.
+
+    A number that stands in another program's line alone is the last of its equals. Of what lines
+    of one process suggest, the first is the cause.
+    """
+    told = [(one, _explained(one, symptoms, lines, process)) for one in findings(symptoms, rules)]
+    told.sort(
+        key=lambda one: (
+            CONFIDENCES.index(one[0].confidence),
+            _is_foreign(*one),
+            one[1].lines[0].number if process and one[0].confidence == "likely" else 0,
+        )
+    )
+    return [explained for _, explained in told]
+
+
+def _apart(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
+    """The lines of each process that uses the NPU, with those of nobody and of the system."""
+    found = (line.origin.process for line in lines if _CLIENT.search(line.text))
+    clients = list(dict.fromkeys(one for one in found if one is not None))[:_MAX_CLIENTS]
+    return {
+        client: [one for one in lines if one.origin.process not in set(clients) - {client}]
+        for client in clients
+    }
+
+
+def _near(lines: Sequence[LogText], process: int) -> list[LogText]:
+    """The lines of the time of a process's; those without a time are of any."""
+    own = [line.origin.at for line in lines if line.origin.process == process]
+    times = [at for at in own if at is not None]
+    if not times:
+        return list(lines)
+    first, last = min(times) - _NEAR_S, max(times) + _NEAR_S
+    return [one for one in lines if one.origin.at is None or first <= one.origin.at <= last]
 
 
 def dsp_numbers(symptoms: Symptoms) -> list[str]:
@@ -92,21 +151,30 @@ def dsp_numbers(symptoms: Symptoms) -> list[str]:
     ]
 
 
-def symptoms_in(lines: Sequence[LogText]) -> Symptoms:
-    """What the lines of a log show: calls, codes, texts; any may be another process's."""
-    telling = [line.text for line in lines if not is_benign(line.text)]
-    texts = tuple(dict.fromkeys(telling))
+def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptoms:
+    """What the lines of a log show: calls, codes, texts; any may be another process's.
+
+    Numbers of a process that says nothing else of ours count for nothing. With `process`, what the
+    system logged counts near the time of that process only.
+    """
+    telling = [line for line in lines if not is_benign(line.text)]
+    texts = tuple(dict.fromkeys(line.text for line in telling))
+    near = telling if process is None else _near(telling, process)
     apis: dict[str, None] = {}
-    for text in texts:
-        apis |= dict.fromkeys(found[0] for found in _API.finditer(text))
-        apis |= dict.fromkeys(api for pattern, api in _CALLS if pattern.search(text))
-    ours = bool(apis) or any(_OURS.search(text) for text in texts)
+    ours: set[int | None] = set()
+    for line in telling:
+        called = [found[0] for found in _API.finditer(line.text)]
+        called += [api for pattern, api in _CALLS if pattern.search(line.text)]
+        apis |= dict.fromkeys(called)
+        if called or _OURS.search(line.text):
+            ours.add(line.origin.process)
+    coded = [one.text for one in telling if ours and one.origin.process in {None, *ours}]
     return Symptoms(
         outcome="failed",
         apis=tuple(apis),
-        codes=tuple(dict.fromkeys(code for text in texts for code in _codes_in(text) if ours)),
+        codes=tuple(dict.fromkeys(code for text in coded for code in _codes_in(text))),
         said=texts,
-        evidence=texts,
+        evidence=tuple(dict.fromkeys(line.text for line in near)),
         foreseen=tuple(
             (found[1], found[2]) for text in texts if (found := _FORESEEN.search(text)) is not None
         ),
@@ -121,7 +189,9 @@ def _codes_in(text: str) -> Iterator[int]:
         yield named[0]
 
 
-def _explained(found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText]) -> Explained:
+def _explained(
+    found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText], process: int | None
+) -> Explained:
     known = found.diagnosis(symptoms.codes)
     shown = set(found.lines) or _that_name(found, lines)
     return Explained(
@@ -134,6 +204,7 @@ def _explained(found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText])
             ExplainedLine(number=line.number, text=line.text)
             for line in [line for line in lines if line.text in shown][:MAX_SHOWN]
         ),
+        process=process,
     )
 
 

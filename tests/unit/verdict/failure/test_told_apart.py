@@ -1,0 +1,65 @@
+"""Several processes in one log: each failure has its own cause, and time tells what is near."""
+
+from __future__ import annotations
+
+import io
+
+from harness.verdict.failure.any_log import read_log
+from harness.verdict.failure.explanation import Explained, explain
+
+SKEL = "QnnDsp <E> DspTransport.openSession qnn_open failed, 0x80000406, prio 100"
+OPENED = "apps_std_imp.c:1088: Successfully opened file /data/local/tmp/libQnnHtpV79Skel.so"
+NO_SKEL = "QnnDsp <E> fopen failed for libQnnHtpV79Skel.so (No such file)"
+VTCM = "QnnDsp <E> Request feature vtcm size with value 8388608 unsupported"
+CRASH = "remoteproc remoteproc1: crash detected in cdsp: type fatal error"
+UNSUPPORTED = "QnnDsp <E> QnnBackend_validateOpConfig failed 3110"
+CREATED = "QnnDsp <E> QnnContext_createFromBinary returned 5005"
+
+
+def logcat(*lines: tuple[int, str, str]) -> list[tuple[str, int | None]]:
+    return [(one.id, one.process) for one in causes(*lines)]
+
+
+def causes(*lines: tuple[int, str, str]) -> tuple[Explained, ...]:
+    """What is told of lines of logcat: each with its process, its time and its text."""
+    text = "\n".join(f"12-07 {at} {pid:5} {pid:5} E tag : {said}" for pid, at, said in lines)
+    return explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+
+
+def test_what_another_process_did_rightly_excuses_nothing() -> None:
+    told = logcat((10, "04:15:01.000", NO_SKEL), (11, "04:15:02.000", f"QnnDsp {OPENED}"))
+    assert told == [("skel-not-found", 10)]
+    together = logcat((10, "04:15:01.000", NO_SKEL), (10, "04:15:02.000", f"QnnDsp {OPENED}"))
+    assert together == []
+
+
+def test_two_processes_fail_each_of_its_own_cause() -> None:
+    told = logcat((10, "04:15:01.000", SKEL), (11, "04:15:01.100", VTCM))
+    assert told == [("other-vtcm-size", 11), ("skel-not-found", 10)]
+
+
+def test_the_same_line_of_two_processes_is_kept_for_both() -> None:
+    lines = ((10, "04:15:01.000", SKEL), (11, "04:15:01.100", SKEL), (11, "04:15:01.200", VTCM))
+    told = [("other-vtcm-size", 11), ("skel-not-found", 11), ("skel-not-found", 10)]
+    assert logcat(*lines) == told
+    assert [line.number for line in causes(*lines)[1].lines] == [2]
+
+
+def test_a_crash_of_the_dsp_counts_near_the_failure() -> None:
+    near = logcat((0, "04:14:50.000", CRASH), (10, "04:15:01.000", UNSUPPORTED))
+    assert near[0] == ("dsp-restarted", 10)
+    far = logcat((0, "02:14:50.000", CRASH), (10, "04:15:01.000", UNSUPPORTED))
+    assert far == [("op-unsupported", 10), ("dsp-restarted", None)]
+
+
+def test_a_number_of_a_process_that_says_nothing_of_ours_counts_for_nothing() -> None:
+    lines = ((10, "04:15:01.000", CREATED), (44, "04:15:01.000", "error 1002 while scanning"))
+    assert {id for id, _ in logcat(*lines)} == {"context-refused"}
+    own = ((10, "04:15:01.000", CREATED), (10, "04:15:01.000", "error 1002 while loading"))
+    assert {id for id, _ in logcat(*own)} >= {"context-refused", "no-memory"}
+
+
+def test_of_what_lines_suggest_the_first_of_a_process_is_the_cause() -> None:
+    first = ((10, "04:15:01.000", UNSUPPORTED), (10, "04:15:02.000", SKEL))
+    assert [id for id, _ in logcat(*first)][:2] == ["op-unsupported", "skel-not-found"]
+    assert [id for id, _ in logcat(*reversed(first))][:2] == ["skel-not-found", "op-unsupported"]

@@ -150,6 +150,9 @@ class Leases:
                     tell = tell or waits.enter_context(working(name))
                     tell(f"waiting: {text}, held by {held}")
                 time.sleep(_POLL_S)
+            if tell is not None:
+                waited_s = time.monotonic() - began
+                _log.warning(f"device {name} is had, after {waited_s:.0f} s of waiting")
 
     def free(self, key: str) -> None:
         """Gives a device back; nothing happens if this object does not hold it."""

@@ -90,6 +90,7 @@ def tell(config: pytest.Config, text: str, **markup: bool) -> None:
         if column(reporter):  # with -q it leaves letters of cases where they are
             reporter.line("")
         write_line(reporter, text, **markup)
+        reporter.flush()
 
 
 def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
@@ -151,7 +152,7 @@ def show_notices(config: pytest.Config) -> None:
 
     Both go through pytest's own reporter. What it writes while a case runs is captured, too, and
     lost if the case passes in the end. Nobody sees what a worker of pytest-xdist writes: its
-    warnings become pytest's, which the controller shows at once (`Live`) and at the end.
+    warnings become pytest's, which the controller shows at once (`Live`).
     """
 
     def progress(text: str) -> None:
@@ -282,9 +283,11 @@ class Live:
             if self._listener is not None:
                 self._listener.close()
 
+    @pytest.hookimpl(trylast=True)
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
-        """Says at once what a worker has to say: it may be what it waits for."""
-        if warning_message.filename == _OF_A_WORKER:
+        """Says at once, and not at the end, what a worker has to say: it may be waiting."""
+        if warning_message.filename == _OF_A_WORKER and self._reporter is not None:
+            del self._reporter.stats["warnings"][-1:]
             tell(self._config, f"warning: {warning_message.message}", yellow=True)
 
     def pytest_enter_pdb(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 import sys
@@ -23,6 +24,7 @@ from harness.ground import (
 )
 from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets
 from harness.ground.files.cache import PRIVATE
+from harness.ground.host.guard import GuardedProcess
 from harness.run import is_of_a_file, nothing_beside, read_problem
 from harness.run.pytest_plugin.problem import Problem
 from harness.run.pytest_plugin.terminal import NO_DEVICE
@@ -108,7 +110,11 @@ def case_arguments(
     return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]
 
 
+_log = logging.getLogger(__name__)
+
 OUTPUT: Final = "output.txt"
+_LOOK_S: Final = 1.0
+_WAITS: Final = b"warning: waiting"
 PROBLEM: Final = "problem.json"
 _KEPT_BYTES = 64 * 1024
 _MOST_OUTPUT_BYTES: Final = 16 << 20
@@ -175,9 +181,32 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
     told = f"--problem-file={(reports / PROBLEM).absolute()}"
     command = [sys.executable, "-m", "pytest", told, *arguments]
     with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
-        exit_code = process.wait(Deadline(timeout_s))
+        exit_code = _watched(process, reports / OUTPUT, timeout_s)
     _without_secrets(reports / OUTPUT)
     return read_run(reports, exit_code, time.monotonic() - began)
+
+
+def _watched(process: GuardedProcess, output: Path, left_s: float) -> int | None:
+    """Waits for the end of a run, and passes on what that waits for.
+
+    To wait for a device has an end of its own, and does not count. None if it takes
+    longer otherwise.
+    """
+    seen, waits = 0, False
+    while left_s > 0:
+        step_s = min(_LOOK_S, left_s)
+        if (code := process.wait(Deadline(step_s))) is not None:
+            return code
+        with disk_errors(f"cannot read {output}"), output.open("rb") as stream:
+            stream.seek(seen)
+            said = stream.read(_MOST_OUTPUT_BYTES)
+        seen += said.rfind(b"\n") + 1
+        for line in said.splitlines()[: said.count(b"\n")]:
+            waits = line.startswith(_WAITS) and b" for device " in line
+            if line.startswith(_WAITS):
+                _log.warning(line.decode("utf-8", "replace").partition(" ")[2])
+        left_s -= 0 if waits else step_s
+    return None
 
 
 def _without_secrets(output: Path) -> None:

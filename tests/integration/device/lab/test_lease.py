@@ -105,8 +105,10 @@ def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: L
     mine = Leases(folder, purpose="mine")
     with holding(folder, hold_s=1):
         mine.take(KEY, "phone", wait_s=30)
-    (told,) = logged.warnings
-    assert "waiting up to 30 s for device phone" in told
+    first, last = logged.warnings
+    assert first.startswith("waiting up to 30 s for device phone: held by ")
+    assert first.endswith("; place 1 in its queue")
+    assert last.startswith("device phone is had, after ")
     mine.close()
     with holding(folder):
         began = time.monotonic()

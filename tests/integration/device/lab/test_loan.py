@@ -38,6 +38,18 @@ def test_slow(bench, number):
 '''
 
 
+BISECTED = """import logging, sys
+from pathlib import Path
+from harness.search.bisect.case_run import case_arguments, run_case
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+case, lab, folder = sys.argv[1], *map(Path, sys.argv[2:])
+words = case_arguments(case, lab, folder / "run", ["one"], "htp")
+end = run_case([*words, "--qnn=2.51.0", "--rootdir", str(folder), case.partition("::")[0]],
+    folder / "run", folder, 60)
+print(end.record.outcome if end.record else end)
+"""
+
+
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[DeviceRuns]:
     """A lab of two devices of a pool that have addresses which stay, as real ones have."""
@@ -253,3 +265,24 @@ def test_who_stops_asking_leaves_the_run_alone(shared: DeviceRuns) -> None:
         assert run.end() == 0, run.said
     is_whole(shared, "run", 6)
     assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+def test_a_bisection_says_what_its_runs_wait_for(shared: DeviceRuns) -> None:
+    """What they print is kept in a file that nobody looks at meanwhile."""
+    case = f"{shared.folder / 'test_slow.py'}::test_slow[one-htp-2.51.0-0]"
+    with started(shared, "take", 0, words=("devices", "take", "one", "--for", "1h")) as take:
+        take.wait_for("one is yours")
+        logged = subprocess.Popen(
+            [sys.executable, "-c", BISECTED, case, str(shared.file), str(shared.folder)],
+            env=shared.environment | {"CASES": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert logged.stdout is not None
+        assert "waiting up to 600 s for device one: held by" in logged.stdout.readline()
+        time.sleep(4)
+        take.process.send_signal(signal.SIGINT)
+        assert take.end() == 0
+        said, _ = logged.communicate(timeout=RUN_TIMEOUT_S)
+    assert said == "passed\n", said

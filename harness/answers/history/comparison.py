@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder, same_failure
 from harness.answers.history.brief import Brief
+from harness.answers.history.states import CaseHistory, CaseState
 from harness.ground import ConfigError
 from harness.verdict import Coverage, Output, coverage_of, steps_of
 from harness.verdict.results.drift import Read, changes
@@ -111,6 +112,8 @@ class Comparison:
     """None where no case was profiled in both runs."""
     unjudged: str | None = None
     """Why it could not be, if it was to be."""
+    states: Mapping[str, CaseState] = field(default_factory=dict)
+    """What flaky cases are at, by their names, where all runs before were looked at."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
@@ -209,6 +212,34 @@ def compare(
         if name not in met:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
     return Comparison(pairs, covered, base, drifted)
+
+
+def settled(found: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:
+    """A comparison in the light of the runs before, by the names of cases now.
+
+    What had no verdict in the base is compared with the last one that it had, if it fails or did.
+    What is flaky is that each time, so that it is neither new nor fixed.
+    """
+    pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
+    for category, listed in found.pairs.items():
+        for pair in listed:
+            after = pair.after
+            known = histories.get(after.case) if after and after.has_verdict else None
+            became, one = (category, pair) if known is None else _settled(category, pair, known)
+            pairs[became].append(one)
+    flaky = {name: one.state for name, one in histories.items() if one.is_flaky and one.state}
+    return replace(found, pairs=pairs, states=flaky)
+
+
+def _settled(category: Category, pair: Pair, known: CaseHistory) -> tuple[Category, Pair]:
+    if known.is_flaky:
+        return "flaky", pair
+    last = known.last
+    if category == "added" and last and (last.last.is_bad or known.now.last.is_bad):
+        return _became(last, known.now), Pair(last.last, pair.after)
+    if category == "flaky":  # it was, and has ended alike for long
+        return "failing" if known.now.last.is_bad else "passing", pair
+    return category, pair
 
 
 def _became(then: EarlierAttempts | None, now: EarlierAttempts) -> Category:

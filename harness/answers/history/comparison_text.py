@@ -43,6 +43,8 @@ class Alike:
 
     pairs: Sequence[Pair]
     advice: str | None
+    state: str | None = None
+    """How flaky they are, where that is known."""
 
     @property
     def said(self) -> str:
@@ -53,7 +55,7 @@ class Alike:
         known = f"{one.known_issue}: " if one.known_issue else ""
         named = f" ({one.diagnosis})" if one.diagnosis else ""
         told = f"{known}{one.outcome}{named}: {one.signature}" if one.is_bad else one.outcome
-        return " ".join(told.split())
+        return " ".join(f"{told}; {self.state}".split() if self.state else told.split())
 
     @property
     def until_now(self) -> str:
@@ -111,7 +113,8 @@ class ToldComparison:
         said = ["failed"] if self.reasons else []
         said += [] if run.is_whole else ["verdicts are missing"]
         said += [] if run.judged or said else ["nothing was tested"]
-        return ", ".join(said) or ("passed" if run.is_green else "nothing new fails")
+        passes = run.is_green and not self.comparison["flaky"]
+        return ", ".join(said) or ("passed" if passes else "nothing new fails")
 
     @property
     def verdict(self) -> str:
@@ -173,10 +176,18 @@ def told(
 
     def alike(name: Category) -> list[list[Pair]]:
         bisected = name in BISECTED
-        return groups(comparison[name], lambda one: (was_of(one), apart(one) if bisected else None))
+        return groups(
+            comparison[name],
+            lambda one: (was_of(one), apart(one) if bisected else None, state(one)),
+        )
+
+    def state(pair: Pair) -> str | None:
+        known = comparison.states.get(pair.shown.case)
+        return known.said if known is not None else None
 
     found = {
-        name: [Alike(pairs, advice(name, pairs[0])) for pairs in alike(name)] for name in TITLES
+        name: [Alike(one, advice(name, one[0]), state(one[0])) for one in alike(name)]
+        for name in TITLES
     }
     return ToldComparison(base, run, comparison, found, reasons)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from harness.answers.history.attempts import attempts_by_name, finder
-from harness.answers.history.brief import Brief, read_briefs
-from harness.answers.history.comparison import TITLES, compare
+from harness.answers.history.brief import read_briefs
+from harness.answers.history.comparison import TITLES, Pair, compare
+from harness.answers.history.states import CaseHistory
 from harness.answers.report.run_data import Since
 from harness.ground import ConfigError, HarnessError
 from harness.verdict import JOURNAL, LeftOut, RunFolder, cases_in, ordered, uncollected
@@ -100,26 +101,46 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
 
 
 @uncollected()
-def last_verdicts(base: RunFolder, lost: Sequence[Brief]) -> dict[str, Brief]:
-    """The last verdict before BASE of each of these cases, which had none in it, by their names.
+def histories(
+    run: RunFolder, base: RunFolder | None, also: Collection[str] = ()
+) -> dict[str, CaseHistory]:
+    """The cases of a run that do not just pass as in BASE, and what runs before said of them, by
+    their names.
 
-    Only of so many runs of the same selection as can be read in bounded time.
+    Cases called as one of `also`, now or in BASE, are among them. Only so many runs of the same
+    selection tell of them as can be read in bounded time. Raises ConfigError for what cannot be
+    read.
     """
-    found: dict[str, Brief] = {}
-    room = _MOST_BYTES
-    runs = _asked_for(base.info().get("selection"), _before(base))
-    for run in islice(runs, _MOST_BACK):
-        left = [one for one in lost if one.case not in found]
-        room -= (run.path / JOURNAL).stat().st_size
-        if not left or room < 0:
+    before = read_briefs(base.path / JOURNAL)[0] if base is not None else []
+    briefs = read_briefs(run.path / JOURNAL, before)[0]
+    named, info = attempts_by_name(briefs), run.info()
+    found = {
+        pair.after.case: CaseHistory(named[pair.after.case], str(info.get("started", "")))
+        for became, pairs in compare(before, briefs).pairs.items()
+        for pair in pairs
+        if pair.after is not None
+        and (became not in ("passing", "untested") or _named(pair) & set(also))
+    }
+    room, compared = _MOST_BYTES, False
+    for one in islice(_asked_for(info.get("selection"), _before(run)), _MOST_BACK):
+        # what came after BASE was told to nobody
+        compared = compared or (base is not None and one.path == base.path)
+        room -= (one.path / JOURNAL).stat().st_size
+        if not found or room < 0:
             break
         with contextlib.suppress(HarnessError):
-            find = finder(attempts_by_name(read_briefs(run.path / JOURNAL)[0]))
-            for one in left:
-                then = find(one)
-                if then is not None and then.last.has_verdict:
-                    found[one.case] = then.last
+            find = finder(attempts_by_name(read_briefs(one.path / JOURNAL)[0]))
+            at = str(one.info().get("started", ""))
+            for history in found.values():
+                if (then := find(history.now.last)) is not None:
+                    history.before.insert(0, (at, then))
+                    if compared and history.last is None and then.last.has_verdict:
+                        history.last = then
     return found
+
+
+def _named(pair: Pair) -> set[str]:
+    return {side.case for side in (pair.before, pair.after) if side is not None}
 
 
 def last_durations(folder: RunFolder) -> dict[str, float]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
@@ -121,6 +122,40 @@ class CaseState:
         """What is told of a flaky case, in one line."""
         why = f"; {self.not_the_version}" if self.versions else ""
         return f"{self.rate} since {self.since[:10] or 'then'}{why}"
+
+
+@dataclass
+class CaseHistory:
+    """A case in a run that was `started` then, and in the runs before it: the oldest comes first,
+    each with its own start. `last` is the last verdict up to the run that it is compared with.
+    """
+
+    now: EarlierAttempts
+    started: str
+    before: list[tuple[str, EarlierAttempts]] = field(default_factory=list)
+    last: EarlierAttempts | None = None
+
+    @cached_property
+    def was(self) -> CaseState | None:
+        """What it was at before this run."""
+        return state_of(Verdicts.of(one, at) for at, one in self.before)
+
+    @cached_property
+    def state(self) -> CaseState | None:
+        """What it is at, this run included."""
+        runs = (*self.before, (self.started, self.now))
+        return state_of(Verdicts.of(one, at) for at, one in runs)
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether no run of it is news; whatever it is at, it has a verdict now."""
+        return self.now.last.has_verdict and self.state is not None and self.state.is_flaky
+
+    @property
+    def turned_flaky(self) -> bool:
+        """Whether it failed now, and this is the run that shows that it is flaky."""
+        was = self.was is not None and self.was.is_flaky
+        return self.is_flaky and not was and bool(self.now.failed)
 
 
 def wilson(failed: int, verdicts: int) -> tuple[float, float]:

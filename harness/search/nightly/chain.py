@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,8 @@ from harness.answers import (
     since_previous,
     told,
 )
-from harness.answers.history.previous import last_verdicts
+from harness.answers.history.comparison import settled
+from harness.answers.history.previous import histories
 from harness.answers.report.ci import add_to_summary
 from harness.device import load_lab
 from harness.ground import (
@@ -40,24 +42,29 @@ from harness.ground import (
     read_bounded,
     write_whole,
 )
+from harness.ground.errors.outgoing_text import INSTEAD
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.cache import PRIVATE
+from harness.ground.files.whole_file import write_json
 from harness.libraries import Catalog, CatalogEntry
 from harness.run import read_problem
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.issues import (
+    Histories,
+    Issue,
     bisected,
     followed,
     issue_text,
-    lost_before,
     next_search,
     title,
     to_bisect,
+    to_run_again,
 )
+from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lab_lines, lost_on
 from harness.search.nightly.night import STEPS, Night
-from harness.search.nightly.processes import ENOUGH_S, bisection, ended
-from harness.verdict import RunFolder, ordered
+from harness.search.nightly.processes import ENOUGH_S, answered, bisection, ended
+from harness.verdict import CaseRecord, RunFolder, ordered
 from harness.verdict.results.run_folder import making_folders, point_to, run_folders
 from harness.verdict.results.run_order import ORDER, give_place
 
@@ -65,7 +72,10 @@ STATE: Final = "nightly.json"
 LATEST: Final = "latest-nightly"
 SUFFIX: Final = "-nightly"
 PROBLEM: Final = "problem.json"
+AGAIN: Final = "again.json"
 _MAX_BYTES: Final = 64 << 20
+_SHARE_AGAIN: Final = 0.2
+_LAB_S: Final = 300.0
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
 """A run may fail for something that is in no record, so that nobody knows whether it is new."""
@@ -171,9 +181,26 @@ class Chain:
         _log.warning("%s", text)
         self._keep(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
 
+    def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
+        """How the devices are now; none of them if there is no time to ask."""
+        if self._left_s < ENOUGH_S:
+            return ()
+        words = ["devices", "--json", "--lab", self.night.lab]
+        _, said = answered(words, min(self._left_s, _LAB_S), cwd=self.night.folder)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return devices_seen(said, before, now)
+
+    def _earlier(self) -> Iterator[Night]:
+        """The nights before this one, the newest first."""
+        until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
+        return (one for one in until if one.night != self.night.night)
+
     def _fetch(self) -> None:
         """What cannot be had is told: a run needs no more than what it asks for."""
         lab = load_lab(Path(self.night.lab))
+        if not self.night.lab_before:
+            known = next((one.lab_after or one.lab_before for one in self._earlier()), ())
+            self._keep(lab_before=self._lab(known))
         catalog = Catalog.of(lab, os.environ, cache_root())
         for target in sorted({one.target for one in lab.in_use() if one.target}):
             for source in catalog.sources:
@@ -187,14 +214,18 @@ class Chain:
                 except HarnessError as error:
                     self._note(f"not fetched: {source.name} {target}: {error}")
 
-    def _run(self) -> None:
+    def _pytest(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+        """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
         marker = f"--problem-file={self.path / PROBLEM}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
+        words += [f"--resume={run.path}"] if run is not None else []
+        words += [*self._words, *more]
+        return ended("pytest", words, left_s, cwd=self.night.folder, stdout=2)
+
+    def _run(self) -> None:
         run, code = self._begun_run(), None
         if run is None or not _is_whole(run):
-            words += [f"--resume={run.path}"] if run is not None else []
-            words += self._words
-            code = ended("pytest", words, self._left_s, cwd=self.night.folder, stdout=2)
+            code = self._pytest(self._left_s, run)
             run = self._begun_run()
             if code is None:
                 raise InfraError("the time was over before the run: --resume goes on with it")
@@ -204,7 +235,35 @@ class Chain:
             raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
         if not run.info().get("finished"):
             raise InfraError(f"run {run.run_id} did not end in order ({code})")
-        self._keep(run=run.run_id, run_exit_code=run.info().get("exit_code"))
+        info = run.info()
+        code, problem, others = map(info.get, ("exit_code", "problem", "other_failures"))
+        said = {"run_exit_code": code, "run_problem": problem, "other_failures": bool(others)}
+        self._keep(run=run.run_id, **said)
+
+    def _histories(
+        self, run: RunFolder, base: RunFolder | None, known: Iterable[Issue]
+    ) -> Histories:
+        """What runs before say of the cases that matter tonight.
+
+        What ended otherwise than they did is run again first, in a part of the time that is left.
+        """
+        also = {case for issue in known if issue.state == "open" for case in issue.cases}
+        found = histories(run, base, also)
+        records = {one.case: one for one in run.contents().cases}
+        times = to_run_again(found, records, self._left_s * _SHARE_AGAIN)
+        if self.night.run_problem is not None or (not times and _is_whole(run)):
+            return found
+        if INSTEAD in " ".join(self._words):
+            self._note("not run again: a word for pytest had a secret, which no file keeps")
+        elif times:
+            self._tell(f"run again {counted(len(times), 'case')}")
+            write_json(file := self.path / AGAIN, times)
+            if self._pytest(2 * self._left_s * _SHARE_AGAIN, run, f"--again={file}") is None:
+                self._note("not all that ended otherwise than before was run again in time")
+        # only attempts have been added: it ended as it had, also if they were cut short
+        code, others = self.night.run_exit_code, self.night.other_failures
+        run.end({"problem": None, "exit_code": code, "other_failures": others})
+        return histories(run, base, also)
 
     def _begun_run(self) -> RunFolder | None:
         """The run that was told to leave its problems in the folder of this night."""
@@ -218,24 +277,28 @@ class Chain:
 
     def _compare(self) -> None:
         run = self._folder
-        until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
-        before = [one for one in until if self.night.follows(one)]
+        before = [one for one in self._earlier() if self.night.follows(one)]
         base = base_of(run, before)
-        found = compared(base, run, _FAIL_ON, late=True)
+        known = before[0].issues if before else ()
+        seen = self._histories(run, base, known)
+        run = self._folder
+        found = settled(compared(base, run, _FAIL_ON, late=True), seen)
         if found.unjudged:
             self._note(found.unjudged)
-        known = before[0].issues if before else ()
         records = {one.case: one for one in run.contents().cases}
-        issues = followed(known, found, records, run=run.run_id, seen=self.night.started)
+        flaky = {name for name, one in seen.items() if one.is_flaky and one.now.failed}
+        records |= {one.case: one for one in run.contents().records if _fails(one, flaky)}
+        ids = {"run": run.run_id, "seen": self.night.started}
+        issues = followed(known, found, records, **ids, histories=seen)
 
         def command(failure: NewFailure) -> list[str] | None:
             return failure.command(self.night.lab, str(self.reports))
 
-        lost = [one.after for one, _ in lost_before(found) if one.after]
-        earlier = last_verdicts(base, lost) if base is not None else {}
-        issues = to_bisect(issues, found, records, command, self.night.night, earlier)
+        issues = to_bisect(issues, found, records, command, self.night.night, seen)
         reasons = _FAIL_ON.reasons(found)
-        if run.info().get("other_failures"):
+        if any(one.turned_flaky for one in seen.values()):
+            reasons = [*reasons, "flaky"]
+        if self.night.other_failures:
             reasons = [*reasons, _OTHER]
         if found.coverage.strict:
             reasons = [*reasons, "known issues that passed (--strict-known)"]
@@ -252,6 +315,7 @@ class Chain:
             base=base.run_id if base else None,
             verdict=whole.verdict,
             coverage=found.coverage,
+            lost=lost_on(run.contents().cases),
             failed_on=tuple(reasons),
             issues=issues,
         )
@@ -284,11 +348,15 @@ class Chain:
             import_run(open_database(self._database), run.path)
         except HarnessError as error:
             self._note(f"not in the history: {error}")
+        self._keep(lab_after=self._lab(self.night.lab_before))
         (self.path / "issues").mkdir(exist_ok=True)
         for issue in self.night.issues:
             write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
-        summary = "\n".join([comparison, *summary_lines(self.night), ""])
+        head, _, rest = comparison.partition("\n")
+        lab = [*lab_lines(self.night.lab_before, self.night.lab_after, self.night.lost)]
+        begins = [head, "", *lab, rest] if lab else [comparison]
+        summary = "\n".join([*begins, *summary_lines(self.night), ""])
         write_whole(self.path / "summary.md", summary.encode())
         try:
             add_to_summary(os.environ, summary)
@@ -346,6 +414,10 @@ def summary_lines(night: Night) -> Iterator[str]:
     if night.told:
         yield from ("", f"#### What went wrong besides, {night.night}", "")
         yield from (f"- {as_code(text, 500)}" for text in night.told)
+
+
+def _fails(record: CaseRecord, among: Collection[str]) -> bool:
+    return record.case in among and record.is_bad and record.cause == "target"
 
 
 def _is_whole(run: RunFolder) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -11,16 +12,22 @@ from pydantic import AfterValidator
 
 from harness.answers import Brief, Pair, as_code
 from harness.answers.history.comparison import Comparison
+from harness.answers.history.states import CONFIRMED, CaseHistory
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
 from harness.verdict import LOST_TO, CaseRecord, Coverage, Fault, Part
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
 _RUNS: Final = {1: 5, 2: 14, 3: 28}
+_RUNS_OF_FLAKY: Final = 150
 _CASES: Final = 200
 _SHOWN: Final = 50
 _MOST: Final = 500
+_AGAIN_OF_A_CAUSE: Final = 20
 _OVER: Final = (0, 1, 2)
+
+Histories = Mapping[str, CaseHistory]
+NO_HISTORIES: Final[Histories] = MappingProxyType({})
 
 FlatName = Annotated[str, AfterValidator(flat_name)]
 """The name of something right in the folder of reports, or of a night."""
@@ -48,7 +55,8 @@ class CauseSearch(Part):
 
 class Issue(Part):
     """A cause: failures of one outcome and signature that no known issue expects, or, where there
-    is a `fault`, verdicts that are missing for one reason.
+    is a `fault`, verdicts that are missing for one reason. `flaky` says how often, where its cases
+    fail now and then.
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
     `known_issues` expect what it was, if that is why it is closed. `hindrance` is why no bisection
@@ -62,6 +70,7 @@ class Issue(Part):
     signature: str
     diagnosis: str | None
     message: str | None
+    flaky: str | None = None
     first_seen: str
     first_run: str
     last_seen: str
@@ -93,37 +102,43 @@ def followed(
     *,
     run: str,
     seen: str,
+    histories: Histories = NO_HISTORIES,
 ) -> tuple[Issue, ...]:
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
     One is closed when all its cases had a verdict and none fails so any more, or only as a known
-    issue expects: what was not tested is not gone. One with more cases than it names waits for a
-    run that lacks no verdict. `records` are those of the run, by case, `seen` is when it was.
+    issue expects: what was not tested is not gone, nor what is flaky, or passed too seldom to be
+    believed. One with more cases than it names waits for a run that lacks no verdict. `records` are
+    those of the run, by case, `seen` is when it was.
     """
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
     pairs = [pair for listed in found.pairs.values() for pair in listed]
     judged = {
-        side.case: one.after
+        name: one.after
         for one in pairs
         if one.after is not None and one.after.has_verdict
-        for side in (one.before, one.after)
-        if side
+        for name in _names(one, histories.get(one.after.case))
     }
     failing: dict[str, list[Brief]] = {}
     for after in filter(None, (pair.after for pair in pairs)):
-        if cause := cause_of(after):
-            failing.setdefault(cause, []).append(after)
+        history = histories.get(after.case)
+        bad = history.now.bad if history is not None and history.is_flaky else None
+        if cause := cause_of(bad or after):
+            failing.setdefault(cause, []).append(bad or after)
     issues = []
     for issue in known:
         change: dict[str, object] = {}
         if cases := failing.pop(issue.id, None):
             change = {"state": "open", "closed": None, "known_issues": ()}
-            change |= run_now | _cases(cases)
+            change |= run_now | _cases(cases, histories)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
             names_all = issue.count == len(issue.cases) or not issue.cases
-            if len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
+            stays = [one for one in ended if not (issue.fault or _is_gone(one, histories))]
+            if stays:
+                change = _flaky(stays, histories)
+            elif len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
                 change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
@@ -137,12 +152,18 @@ def followed(
                 diagnosis=error.diagnosis.text() if error and error.diagnosis else None,
                 message=error.message if error else None,
                 **begins,
-                **_cases(cases),
+                **_cases(cases, histories),
             )
         )
     issues = list(_not_run(issues, found.coverage, begins))
     issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
     return tuple(issues[-_MOST:])
+
+
+def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:
+    """What a case is called, and was in the runs before."""
+    yield from (side.case for side in (pair.before, pair.after) if side is not None)
+    yield from (one.last.case for _, one in (known.before if known is not None else ()))
 
 
 def _known(issue: Issue, after: Iterable[Brief]) -> tuple[str, ...]:
@@ -180,15 +201,47 @@ def _not_run(
         )
 
 
-def _cases(found: Sequence[Brief]) -> dict[str, Any]:
-    return {"count": len(found), "cases": tuple(one.case for one in found[:_CASES])}
+def _cases(found: Sequence[Brief], histories: Histories) -> dict[str, Any]:
+    cases = tuple(one.case for one in found[:_CASES])
+    return {"count": len(found), "cases": cases, **_flaky(found, histories)}
 
 
-def lost_before(found: Comparison) -> Iterator[tuple[Pair, str]]:
-    """What fails unexpectedly, and lacks a verdict in the base; with the names of these cases."""
-    for pair in found["added"]:
-        if pair.after and cause_of(pair.after) and pair.before and pair.before.fault:
-            yield pair, pair.after.case
+def _flaky(cases: Iterable[Brief], histories: Histories) -> dict[str, Any]:
+    """How often cases fail; none is said where one of them always does."""
+    known = [histories.get(one.case) for one in cases]
+    flaky = [one.state.said for one in known if one and one.is_flaky and one.state]
+    return {"flaky": flaky[0] if flaky and len(flaky) == len(known) else None}
+
+
+def _is_gone(after: Brief, histories: Histories) -> bool:
+    """Whether it may be believed that a case does not fail as it did."""
+    known = histories.get(after.case)
+    state = known.state if known is not None else None
+    return state is None or (state.is_sure and not state.is_flaky)
+
+
+def to_run_again(
+    histories: Histories, records: Mapping[str, CaseRecord], room_s: float
+) -> dict[str, int]:
+    """How often the cases whose end is not yet believed are run again, by their names.
+
+    The shortest come first, so many of each cause, as far as the room goes (seconds). What fails as
+    a known issue expects is not among them.
+    """
+    found: dict[str, int] = {}
+    causes: Counter[str | None] = Counter()
+    for name, one in sorted(histories.items(), key=lambda one: records[one[0]].duration_s):
+        last, cause = one.now.last, cause_of(one.now.last)
+        if not (last.has_verdict and one.state and one.state.wants_more) or last.known_issue:
+            continue
+        times = CONFIRMED - one.now.passed - one.now.failed
+        room_s -= times * records[name].duration_s
+        if room_s < 0:
+            break
+        causes[cause] += 1
+        if times > 0 and (cause is None or causes[cause] <= _AGAIN_OF_A_CAUSE):
+            found[name] = times
+    return found
 
 
 def to_bisect(
@@ -197,25 +250,29 @@ def to_bisect(
     records: Mapping[str, CaseRecord],
     command: Callable[[NewFailure], list[str] | None],
     night: str,
-    earlier: Mapping[str, Brief] = MappingProxyType({}),
+    histories: Histories = NO_HISTORIES,
 ) -> tuple[Issue, ...]:
     """Gives each issue that is new in this comparison the bisection of its cheapest case.
 
-    `earlier` has the last verdict of cases that had none in the base.
+    So it does with what this night shows to be flaky, if that came with other versions.
     """
     searches: dict[str | None, CauseSearch] = {}
     hindrances: dict[str | None, str] = {}
-    after_loss = [
-        Pair(earlier[case], one.after) for one, case in lost_before(found) if case in earlier
+    flaky = [
+        Pair(one.last.last, one.now.bad)
+        for one in histories.values()
+        if one.turned_flaky and one.last is not None
     ]
-    for pair in (*found["new"], *found["changed"], *after_loss):
-        failure, cause = NewFailure.of(pair), cause_of(pair.after)
+    for pair in (*found["new"], *found["changed"], *flaky):
+        known = histories.get(pair.shown.case)
+        failure, cause = NewFailure.of(pair, known.state if known else None), cause_of(pair.after)
         words = command(failure)
         if words is None:
             hindrances.setdefault(cause, str(failure.hindrance))
             continue
         case = failure.after.case
-        cost = records[case].duration_s * _RUNS[len(failure.changed)]
+        runs = _RUNS_OF_FLAKY if failure.is_flaky else _RUNS[len(failure.changed)]
+        cost = records[case].duration_s * runs
         if cause not in searches or cost < searches[cause].cost_s:
             searches[cause] = CauseSearch(command=tuple(words), case=case, cost_s=cost, since=night)
     return tuple(
@@ -289,6 +346,8 @@ def _lines(issue: Issue) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
+    if issue.flaky:
+        yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:
         yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
     if issue.message:

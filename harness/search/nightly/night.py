@@ -10,6 +10,7 @@ from pydantic import AliasChoices, Field
 from harness.ground import ConfigError
 from harness.ground.errors.outgoing_text import INSTEAD
 from harness.search.nightly.issues import FlatName, Issue
+from harness.search.nightly.lab_seen import DeviceSeen, LostOn
 from harness.verdict import Coverage, Part
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
@@ -23,8 +24,10 @@ class Night(Part):
 
     `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
     that was said, without its password. `run` and `base` are the ids of its run and of the one it
-    was compared with. `coverage` is how many of its cases have a verdict, `failed_on` what of it is
-    new and bad. `told` is what went wrong without ending it.
+    was compared with. `run_problem` is what cut the run short, `other_failures` tells whether it
+    failed for what is in no record. `lab_before` and `lab_after` are how devices were when it began
+    and ended, `lost` is what was not tested on them. `coverage` is how many of its cases have a
+    verdict, `failed_on` what of it is new and bad. `told` is what went wrong without ending it.
     """
 
     schema_version: Annotated[
@@ -44,9 +47,14 @@ class Night(Part):
     budget_s: float
     until: float
     done: tuple[NightStep, ...] = ()
+    lab_before: tuple[DeviceSeen, ...] = ()
+    lab_after: tuple[DeviceSeen, ...] = ()
+    lost: tuple[LostOn, ...] = ()
     fetched: tuple[str, ...] = ()
     run: FlatName | None = None
     run_exit_code: int | None = None
+    run_problem: str | None = None
+    other_failures: bool = False
     base: FlatName | None = None
     verdict: str | None = None
     coverage: Coverage | None = None

@@ -16,6 +16,7 @@ from harness.run import Ending
 from harness.run.pytest_plugin.selection import selection
 from harness.search import Night
 from harness.search.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
+from harness.search.nightly.lab_seen import lab_lines
 from harness.search.nightly.night import seconds_of
 from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
@@ -90,6 +91,7 @@ def nightly(
             say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
     lines = (
+        *lab_lines(over.lab_before, over.lab_after, over.lost),
         f"{over.run} compared with {over.base or 'no other run'}: {over.verdict}",
         *summary_lines(over),
         f"issues: {reports / over.night / 'issues'}",

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import FailOn
 from harness.answers.history.previous import (
+    histories,
     last_durations,
-    last_verdicts,
     previous_of,
     runs_around,
     since_previous,
@@ -73,10 +72,16 @@ def test_a_verdict_that_was_lost_in_the_base_is_looked_for_in_the_runs_before(
     run_folder(tmp_path, attempt("e failed"), problem="interrupted")
     (run_folder(tmp_path, attempt("c failed")) / "results.jsonl").write_text('{"schema": 9}\n')
     base = RunFolder.open(run_folder(tmp_path, *(attempt(f"{name} error") for name in names)))
-    run_folder(tmp_path, *(attempt(f"{name} failed") for name in names))
-    asked = [Brief.of(attempt(f"{name} failed")) for name in (*names, "f")]
-    found = last_verdicts(base, asked)
-    told = {case[-2]: (one.outcome, one.axes["qnn"]) for case, one in found.items()}
+    # of a night that died: what it saw was told to nobody
+    run_folder(tmp_path, *(attempt(f"{name} crashed") for name in names))
+    failed = (attempt(f"{name} failed") for name in (*names, "f"))
+    run = RunFolder.open(run_folder(tmp_path, *failed, attempt("g passed"), attempt("h failed")))
+    found = {one.now.last.case[-2]: one for one in histories(run, base).values()}
+    told = {
+        name: (one.last.last.outcome, one.last.last.axes["qnn"])
+        for name, one in found.items()
+        if one.last is not None
+    }
     assert told == {
         "a": ("failed", "2.50.40"),
         "b": ("passed", "2.51.0"),
@@ -84,7 +89,19 @@ def test_a_verdict_that_was_lost_in_the_base_is_looked_for_in_the_runs_before(
         "d": ("passed", "2.50.40"),
         "e": ("passed", "2.51.0"),
     }
-    assert last_verdicts(base, []) == {}
+    assert [one.last.outcome for _, one in found["b"].before] == [
+        *("passed", "error", "error", "crashed")
+    ], "the oldest first"
+    assert found["b"].before[0][0] < found["b"].started
+
+
+def test_only_what_does_not_just_pass_is_looked_for(tmp_path: Path) -> None:
+    base = RunFolder.open(run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b passed")))
+    new = RunFolder.open(run_folder(tmp_path, attempt("a passed"), attempt("b passed")))
+    assert histories(new, base) == {}
+    (one,) = histories(new, base, {attempt("a@2.50.40 passed").case})
+    assert one == attempt("a passed").case
+    assert len(histories(new, None)) == 2, "without a base all is to be judged"
 
 
 def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:

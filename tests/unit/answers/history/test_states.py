@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.answers.history.attempts import attempts_by_name
+from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
+from harness.answers.history.comparison import compare, settled
+from harness.answers.history.comparison_text import lines, told as told_of
 from harness.answers.history.states import (
     AGAIN,
     CONFIRMED,
     NIGHTS,
+    CaseHistory,
     CaseState,
     Verdicts,
     state_of,
@@ -163,6 +166,62 @@ def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -
                 if not night
                 else ("failing" if breaks else "passing")
             )
+
+
+def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
+    """Of a case in its runs; `last` is its last verdict up to the base."""
+
+    def one(said: str) -> EarlierAttempts:
+        (found,) = attempts_by_name(briefs(said)).values()
+        return found
+
+    then = [(f"2026-11-{day:02}", one(said)) for day, said in enumerate(before, start=1)]
+    known = CaseHistory(one(now), "2026-12-01", then, one(last) if last else None)
+    return {known.now.last.case: known}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "histories", "became"),
+    [
+        ("a passed", "a failed", history("a passed", now="a failed"), "new"),
+        ("a passed", "a failed", history("a failed", "a passed", now="a failed"), "flaky"),
+        ("a failed", "a passed", history("a passed", "a failed", now="a passed"), "flaky"),
+        ("a passed", "a passed", history("a passed;a failed n=2", now="a passed"), "flaky"),
+        # the lab's night is the lab's
+        ("a failed", "a error", history("a passed", "a failed", now="a error"), "lab"),
+        ("a error", "a failed", history(now="a failed", last="a passed"), "new"),
+        ("a error", "a failed", history(now="a failed", last="a failed"), "failing"),
+        ("a error", "a passed", history(now="a passed", last="a failed"), "fixed"),
+        ("a error", "a passed", history(now="a passed", last="a passed"), "added"),
+        ("a error", "a failed", history(now="a failed"), "added"),
+        # what was flaky within the base's run, and has ended alike since for long
+        ("a passed;a failed n=2", "a passed", history(now="a passed"), "passing"),
+        ("a passed;a failed n=2", "a failed", history(now="a failed"), "failing"),
+    ],
+)
+def test_what_became_of_a_case_in_the_light_of_its_runs(
+    before: str, now: str, histories: dict[str, CaseHistory], became: str
+) -> None:
+    found = settled(compare(briefs(before), briefs(now)), histories)
+    assert [category for category, pairs in found.pairs.items() if pairs] == [became]
+    (pair,) = found.pairs[became]  # type: ignore[index]
+    assert pair.after is not None
+    assert (pair.after.case in found.states) == (became == "flaky")
+
+
+def test_nothing_is_passed_beside_what_is_flaky() -> None:
+    known = history(*["a passed"] * 3, now="a failed;a passed n=2")
+    (one,) = known.values()
+    assert one.turned_flaky
+    assert not history("a failed;a passed n=2", now="a failed")[one.now.last.case].turned_flaky
+    found = settled(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
+    whole = told_of(found, (), base="b", run="r", advice=lambda *_: None, apart=lambda _: None)
+    assert whole.mark == "nothing new fails"
+    assert whole.verdict.startswith("1 of 1 case has a verdict; 1 flaky; ")
+    (line, *_) = lines(whole)
+    assert line.startswith("   1 x flaky: passed; 1 of 5 failed (20 %, 95 %: 4 to 62 %) since ")
+    assert one.state is not None
+    assert one.state.said in " ".join(line.split())
 
 
 # --- ten nights --------------------------------------------------------------------------------

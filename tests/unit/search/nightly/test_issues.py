@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 import harness
+from harness.answers.history.attempts import attempts_by_name, finder
 from harness.answers.history.brief import Brief
-from harness.answers.history.comparison import compare
+from harness.answers.history.comparison import compare, settled
+from harness.answers.history.states import AGAIN, CaseHistory
 from harness.device.lab import facts, vitals
 from harness.ground.errors import DeviceLost
+from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.issues import (
     CauseSearch,
     Issue,
@@ -22,10 +25,10 @@ from harness.search.nightly.issues import (
     cause_of,
     followed,
     issue_text,
-    lost_before,
     next_search,
     title,
     to_bisect,
+    to_run_again,
 )
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
@@ -33,6 +36,18 @@ from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, briefs
 
 NIGHT = "20261123T010000Z-ab-nightly"
+
+
+def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
+    """The cases of a run, and what those before said of them, the oldest first."""
+    runs = [attempts_by_name(briefs(one)) for one in before]
+    found = {}
+    for name, one in attempts_by_name(briefs(now)).items():
+        met = [(f"2026-11-{day:02}", finder(run)(one.last)) for day, run in enumerate(runs, 1)]
+        seen = [(at, then) for at, then in met if then is not None]
+        last = next((then for _, then in reversed(seen) if then.last.has_verdict), None)
+        found[name] = CaseHistory(one, f"2026-11-{len(runs) + 1:02}", seen, last)
+    return found
 
 
 def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> tuple[Issue, ...]:
@@ -201,50 +216,34 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
     [
         ("a@2.49.40 passed", "2.49.40", None),
         ("a@2.49.40 failed message=other", "2.49.40", None),
-        ("a@2.49.40 failed", None, "it failed alike before"),
+        ("a@2.49.40 failed", None, "it is not known when it was not there"),
         ("a passed", None, "with the same versions as before"),
         ("", None, "it is not known when it was not there"),
     ],
 )
 @pytest.mark.parametrize("lost", ["error", "failed cause=config"])
-def test_a_case_that_was_lost_in_the_base_is_bisected_from_its_last_verdict(
+def test_a_case_that_was_lost_in_the_base_is_compared_with_its_last_verdict(
     earlier: str, good: str | None, says: str | None, lost: str
 ) -> None:
     record = attempt("a failed")
-    found = compare(briefs(f"a@2.50.40 {lost}"), [Brief.of(record)])
-    assert [case for _, case in lost_before(found)] == [record.case]
-    issues = followed([], found, {record.case: record}, run="r", seen="1")
-    verdicts = dict.fromkeys([record.case], briefs(earlier)[0]) if earlier else {}
-    (issue,) = to_bisect(
-        issues,
-        found,
-        {record.case: record},
-        lambda one: one.command("lab", "reports"),
-        NIGHT,
-        verdicts,
-    )
+    base = f"a@2.50.40 {lost}"
+    seen = histories_of(*([earlier] if earlier else []), base, now="a failed")
+    found = settled(compare(briefs(base), [Brief.of(record)]), seen)
+    issues = followed([], found, {record.case: record}, run="r", seen="1", histories=seen)
+
+    def command(one: NewFailure) -> list[str] | None:
+        return one.command("lab", "reports")
+
+    (issue,) = to_bisect(issues, found, {record.case: record}, command, NIGHT, seen)
     assert issue.state == "open"
+    expected = "failing" if earlier == "a@2.49.40 failed" else "new" if "passed" in earlier else ""
+    assert [record.case] == found.cases(expected or ("changed" if earlier else "added"))  # type: ignore[arg-type]
     if good is None:
         assert issue.search is None
         assert f"not bisected: {says}" in bisected(issue)
         return
     assert issue.search is not None
     assert " ".join(issue.search.command).count(f"--good {good} --bad 2.51.0") == 1
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("", "a failed"),
-        ("a skipped", "a failed"),
-        ("a error", "a failed known=k"),
-        ("a error", "a error"),
-    ],
-)
-def test_what_had_no_verdict_to_lose_or_has_none_now_is_not_looked_for(
-    before: str, after: str
-) -> None:
-    assert list(lost_before(compare(briefs(before), briefs(after)))) == []
 
 
 def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first() -> None:
@@ -341,6 +340,86 @@ def test_one_of_more_cases_than_it_names_is_open_until_all_have_a_verdict() -> N
     assert [one.state for one in lost if one.fault is None] == ["open"]
     found = night(opened, failed, f"{passed};c200 passed")
     assert [one.state for one in found] == ["closed"]
+
+
+def times(said: str, number: int) -> str:
+    """An attempt and so many more."""
+    return ";".join(f"{said} n={at}" for at in range(1, number + 1))
+
+
+def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is_time() -> None:
+    was = "a passed;b failed;c passed;d failed;e passed;f passed"
+    now = "a failed;b passed;c passed;d failed;e error;f failed known=k"
+    seen = histories_of(*[was] * 3, now=now)
+    cost = {"a": 2.0, "b": 1.0, "c": 0.0, "d": 0.0, "e": 0.0, "f": 0.0}
+    records = {
+        one.case: one
+        for text in now.split(";")
+        for one in [attempt(text, duration_s=cost[text[0]])]
+    }
+
+    def again(room_s: float) -> dict[str, int]:
+        found = to_run_again(seen, records, room_s)
+        return {name[-2]: number for name, number in found.items()}
+
+    assert again(99) == {"b": AGAIN, "a": AGAIN}, "d fails as ever, e has no verdict"
+    assert again(17.9) == {"b": AGAIN}
+    assert again(5) == {}
+    # a death between them: what was made again counts
+    seen = histories_of(was, now=times("a failed", 3))
+    assert list(to_run_again(seen, records, 99).values()) == [AGAIN - 2]
+    assert to_run_again(histories_of(was, now=times("a failed", 7)), records, 99) == {}
+    assert to_run_again(histories_of(was, now="a failed;a passed n=2"), records, 99) == {}
+
+
+def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
+    now = ";".join(f"c{number} failed" for number in range(50))
+    records = {one.case: one for text in now.split(";") for one in [attempt(text)]}
+    assert len(to_run_again(histories_of(now=now), records, 1e9)) == 20
+
+
+def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> None:
+    issues: tuple[Issue, ...] = ()
+    said = ["a passed;z passed", "a failed;a passed n=2;z failed", *["a passed;z passed"] * 60]
+    states: list[tuple[str, bool] | None] = []
+    before = ""
+    for at, now in enumerate(said):
+        seen = histories_of(*said[max(0, at - 30) : at], now=now)
+        found = settled(compare(briefs(before), briefs(now)), seen)
+        one = [attempt(text) for text in now.split(";")]
+        records = {record.case: record for record in one if record.is_bad} | {
+            record.case: record for record in one
+        }
+        issues = followed(issues, found, records, run=str(at), seen=str(at), histories=seen)
+        states += [(one.state, bool(one.flaky)) for one in issues] or [None]
+        assert found.cases("fixed") == [], "it is not fixed because it passed once"
+        before = now
+    assert states[1:3] == [("open", False), ("open", True)], "at first z might always fail"
+    over = states.index(("closed", True))
+    assert 12 < over < 40
+    assert states[over:] == [states[over]] * (len(said) - over), "never again"
+
+
+def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_not() -> None:
+    def searched(*before: str, now: str) -> Issue:
+        seen = histories_of(*before, now=now)
+        found = settled(compare(briefs(before[-1]), briefs(now)), seen)
+        records = {one.case: one for one in [attempt(now.split(";")[0])]}
+        issues = followed([], found, records, run="r", seen="1", histories=seen)
+        (issue,) = to_bisect(issues, found, records, lambda one: one.command("l", "r"), NIGHT, seen)
+        assert found.cases("flaky") == list(records)
+        assert found.cases("new") == found.cases("changed") == []
+        return issue
+
+    both = "a failed;a passed n=2"
+    came = searched(*["a@2.50.40 passed"] * 3, now=both)
+    assert came.search is not None
+    assert " ".join(came.search.command).count("--repeat auto") == 1
+    assert came.search.cost_s == 150 * attempt("a failed").duration_s
+    same = searched(*["a passed"] * 3, now=both)
+    assert same.search is None
+    assert bisected(same).startswith("not bisected: flaky: 1 of 5 failed (20 %, 95 %: 4 to 62 %)")
+    assert "- flaky: `1 of 5 failed" in issue_text(same)
 
 
 outcomes = st.lists(

@@ -1,0 +1,106 @@
+"""How the lab was at the beginning and the end of a night, and what was not tested (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from harness.answers import as_code
+from harness.ground import counted
+from harness.verdict import CaseRecord, Part
+from harness.verdict.results.coverage import VERDICTS, fault_of
+
+
+class DeviceSeen(Part):
+    """How a device was when it was asked: `good`, `suspect`, `bad`, in `quarantine`, `away`, or
+    `in use` by others; why, and since when it is so, as far as that is known.
+    """
+
+    device: str
+    state: str
+    since: str
+    why: str = ""
+
+
+class LostOn(Part):
+    """So many cases were not tested on a device: `twins` are others of its kind which the same was
+    tested on, with how many of these cases.
+    """
+
+    device: str
+    cases: int
+    tested: int
+    twins: Mapping[str, int] = {}
+
+
+def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[DeviceSeen, ...]:
+    """What `devices --json` said of devices that are to be used; `before` is the last that is
+    known of them."""
+    earlier = {one.device: one for one in before}
+    found = []
+    for row in said.get("devices", ()) if isinstance(said, dict) else ():
+        if row.get("enabled"):
+            held = row.get("quarantine") or {}
+            leased = "in use" if row.get("state") == "leased" else "away"
+            state = leased if row.get("health") is None or row.get("problem") else row["health"]
+            why = row.get("problem") or "; ".join([*row.get("findings", ()), held.get("why", "")])
+            was = earlier.get(row["name"])
+            since = held.get("since") or (was.since if was and was.state == state else now)
+            text = "" if state == "good" else why.strip("; ")[:500]
+            found.append(DeviceSeen(device=row["name"], state=state, since=since, why=text))
+    return tuple(found)
+
+
+def lost_on(records: Iterable[CaseRecord]) -> tuple[LostOn, ...]:
+    """What each device was to test and did not, and on which others of its kind that was."""
+    tested: dict[object, list[str]] = {}
+    lost: dict[str, list[object]] = {}
+    for one in records:
+        if one.device is not None and one.placement is not None:
+            where = one.placement.model_copy(update={"device": ""})
+            same = one.test, where.model_dump_json(), one.device.soc, one.device.target
+            if one.standing in VERDICTS:
+                tested.setdefault(same, []).append(one.device.name)
+            elif fault_of(one.standing):
+                lost.setdefault(one.device.name, []).append(same)
+    return tuple(
+        LostOn(
+            device=name,
+            cases=len(cases),
+            tested=sum(same in tested for same in cases),
+            twins=Counter(other for same in cases for other in {*tested.get(same, ())}),
+        )
+        for name, cases in lost.items()
+    )
+
+
+def lab_lines(
+    begin: Iterable[DeviceSeen], end: Iterable[DeviceSeen], lost: Iterable[LostOn]
+) -> Iterator[str]:
+    """The lab in Markdown: first how many devices were there, then each that was not well."""
+    first, last = ({one.device: one for one in found} for found in (begin, end))
+    untested = {one.device: one for one in lost}
+    there = sum(one.state in ("good", "suspect") for one in first.values())
+    if first:
+        yield f"Lab: {there} of {counted(len(first), 'device')} there."
+    for name in dict.fromkeys((*first, *last, *untested)):
+        told = [_said(one) for one in (first.get(name),) if one and one.state != "good"]
+        then, now = first.get(name), last.get(name)
+        if now and (now.state != then.state if then else now.state != "good"):
+            told.append(f"at the end {_said(now)}")
+        if gone := untested.get(name):
+            told.append(f"{counted(gone.cases, 'case')} not tested there{_elsewhere(gone)}")
+        if told:
+            yield f"- {as_code(name)}: {'; '.join(told)}"
+
+
+def _said(one: DeviceSeen) -> str:
+    why = f" ({as_code(one.why, 300)})" if one.why else ""
+    return "good" if one.state == "good" else f"{one.state} since {one.since[:16]}{why}"
+
+
+def _elsewhere(gone: LostOn) -> str:
+    if not gone.tested:
+        return ", nor on another of its kind"
+    twins = ", ".join(f"{as_code(name)} ({count})" for name, count in gone.twins.items())
+    return f", {gone.tested} of them on its like: {twins}"

@@ -1,0 +1,110 @@
+"""How the lab was at night, by what `devices --json` prints, and what was not tested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.search.nightly.lab_seen import (
+    DeviceSeen,
+    LostOn,
+    devices_seen,
+    lab_lines,
+    lost_on,
+)
+from harness.verdict.results.record import CaseRecord, PlacementRecord
+from tests.unit.answers.history.runs import attempt
+
+GONE = {"since": "2026-11-20T01:00:00Z", "why": "it does not answer", "until": "answers"}
+SICK = {"since": "2026-11-21T01:00:00Z", "why": "three cases in a row", "until": "healed"}
+
+
+def row(name: str, **said: Any) -> dict[str, Any]:
+    row = {"name": name, "enabled": True, "state": "device", "health": "good", "findings": []}
+    return row | {"problem": None, "quarantine": None} | said
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "why"),
+    [
+        ({}, "good", ""),
+        ({"findings": ["its GPU only prepares"]}, "good", ""),
+        (
+            {"health": "suspect", "findings": ["hot has 95.0 C", "full"]},
+            "suspect",
+            "hot has 95.0 C; full",
+        ),
+        ({"health": "bad", "findings": ["its battery has 9 %"]}, "bad", "its battery has 9 %"),
+        ({"health": "quarantine", "quarantine": SICK}, "quarantine", "three cases in a row"),
+        ({"health": "bad", "problem": "device offline"}, "away", "device offline"),
+        ({"health": None, "state": "leased"}, "in use", ""),
+        ({"health": None, "problem": "no folder"}, "away", "no folder"),
+    ],
+)
+def test_how_a_device_was(said: dict[str, Any], state: str, why: str) -> None:
+    (one,) = devices_seen({"devices": [row("a", **said), row("b", enabled=False)]}, (), "now")
+    assert (one.device, one.state, one.why) == ("a", state, why)
+    assert one.since == (said["quarantine"]["since"] if said.get("quarantine") else "now")
+
+
+def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
+    before = [DeviceSeen(device=name, state="away", since="earlier") for name in "abc"]
+    now = [row("a", health=None, problem="x"), row("b"), row("c", problem="y", quarantine=GONE)]
+    found = devices_seen({"devices": now}, before, "now")
+    assert [one.since for one in found] == ["earlier", "now", GONE["since"]]
+    assert devices_seen(None, before, "now") == devices_seen([], (), "now") == ()
+
+
+def placed(said: str, device: str, soc: str = "SM8650", **changed: Any) -> CaseRecord:
+    name = said.split()[0]
+    made = attempt(said, device=device, case=f"test_a.py::test_b[{device}-{name}]")
+    where = {"device": device, "engine": "qnn", "backend": "htp", "qnn": "2.51.0"}
+    placement = PlacementRecord(**{"ort": None, "compiler": None} | where | changed)
+    assert made.device is not None
+    shown = made.device.model_copy(update={"soc": soc})
+    return made.model_copy(
+        update={"placement": placement, "test": f"test_a.py::test_b[{name}]", "device": shown}
+    )
+
+
+def test_what_was_not_tested_may_have_been_on_its_like() -> None:
+    records = [
+        *(placed(f"{name} error", "phone-2") for name in "abcde"),
+        placed("a passed", "phone-1"),
+        placed("b failed", "phone-1"),
+        placed("b passed", "phone-3"),
+        placed("c error", "phone-1"),
+        placed("d passed", "phone-1", soc="SM8750"),
+        placed("e passed", "phone-1", backend="gpu"),
+    ]
+    two, one = lost_on(records)
+    assert (two.device, two.cases, two.tested) == ("phone-2", 5, 2)
+    assert two.twins == {"phone-1": 2, "phone-3": 1}
+    assert one == LostOn(device="phone-1", cases=1, tested=0)
+
+
+def test_what_is_told_of_the_lab() -> None:
+    said = [row("a"), row("b", problem="device offline"), row("c"), row("d", health="suspect")]
+    begin = devices_seen({"devices": said}, (), "2026-11-26T22:00:00+00:00")
+    later = [
+        row("a"),
+        row("b"),
+        row("c", health="bad", findings=["hot"]),
+        row("d", health="suspect"),
+    ]
+    end = devices_seen({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
+    lost = (
+        LostOn(device="b", cases=5, tested=3, twins={"a": 3}),
+        LostOn(device="c", cases=1, tested=0),
+    )
+    assert list(lab_lines(begin, end, lost)) == [
+        "Lab: 3 of 4 devices there.",
+        "- `b`: away since 2026-11-26T22:00 (`device offline`); at the end good; "
+        "5 cases not tested there, 3 of them on its like: `a` (3)",
+        "- `c`: at the end bad since 2026-11-27T02:00 (`hot`); "
+        "1 case not tested there, nor on another of its kind",
+        "- `d`: suspect since 2026-11-26T22:00",
+    ]
+    assert list(lab_lines((), (), ())) == []
+    assert list(lab_lines(begin[:1], end[:1], ())) == ["Lab: 1 of 1 device there."]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.connection import BoundedConnection
 from harness.device.transport.faults import AdbFailError, device_faults, server_faults
 from harness.ground import ConfigError, Deadline, InfraError
+from harness.ground.host.outliving import run_outliving
 
 _REQUEST_S = 5.0
 _RETRY_S = 0.1
@@ -215,6 +217,17 @@ class AdbServer:
             time.sleep(min(_RETRY_S, deadline.remaining()))
         there = f"it is {state}" if state else "it is not there"
         raise InfraError(f"{serial} did not come back in {deadline.seconds:g} s: {there}")
+
+    def restart(self, *, deadline: Deadline) -> None:
+        """Ends the server, if it answers, and starts one at its address, by the adb on PATH.
+
+        Another version would be ended by the user's next command. Raises InfraError.
+        """
+        with contextlib.suppress(InfraError):
+            self.query("host:kill", deadline=deadline.at_most(_REQUEST_S))
+        adb = shutil.which("adb") or str(adb_binary())
+        command = [adb, "-L", self.address.spec, "start-server"]
+        run_outliving(command, what="`adb start-server`", within_s=deadline.remaining())
 
     def disconnect(self, address: str) -> None:
         """Drops a device connected by TCP; nothing happens if it is not there.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from harness.device.adb.address import ServerAddress
+from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.reach import Reach
 from harness.device.adb.server import AdbServer, SeenDevice
-from harness.device.lab.facts import SCRIPT, DeviceFacts, parse_facts
+from harness.device.lab.facts import DeviceFacts
+from harness.device.lab.first_contact import read_facts, require_own_folder, transport_of
 from harness.device.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.device.lab.held_leases import DeviceLease, SharedLeases
 from harness.device.lab.identity import (
@@ -27,15 +27,9 @@ from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
 from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
-from harness.device.ssh.board import SshBoard
-from harness.device.ssh.login import SshLogin
 from harness.device.transport.device import Transport
-from harness.device.transport.this_computer import ThisComputer
-from harness.ground import PLATFORMS, SOCS, DeviceError, DeviceRefused, InfraError, Target
+from harness.ground import PLATFORMS, SOCS, InfraError, Target
 from harness.ground.files.notices import at_work
-
-_FACTS_S = 15.0
-_MAX_FACTS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -139,6 +133,14 @@ class LabDevice:
         return self.recovery_rules.reboot and self.config.transport != "local"
 
     @property
+    def may_restart_server(self) -> bool:
+        """Whether the user's own adb server, on which it hangs, may be restarted."""
+        if self.config.transport != "adb" or self.is_ours:
+            return False
+        at_home = self._described.server_of(self.config) == USER_SERVER
+        return self.recovery_rules.restart_server and at_home
+
+    @property
     def gate(self) -> TimedGate | None:
         """What timed cases on it wait for, None: nothing."""
         return self._described.gate_of(self.config)
@@ -168,9 +170,18 @@ class LabDevice:
     @property
     def can_power_cycle(self) -> bool:
         """Whether its power can be switched, and is not to blame for its host."""
-        if self.place is None or not self.place.has_power_port or self.lost_host is not None:
+        has_port = self.place is not None and self.place.has_power_port
+        if not (has_port or self.config.power) or self.lost_host is not None:
             return False
-        return AdbServer(self._described.server_of(self.config)).is_running()
+        by_adb = self.config.transport == "adb"
+        return not by_adb or AdbServer(self._described.server_of(self.config)).is_running()
+
+    def power_cycle(self) -> None:
+        """Switches it off and on. Raises InfraError."""
+        if self.config.power is not None:
+            self.config.power.switch()
+        elif self.place is not None:
+            self.place.power_cycle()
 
     @property
     def is_out(self) -> bool:
@@ -390,52 +401,3 @@ class OpenLab:
         """What the user's own adb server reports; nothing where it is not running."""
         server = AdbServer()
         return server.devices() if server.is_running() else []
-
-
-def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
-    """How a real device of the lab is reached; nothing is asked of it."""
-    server = lab.server_of(config) if config.transport == "adb" else None
-    return transport_at(config.serial or "", server, config.login)
-
-
-def transport_at(serial: str, server: ServerAddress | None, login: SshLogin | None) -> Transport:
-    """The way to a device by its adb server or by ssh; by neither, it is this computer."""
-    if login is not None:
-        return SshBoard(login)
-    return ThisComputer() if server is None else AdbDevice(serial, AdbServer(server))
-
-
-def require_own_folder(device: Transport, folder: str) -> None:
-    """Makes the work folder if it is not there; it has to be of our account there, and only ours.
-
-    Else another account of a board could exchange what runs as us. Raises DeviceRefused.
-    """
-    path = shlex.quote(folder)
-    done = device.shell(
-        f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
-        f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
-        timeout_s=_FACTS_S,
-        doing="look whose its work folder is",
-    )
-    if not done.ok:
-        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        why = f": {said}" if said else ", or others may write there"
-        raise DeviceRefused(
-            f"its work folder {folder} is not that of the account that we have there{why}; name "
-            "another `workdir`",
-            serial=device.serial,
-        )
-
-
-def read_facts(device: Transport, folder: str) -> DeviceFacts:
-    """Asks a device about itself in one round trip; `folder` is where the harness will work.
-
-    Raises DeviceError if it does not answer in time or answers endlessly.
-    """
-    script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
-    answer = device.shell(
-        script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
-    )
-    if answer.truncated:
-        raise DeviceError("its description of itself does not end", serial=device.serial)
-    return parse_facts(answer.stdout.decode("utf-8", "replace"))

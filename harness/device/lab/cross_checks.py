@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.device.adb.address import DEVICE_URLS
+from harness.device.adb.address import DEVICE_URLS, is_loopback
 from harness.device.dsp.hexagon import DSP_ARCHS
 from harness.device.lab.device_address import LOCAL, device_address, service_address
 from harness.device.ssh.login import login_at
@@ -29,7 +29,7 @@ ALIKE: Final = (
     *("simulated", "shows_soc", "dsp", "prepares_gpu"),
 )
 """The fields that are the same in devices on which a verdict says the same."""
-_FORBIDDEN_IF_SIMULATED: Final = ("transport", "serial", "address", "host", "workdir")
+_FORBIDDEN_IF_SIMULATED: Final = ("transport", "serial", "address", "host", "workdir", "power")
 
 
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
@@ -58,6 +58,11 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
         for field in ("cache_mb", "cache_folder"):
             if one.get(field) is not None and one.get("ssh") is None:
                 yield document.mistake(("hosts", index, field), "needs `ssh`")
+    far = [
+        host.get("name")
+        for host in hosts.values()
+        if host.get("ssh") is not None or not is_loopback(str(host.get("host", "localhost")))
+    ]
     for index, device in devices.items():
         is_simulated = device.get("simulated", False)
         wrong = [*_wrong_host(device, names), *_wrong_soc(device)]
@@ -65,6 +70,8 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
             wrong += _wrong_if_simulated(device)
         elif is_simulated is False:
             wrong += _wrong_if_real(device)
+            if isinstance(power := device.get("power"), Mapping):
+                wrong += _wrong_power(device, power, far)
         for field, problem, choices in wrong:
             yield document.mistake(("devices", index, field), problem, choices)
 
@@ -152,6 +159,19 @@ def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
         yield _Wrong("shows_soc", "only a simulated board is told so")
     if device.get("dsp", False) is not False:
         yield _Wrong("dsp", "a real device has its own; only a simulated board is given one")
+
+
+def _wrong_power(
+    device: Mapping[str, object], power: Mapping[object, object], far: Sequence[object]
+) -> Iterator[_Wrong]:
+    said = {key for key in ("cycle", "hub", "port") if power.get(key) is not None}
+    if device.get("transport") == "local":
+        yield _Wrong("power", "this computer does not switch its own")
+    elif said not in ({"cycle"}, {"hub", "port"}):
+        yield _Wrong("power", "must have `cycle`, a command, or `hub` and `port`, for uhubctl")
+    elif "hub" in said and (device.get("host") in far or device.get("address")):
+        hint = "has a hub of this computer, and the device is elsewhere: `cycle` can ssh there"
+        yield _Wrong("power", hint)
 
 
 def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:

@@ -43,6 +43,8 @@ _CASES_IN_A_ROW: Final = 3
 # how many failures in a row get something done against them; without retries each ends a case
 _STEPS: Final = 4
 _GATE_POLL_S: Final = 5.0
+# a device that did not come back by being switched may do so later: 10, 20 ... 160 minutes
+_SWITCH_AGAIN_S: Final = 600.0
 _PAUSE_S: Final = (0.5, 10.0)
 _AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 # a device that is ours comes back when it is started, or not at all
@@ -98,6 +100,9 @@ class DeviceWatch:
         entry, is_out = self._quarantine.find(device.key), device.is_out
         if health.state == "bad" and not is_out and (entry is None or device.answered):
             health = self._recover(device, health, strikes=1)
+        elif health.state == "bad" and is_out:
+            recovery = Recovery(device, device.recovery_rules, come_back=Deadline(0))
+            health = self._switch(device, health, recovery)
         was_unwell = is_out or (entry is not None and entry.until != "answers")
         if health.state != "bad" and was_unwell:
             health = self._look(device, self._thorough)
@@ -217,7 +222,11 @@ class DeviceWatch:
         for number in itertools.count(1):
             codes = _codes(health)
             for step in recovery_steps(
-                codes, strikes, own_server=ours, may_reboot=device.may_reboot
+                codes,
+                strikes,
+                own_server=ours,
+                may_reboot=device.may_reboot,
+                may_restart=device.may_restart_server,
             ):
                 if is_worth_trying(step, _codes(health)):
                     health = self._take_step(device, step, health, recovery)
@@ -228,10 +237,18 @@ class DeviceWatch:
                 break
             time.sleep(min(pause_s, come_back.remaining()))
             pause_s, strikes = min(2 * pause_s, most_s), 1
-        may = device.may_reboot and health.state == "bad"
-        if may and is_worth_trying("power-cycle", _codes(health)) and _may_switch(device):
-            health = self._take_step(device, "power-cycle", health, recovery)
-        return health
+        return self._switch(device, health, recovery)
+
+    def _switch(self, device: LabDevice, health: Health, recovery: Recovery) -> Health:
+        """Switches a bad device off and on where that may help, ever more seldom; its health."""
+        fitness, now = device.fitness, self._clock()
+        may = device.may_reboot or device.config.power is not None
+        helps = health.state == "bad" and is_worth_trying("power-cycle", _codes(health))
+        if not (may and helps and now >= fitness.switch_at and device.can_power_cycle):
+            return health
+        fitness.switch_at = now + _SWITCH_AGAIN_S * 2 ** min(fitness.switches, 4)
+        fitness.switches += 1
+        return self._take_step(device, "power-cycle", health, recovery)
 
     def _take_step(
         self, device: LabDevice, step: RecoveryStep, health: Health, recovery: Recovery
@@ -322,14 +339,6 @@ class DeviceWatch:
 def is_lent(device: LabDevice) -> bool:
     """Whether a device was lent to a person and is not back."""
     return device.lease is not None and device.lease.is_lent
-
-
-def _may_switch(device: LabDevice) -> bool:
-    """Whether to switch a device off and on: once, until it is well again."""
-    if device.fitness.was_switched or not device.can_power_cycle:
-        return False
-    device.fitness.was_switched = True
-    return True
 
 
 def _host_is_out(device: LabDevice) -> bool:

@@ -29,6 +29,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
 _ADDRESS = re.compile(rf"{HOST}|[0-9A-Fa-f:.%]{{2,45}}", re.ASCII)
+_HUB = re.compile(r"\d{1,3}(?:-\d{1,2}(?:\.\d{1,2}){0,6})?", re.ASCII)
 _WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
 
 
@@ -108,6 +109,8 @@ _is_word = matching(
 )
 _is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
 _is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
+_is_hub = matching(_HUB, "hub", "must be the place of a USB hub, as `uhubctl` prints it: 1-1.4")
+HubPath = Annotated[Text, AfterValidator(_is_hub), _in_schema(_HUB)]
 LabName = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
 Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]

@@ -49,6 +49,9 @@ class RecoveryRules(BaseModel, extra="forbid", frozen=True):
     come_back_s: Annotated[StrictInt, Field(ge=0, le=3600)] = 90
     """How long (seconds) cases wait for a device that vanished in a run to come back."""
 
+    restart_server: StrictBool = False
+    """Whether your own adb server here may be restarted, which cuts off all who use it."""
+
     reboot_timeout_s: Annotated[StrictInt, Field(ge=5, le=3600)] = 240
     """How long (seconds) it may take to boot."""
 
@@ -106,21 +109,23 @@ class Fitness:
     """How a device has done in a run so far.
 
     `is_fit` if it may be used without a look. `strikes` are the failures of the lab on it in a row,
-    `cases_lost` the cases that they ended; `was_switched` off and on since it was last well.
+    `cases_lost` the cases that they ended; `switches`: how often it was switched off and on since
+    it was last well, and `switch_at` from when on (on the run's clock) it may be again.
     `vitals` are the last, with the time (on the run's clock) of the look. `cases` began there.
     """
 
     is_fit: bool = False
     strikes: int = 0
     cases_lost: int = 0
-    was_switched: bool = False
+    switches: int = 0
+    switch_at: float = 0.0
     out: Out | None = None
     vitals: tuple[float, Vitals] | None = None
     cases: int = 0
 
     def succeeded(self) -> None:
         """A case was survived: a fresh start."""
-        self.strikes, self.cases_lost, self.was_switched = 0, 0, False
+        self.strikes, self.cases_lost, self.switches, self.switch_at = 0, 0, 0, 0.0
 
 
 def unreachable(why: str) -> Health:

@@ -60,6 +60,7 @@ from harness.device.lab.fields import (
 )
 from harness.device.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.device.lab.labgrid import LabgridConfig, described
+from harness.device.lab.power import Power
 from harness.device.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.device.labgrid.place import Wanted
 from harness.device.labgrid.session import FoundPlace, FoundPlaces, found_places
@@ -197,6 +198,9 @@ class DeviceConfig(_Strict):
 
     recovery: RecoveryRules | None = None
     """Its own rules in place of the lab's."""
+
+    power: Power | None = None
+    """What switches its power, as the last step that may bring it back."""
 
     gate: TimedGate | None = None
     """Its own in place of the lab's; a simulated device has none unless it is given here."""

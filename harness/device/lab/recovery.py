@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
+from harness.device.adb.server import AdbServer
 from harness.device.lab.attach import LabDevice
 from harness.device.lab.health import (
     Health,
@@ -35,6 +36,7 @@ from harness.ground.files.notices import at_work
 _VITALS_S: Final = 16.0
 _LEFTOVERS_S: Final = 8.0
 _LEAST_S: Final = 5.0
+_RESTART_S: Final = 20.0
 _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25
 _MAX_BYTES: Final = 1 << 20
@@ -116,18 +118,24 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
 
 
 def recovery_steps(
-    codes: Collection[str], strikes: int, *, own_server: bool, may_reboot: bool
+    codes: Collection[str],
+    strikes: int,
+    *,
+    own_server: bool,
+    may_reboot: bool,
+    may_restart: bool = False,
 ) -> tuple[RecoveryStep, ...]:
     """The steps to try one after the other until the device is well; none: only quarantine helps.
 
     `codes` are what is wrong with it (none: it looks well), `strikes` counts the failures of the
     lab on it since a case last went well, this one included: a step that a device looked well
-    after, and then failed again, is not taken twice.
+    after, and then failed again, is not taken twice. `may_restart`: the user's adb server, whose
+    other devices are cut off, too; so only where it does not reach this one.
     """
     if codes and _BEYOND_OUR_POWER.issuperset(codes):
         return ()
     steps: list[RecoveryStep] = ["reconnect", "end-leftovers"]
-    if own_server:
+    if own_server or (may_restart and "unreachable" in codes):
         steps.append("restart-server")
     if may_reboot:
         steps.append("reboot")
@@ -168,8 +176,7 @@ class Recovery:
 
     def _power_cycle(self) -> None:
         self._device.release()
-        assert self._device.place is not None
-        self._device.place.power_cycle()
+        self._device.power_cycle()
         self._wait_for(Deadline(self._rules.reboot_timeout_s))
 
     def _wait_for(self, deadline: Deadline) -> None:
@@ -195,7 +202,11 @@ class Recovery:
             raise InfraError(f"what earlier runs left on device {name} could not be ended")
 
     def _restart_server(self) -> None:
-        self._device.lab.restart_server()
+        if self._device.is_ours:
+            self._device.lab.restart_server()
+        else:
+            AdbServer().restart(deadline=Deadline(_RESTART_S))
+            self._wait_for(Deadline(_RESTART_S))
         self._device.attach()
 
     def _reboot(self) -> None:

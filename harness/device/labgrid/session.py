@@ -15,7 +15,6 @@ import logging
 import os
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 from harness.device.labgrid.place import Place, Service, Wanted
 from harness.ground import ConfigError, InfraError, cache_root
+from harness.ground.host.outliving import run_outliving
 
 _log = logging.getLogger(__name__)
 
@@ -101,33 +101,16 @@ class FoundPlace:
 
 
 def _run_client(folder: Path, *words: str) -> None:
-    """Runs labgrid's client as the session. It outlives us, lest something stay switched off."""
-    with tempfile.TemporaryFile() as said:
-        try:
-            owner = json.loads((folder / OWNER).read_text())
-            host, _, user = owner["name"].partition("/")
-            names = {"LG_HOSTNAME": host, "LG_USERNAME": user}
-            command = [sys.executable, "-P", "-m", "labgrid.remote.client"]
-            client = subprocess.Popen(
-                [*command, "-x", owner["coordinator"], *words],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                start_new_session=True,
-                env=os.environ | names | {"GRPC_VERBOSITY": "NONE"},
-            )
-        except OSError as error:
-            raise InfraError(f"labgrid's client does not start: {error}") from error
-        try:
-            code = client.wait(_CLIENT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(client.pid, signal.SIGKILL)
-            client.wait()
-            raise InfraError(f"labgrid's client took more than {_CLIENT_S:g} s") from None
-        said.seek(max(0, said.seek(0, os.SEEK_END) - 2000))
-        why = said.read().decode("utf-8", "replace").strip()
-    if code:
-        raise InfraError(f"labgrid's client ended with {code}: {why.rpartition(chr(10))[2]}")
+    """Runs labgrid's client as the session. Raises InfraError."""
+    what = "labgrid's client"
+    try:
+        owner = json.loads((folder / OWNER).read_text())
+    except OSError as error:
+        raise InfraError(f"{what} does not start: {error}") from error
+    host, _, user = owner["name"].partition("/")
+    names = {"LG_HOSTNAME": host, "LG_USERNAME": user, "GRPC_VERBOSITY": "NONE"}
+    command = [sys.executable, "-P", "-m", "labgrid.remote.client", "-x", owner["coordinator"]]
+    run_outliving([*command, *words], what=what, within_s=_CLIENT_S, environment=os.environ | names)
 
 
 def tell(**what: object) -> None:

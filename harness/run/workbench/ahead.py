@@ -23,7 +23,7 @@ from harness.device import (
     Transport,
     load_lab,
 )
-from harness.device.lab.attach import transport_at
+from harness.device.lab.first_contact import transport_at
 from harness.ground import HarnessError, cache_root, spawn_guarded
 from harness.ground.host.guard import GuardedProcess
 from harness.libraries import Catalog

@@ -25,6 +25,7 @@ from harness.device import (
     load_lab,
 )
 from harness.device.adb.device import UNPLUGGED
+from harness.device.lab.hands import needs_hands
 from harness.device.lab.recovery import check
 from harness.device.store.claims import holder
 from harness.device.store.clean import Cleaned, clean as clean_device
@@ -38,7 +39,7 @@ from harness.tools.cli.say import say, say_json
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
 _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
-_KEYS = (*COLUMNS, "problem", "lease", "waiting", "vitals", "quarantine")
+_KEYS = (*COLUMNS, "problem", "lease", "waiting", "vitals", "quarantine", "hands")
 
 _LOOK_S: Final = 5.0
 SIMULATED_DSP = (
@@ -96,6 +97,8 @@ def remarks(row: dict[str, Any]) -> list[str]:
         found = Quarantined(**entry)
         what = "in quarantine" if found.until == "healed" else "out of reach"
         lines.append(f"{what} since {found.since}: {found.why}. {found.end(row['name'])}")
+    if row["hands"] is not None:
+        lines.append(row["hands"].removeprefix(f"{row['name']} "))
     return lines
 
 
@@ -136,6 +139,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     row |= {
         "health": "quarantine" if entry and entry.until == "healed" else health.state,
         "findings": [finding.text for finding in health.findings],
+        "hands": needs_hands(config.name, health.findings),
         "vitals": None if health.vitals is None else asdict(health.vitals),
     }
     gone = next((found for found in health.findings if found.code == "unreachable"), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from harness.device import (
 from harness.device.adb.address import SshAddress
 from harness.device.adb.server import STATE_ADVICE, SeenDevice
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
+from harness.device.lab.power import UHUBCTL
 from harness.device.lab.runtime_sources import ALWAYS_THERE
 from harness.ground import ConfigError, Deadline, HarnessError, InfraError
 from harness.ground.facts.platforms import TARGETS
@@ -122,6 +124,9 @@ def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check
     lists = {server: _seen(server) for server in {USER_SERVER, *map(lab.server_of, attached)}}
     for device in attached:
         yield state_check(device, lists[lab.server_of(device)])
+        if device.power is not None and device.power.hub and shutil.which(UHUBCTL) is None:
+            advice = f"install {UHUBCTL}, and let this user open the hub (its README has the rule)"
+            yield _check(device.name, "power", "fail", f"no {UHUBCTL} on PATH", advice)
     by_adb = [device for device in lab.devices if device.transport == "adb"]
     known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
     own = lists[USER_SERVER]

@@ -9,7 +9,8 @@ import pytest
 from harness.device.adb.address import SshAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
-from harness.device.lab.attach import AttachedDevice, transport_of
+from harness.device.lab.attach import AttachedDevice
+from harness.device.lab.first_contact import transport_of
 from harness.device.lab.inventory import Lab
 from harness.device.ssh.board import SshBoard
 from harness.device.transport.device import Transport

@@ -1,0 +1,46 @@
+"""What only a person can do for a device, in one line (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from harness.device.adb.device import UNPLUGGED
+from harness.device.adb.server import STATE_ADVICE
+from harness.device.lab.health import HealthFinding
+
+_ALWAYS: Final = frozenset({"developer-off", "doze"})
+"""What nothing but hands ends, however well the device does meanwhile."""
+_ADVICE: Final[Mapping[str, str]] = {
+    "low-battery": "charge it: another cable, port or charger",
+    "hot": "let it cool down: air, out of its case",
+    "throttled": "let it cool down: air, out of its case",
+    "developer-off": "switch its developer options and USB debugging on",
+    "doze": "unlock it, or plug it in",
+    "booting": "it does not finish booting: hold its power button, look at its screen",
+    "not-writable": "see what is wrong with its storage, or name another `workdir`",
+}
+_ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"
+
+
+def needs_hands(name: str, findings: Iterable[HealthFinding]) -> str | None:
+    """What a person must do for a device with these findings, and why; None: nothing.
+
+    To be asked once the steps of recovery were taken: what they mend is not for hands.
+    """
+    for finding in findings:
+        if finding.state == "bad" or finding.code in _ALWAYS:
+            advice = _ADVICE.get(finding.code, _ELSE)
+            if finding.code == "unreachable":
+                advice = _unreachable(finding.text)
+            return f"{name} needs hands: {advice.format(name=name)} ({finding.text})"
+    return None
+
+
+def _unreachable(why: str) -> str:
+    for state, advice in STATE_ADVICE.items():
+        if f"is {state}" in why:
+            return advice
+    if UNPLUGGED in why:
+        return "plug it in, switch it on; if it is, another cable or port"
+    return "see why its adb server does not answer" if "no adb server" in why else _ELSE

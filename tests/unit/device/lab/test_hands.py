@@ -1,0 +1,46 @@
+"""What a person must do is told in one line, and only where nothing else helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.device.adb.device import UNPLUGGED
+from harness.device.adb.server import STATE_ADVICE
+from harness.device.lab.hands import needs_hands
+from harness.device.lab.health import HealthFinding, State
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "why", "said"),
+    [
+        ("bad", "low-battery", "its battery has 3 %", "charge it: another cable"),
+        ("suspect", "low-battery", "its battery has 14 % and is charging", None),
+        ("bad", "hot", "101 C", "let it cool down"),
+        ("suspect", "throttled", "severe", None),
+        ("suspect", "developer-off", "are off", "switch its developer options"),
+        ("suspect", "doze", "does not wake", "unlock it"),
+        ("suspect", "update-pending", "waits", None),
+        ("bad", "dsp-down", "cdsp is crashed", "`qnn-harness doctor desk`"),
+        ("bad", "keeps-failing", "whatever was done", "`qnn-harness doctor desk`"),
+        ("bad", "unreachable", f"device 1a {UNPLUGGED}: not attached", "plug it in, switch it on"),
+        ("bad", "unreachable", "device 1a is unauthorized: x", STATE_ADVICE["unauthorized"]),
+        ("bad", "unreachable", "device 1a is no permissions: x", "udev rule"),
+        ("bad", "unreachable", "nobody knows", "screen, cable, power"),
+        ("bad", "unreachable", "no adb server answers at x", "see why its adb server"),
+    ],
+)
+def test_what_hands_must_do(state: State, code: str, why: str, said: str | None) -> None:
+    other = HealthFinding("suspect", "low-memory", "little")
+    line = needs_hands("desk", [other, HealthFinding(state, code, why)])
+    if said is None:
+        assert line is None
+        return
+    assert line is not None
+    assert line.startswith("desk needs hands: ")
+    assert line.endswith(f" ({why})")
+    assert said in line
+    assert "\n" not in line
+
+
+def test_a_device_that_is_well_needs_none() -> None:
+    assert needs_hands("desk", []) is None

@@ -67,7 +67,8 @@ TITLES: Final[Mapping[Category, str]] = {
 BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
 """What became of cases where a bisection can tell which version it was."""
 _SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
-_CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%")
+_OPS: Final = "ops"
+_CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%", _OPS)
 # at least 1 %: by less any two runs differ
 _PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 
@@ -131,11 +132,14 @@ class FailOn:
     drift_steps: int | None = None
     slower: float | None = None
     """By how much: 0.1 is 10 %."""
+    ops: bool = False
+    """An op that became slower."""
 
     @classmethod
     def parse(cls, text: str) -> FailOn:
-        """Reads `new,vanished,drift:1,perf:10%`. Raises ConfigError for anything else."""
+        """Reads `new,vanished,drift:1,perf:10%,ops`. Raises ConfigError for anything else."""
         categories: list[Category] = []
+        ops = False
         steps = slower = None
         for word in (part.strip() for part in text.split(",")):
             found = next((one for one in CATEGORIES if one == word and one in _SWITCHES), None)
@@ -145,10 +149,12 @@ class FailOn:
                 steps = steps_given
             elif (percent := _PERF.fullmatch(word)) is not None and float(percent[1]) >= 1:
                 slower = float(percent[1]) / 100
+            elif word == _OPS:
+                ops = True
             else:
                 problem = f"{word!r} is nothing to fail on"
                 raise ConfigError(problem, field="--fail-on", choices=_CHOICES)
-        return cls(tuple(dict.fromkeys(categories)), steps, slower)
+        return cls(tuple(dict.fromkeys(categories)), steps, slower, ops)
 
     def reasons(self, found: Comparison) -> list[str]:
         """The words of `--fail-on` that apply; empty if the comparison ends well.
@@ -173,6 +179,8 @@ class FailOn:
             told.append(f"drift:{steps}")
         if self.slower is not None and found.speed is not None and found.speed.told("slower"):
             told.append(f"perf:{100 * self.slower:g}%")
+        if self.ops and found.ops is not None and found.ops.slower:
+            told.append(_OPS)
         return told
 
 

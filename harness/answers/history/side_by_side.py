@@ -49,7 +49,7 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
         )
         ops = judge_ops(old, now, _readable(earlier), _readable(between))
     except ConfigError as error:
-        if asked.slower is not None:
+        if asked.slower is not None or asked.ops:
             raise
         return dataclasses.replace(found, unjudged=str(error))
     return dataclasses.replace(found, speed=speed, ops=ops)

@@ -57,7 +57,8 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     metavar="WHAT[,WHAT]",
     default="new,changed,vanished,added",
     show_default=True,
-    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, perf:PERCENT%.",
+    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, perf:PERCENT%, "
+    "ops.",
 )
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for CI.")
 @click.option("--html", "as_html", is_flag=True, help="Print a page.")

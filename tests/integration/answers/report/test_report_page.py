@@ -267,6 +267,34 @@ def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, s
         reader.see(1400, "light")
 
 
+def test_ops_are_sorted_by_the_column_that_is_clicked(reader: Reader, tmp_path: Path) -> None:
+    some = enumerate((900, 12, 10_000, 1100))
+    ops = [{"op": f"op{at}", "cycles": took, "share": took / 12012} for at, took in some]
+    measured = {"profile": {"level": "ops", "ops": ops, "notes": []}}
+    page = tmp_path / "report.html"
+    write_page(RunData("r", Contents((record(measurements=measured),), ())), page)
+    reader.open(page)
+
+    def names() -> list[str]:
+        return [one.text for one in reader.all("table.sortable tbody tr td:first-child")]
+
+    assert names() == ["op2", "op3", "op0", "op1"]
+    op, _, cycles, *_ = reader.all("table.sortable thead th")
+    for head, order in (
+        (cycles, "2301"),
+        (cycles, "1032"),
+        (op, "3210"),
+        (op, "0123"),
+        (cycles, "2301"),
+    ):
+        head.click()
+        assert names() == [f"op{at}" for at in order]
+        said = head.get_attribute("aria-sort")
+        assert said == ("ascending" if order in ("1032", "0123") else "descending")
+    assert len(reader.all("table.sortable th[aria-sort]")) == 1
+    assert reader.complaints() == []
+
+
 def test_the_last_time_of_a_timeline_is_whole(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     late = record().started + timedelta(seconds=159)

@@ -214,7 +214,7 @@ def test_slowness_by_one_percent_or_more_may_be_asked_for() -> None:
     assert FailOn.parse("perf:1%").slower == 0.01
 
 
-NOTHING_TO_FAIL_ON = ["", "news", "new,,changed", "drift", "failing"]
+NOTHING_TO_FAIL_ON = ["", "op", "news", "new,,changed", "drift", "failing"]
 NO_SLOWNESS = [
     "perf",
     "perf:",
@@ -229,7 +229,7 @@ NO_SLOWNESS = [
 
 @pytest.mark.parametrize("fail_on", [*NOTHING_TO_FAIL_ON, *NO_SLOWNESS])
 def test_what_is_nothing_to_fail_on_is_refused(fail_on: str) -> None:
-    with pytest.raises(ConfigError, match="drift:STEPS, perf:PERCENT%"):
+    with pytest.raises(ConfigError, match="drift:STEPS, perf:PERCENT%, ops"):
         FailOn.parse(fail_on)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import FailOn, compare
 from harness.answers.history.ops import OpsCompared, judge_ops
 from harness.answers.history.ops_text import op_counts, op_lines
 from tests.unit.answers.history.runs import attempt
@@ -68,6 +70,17 @@ def test_an_op_made_ten_times_larger_is_named_first(earlier: int) -> None:
         first = next(iter(op_lines(found)))
         assert first.startswith(f"op slower: {name} x ")
         assert "apart" in first
+
+
+@pytest.mark.parametrize(("times", "reasons"), [(100, ["ops"]), (1, []), (0.01, [])])
+def test_a_comparison_fails_on_a_slower_op_if_that_is_asked(
+    times: float, reasons: list[str]
+) -> None:
+    draw = np.random.default_rng(1)
+    old, new = run(noisy(draw)), run(noisy(draw, {"Conv_5": times}))
+    found = replace(compare(old, new), ops=judge_ops(old, new))
+    assert FailOn.parse("new,ops").reasons(found) == reasons
+    assert FailOn.parse("new").reasons(found) == []
 
 
 def test_a_busy_computer_blames_no_single_op() -> None:

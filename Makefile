@@ -3,7 +3,7 @@
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
 # `make matrix` those of them that go through versions of Python, pytest and pytest-xdist;
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
-# needs no compiler where it is installed.
+# needs no compiler where it is installed; `make site` the pages of docs/.
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=30
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
 	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
 
-.PHONY: device test bench nightly matrix atlas dist lint clean
+.PHONY: device test bench nightly matrix atlas dist site lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -46,6 +46,10 @@ matrix: $(READY)
 atlas: $(READY)
 	@$(VENV)/bin/pytest -m "device and atlas" --qnn all --device sim-v73 $(ARGS)
 	@$(VENV)/bin/python suites/error_codes_page.py reports/latest docs/error-codes.md
+
+site: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "Results: $(CURDIR)/build/site/index.html"
 
 # whoever makes it twice of one commit gets the same bytes
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)

@@ -20,9 +20,10 @@ from harness.ground import outgoing, scratch_folder
 from harness.ground.files.cache import cache_path
 from harness.ground.files.notices import Notices, shown_by
 from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
-from harness.tools.cli.say import say, say_json
+from harness.tools.cli.say import say, say_found, say_json
 from harness.tools.doctor.acceptance import accept
 from harness.tools.doctor.archive import check_place, own_words, write_archive
+from harness.tools.doctor.archive_row import read_archive, row_of
 from harness.tools.doctor.check import Checked, DoctorReport, Status, report_of
 from harness.tools.doctor.device_visit import DEVICE_TIMEOUT_S, Order
 from harness.tools.doctor.examine import examine
@@ -57,6 +58,9 @@ _PIPE_WIDTH: Final = 120
 @click.option(
     "--out", type=NamedPath(), metavar="FILE", help="Its archive (default: acceptance-DEVICE.zip)."
 )
+@click.option(
+    "--read", "archive", type=NamedPath(), metavar="ARCHIVE", help="Print it as a row of a table."
+)
 @lab_option
 @json_option
 @click.pass_context
@@ -70,6 +74,7 @@ def doctor(
     unplug: bool,
     reboot: bool,
     out: Path | None,
+    archive: Path | None,
     lab_file: Path,
     as_json: bool,
 ) -> None:
@@ -81,6 +86,12 @@ def doctor(
     --acceptance tries shells, files, store, probe, a crash, a hang, FastRPC, each backend and 66
     contexts on one DEVICE, leaves nothing there, and packs what was found, redacted, into a zip.
     """
+    if archive is not None:
+        if names or acceptance:
+            raise click.UsageError("--read goes alone")
+        report = read_archive(archive)
+        say_found(report.as_json(), [row_of(report)], as_json)
+        return
     if acceptance and len(names) != 1:
         raise click.UsageError("--acceptance takes one DEVICE")
     if (unplug or reboot or out) and not acceptance:

@@ -85,7 +85,11 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="qnn-harness")
+@click.version_option(
+    __version__,
+    prog_name="qnn-harness",
+    message="%(prog)s, version %(version)s\nschemas: results 2 (reads 1), all others 1",
+)
 @click.pass_context
 def commands(context: click.Context) -> None:
     """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.

@@ -60,3 +60,11 @@ def test_a_command_that_there_is_not() -> None:
     done = CliRunner().invoke(commands, ["devces"])
     assert done.exit_code == 2
     assert "devces" in done.output
+
+
+def test_the_version_tells_the_schemas() -> None:
+    from harness.verdict.results.line import READ
+
+    said = CliRunner().invoke(commands, ["--version"]).output
+    before, now = READ
+    assert f"results {now} (reads {before}), all others 1" in said

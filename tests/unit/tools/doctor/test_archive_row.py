@@ -1,0 +1,77 @@
+"""A row of docs/devices.md, made of an archive that somebody sent."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, strategies as st
+
+from harness.ground import ConfigError
+from harness.tools.cli.doctor import doctor
+from harness.tools.doctor.archive_row import COLUMNS, read_archive, row_of
+from harness.tools.doctor.check import Checked, report_of
+from tests.properties import reached, reaches
+
+CHECKS = (
+    Checked("device", "<device>", "SoC", "ok", "SM8650, HTP v75"),
+    Checked("device", "<device>", "system", "ok", "android-arm64: Android 15"),
+    Checked("device", "<device>", "runtime", "ok", "QNN 2.51.0 for android-arm64"),
+    Checked("acceptance", "<device>", "probe", "ok", "started"),
+    Checked("acceptance", "<device>", "reboot", "not-applicable", "not asked for"),
+    Checked("acceptance", "<device>", "backend htp", "fail", "14001 | skel"),
+)
+
+
+def packed(path: Path, text: str) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("report.json", text)
+    return path
+
+
+def test_a_row(tmp_path: Path) -> None:
+    file = packed(tmp_path / "a.zip", json.dumps(report_of(CHECKS).as_json()))
+    done = CliRunner().invoke(doctor, ["--read", str(file)])
+    assert done.output == (
+        "| SM8650, HTP v75 | android-arm64: Android 15 | QNN 2.51.0 for android-arm64 "
+        "| 1 step: probe | backend htp: 14001 \\| skel |\n"
+    )
+    told = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
+    assert json.loads(told.output) == report_of(CHECKS).as_json()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{}", "is not one of `doctor`"),
+        ("[", "is not one of `doctor`"),
+        (" " * (2 << 20), "is larger than"),
+    ],
+)
+def test_what_is_no_report(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read_archive(packed(tmp_path / "a.zip", text))
+
+
+def test_what_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4")
+    for path in (tmp_path / "a.zip", tmp_path / "none", tmp_path):
+        with pytest.raises(ConfigError, match="is no archive"):
+            read_archive(path)
+
+
+@reaches(0.5)
+@given(st.lists(st.text(max_size=40), min_size=3, max_size=3))
+def test_whatever_a_device_said_a_row_stays_a_row(texts: list[str]) -> None:
+    names = ("SoC", "system", "runtime")
+    checks = [
+        Checked("device", "d", name, "ok", text) for name, text in zip(names, texts, strict=True)
+    ]
+    row = row_of(report_of(checks))
+    if any(set(text) & set("|\n`<") for text in texts) or any(texts):
+        reached()
+    assert len(row.splitlines()) == 1
+    assert row.replace("\\\\", "").replace("\\|", "").count("|") == len(COLUMNS) + 1

@@ -13,6 +13,7 @@ from typing import Final
 from harness.device.adb.connection import MAX_REQUEST_BYTES
 from harness.device.adb.server import STATE_ADVICE, AdbServer
 from harness.device.adb.sync import SyncStream
+from harness.device.adb.wireless import has_address, where_now
 from harness.device.transport.device import SHORT_S, Transport
 from harness.device.transport.files import Progress, PushItem, RemoteStat
 from harness.device.transport.link import Link, ShellCall
@@ -90,8 +91,8 @@ class AdbDevice(Transport):
 
     def connect(self, *, timeout_s: float) -> None:
         """As `Transport.connect`: by its adb server, where it has an address."""
-        if ":" in self.serial:
-            self.server.connect(self.serial, deadline=Deadline(timeout_s))
+        if has_address(self.serial):
+            self._connect(timeout_s)
         states = {seen.serial: seen.state for seen in self.server.devices()}
         if self.serial not in states:
             there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
@@ -105,13 +106,22 @@ class AdbDevice(Transport):
 
     def reconnect(self, *, timeout_s: float) -> None:
         """As `Transport.reconnect`. Raises InfraError if its adb server does not answer."""
-        if ":" in self.serial:
+        if has_address(self.serial):
             self.server.disconnect(self.serial)
-            self.server.connect(self.serial, deadline=Deadline(timeout_s))
+            self._connect(timeout_s)
         elif self.server.state(self.serial, deadline=Deadline(_RECONNECT_S)) in _KNOWN_STATES:
             # whether it helped is for the one to say who uses the device next
             with contextlib.suppress(InfraError):
                 self.server.reconnect(self.serial, deadline=Deadline(_RECONNECT_S))
+
+    def _connect(self, timeout_s: float) -> None:
+        try:
+            self.server.connect(self.serial, deadline=Deadline(timeout_s))
+        except InfraError as error:
+            services = ""
+            with contextlib.suppress(InfraError):
+                services = self.server.query("host:mdns:services", deadline=Deadline(SHORT_S))
+            raise InfraError(f"{error}{where_now(self.serial, services)}") from error
 
     def is_there(self, *, timeout_s: float) -> bool:
         """Whether its adb server says so. Raises InfraError if that does not answer."""

@@ -13,6 +13,7 @@ from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.reach import Reach
 from harness.device.adb.server import AdbServer, SeenDevice
+from harness.device.adb.wireless import TLS, has_address
 from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.first_contact import read_facts, require_own_folder, transport_of
 from harness.device.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
@@ -110,6 +111,7 @@ class LabDevice:
         self.lease = None if lab.leases is None else DeviceLease(lab.leases, config.name)
         self._changes: int | None = None
         self._identity: str | None = None
+        self._loses_adb = TLS in (config.serial or "")
         self._attached: AttachedDevice | None = None
 
     @property
@@ -129,8 +131,12 @@ class LabDevice:
 
     @property
     def may_reboot(self) -> bool:
-        """Whether it may be rebooted to bring it back: not the computer that we are on."""
-        return self.recovery_rules.reboot and self.config.transport != "local"
+        """Whether it may be rebooted to bring it back.
+
+        Not the computer that we are on, nor a phone whose adb over Wi-Fi ends with that.
+        """
+        stays = self.config.transport != "local" and not self._loses_adb
+        return self.recovery_rules.reboot and stays
 
     @property
     def may_restart_server(self) -> bool:
@@ -312,6 +318,7 @@ class LabDevice:
             require_serial(serial, facts.serial_number)
         require_same_device(serial, self._identity, facts.identity)
         self._identity = self._identity or facts.identity
+        self._loses_adb |= facts.loses_adb and has_address(serial)
         self.answered = True
         target = require_target(config, facts, serial)
         dsp = self.lab.simulation.dsp_of(config)

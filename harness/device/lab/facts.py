@@ -42,7 +42,8 @@ class DeviceFacts:
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
     else its machine-id. `boot` names its present boot. `libc` is what tells its C library;
     `android_api` is the API level, of Android only; `target_reason` says what the target was told
-    by, or why there is none. `page_bytes` is how large pages of its memory are. `coprocessors` is
+    by, or why there is none. `loses_adb`: a reboot ends its adb on the network, as far as it is
+    known. `page_bytes` is how large pages of its memory are. `coprocessors` is
     what it shows of DSP and GPU.
     """
 
@@ -61,6 +62,7 @@ class DeviceFacts:
     target_reason: str = ""
     libc: str | None = None
     page_bytes: int | None = None
+    loses_adb: bool = False
     coprocessors: Coprocessors | None = None
 
     @property
@@ -97,6 +99,7 @@ def parse_facts(text: str) -> DeviceFacts:
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
         libc=libc,
+        loses_adb=_loses_adb(properties),
         page_bytes=integer(first_line(sections, "pages")),
         coprocessors=parse_coprocessors(sections),
     )
@@ -104,6 +107,14 @@ def parse_facts(text: str) -> DeviceFacts:
 
 def _properties(lines: list[str]) -> dict[str, str]:
     return {match[1]: match[2] for line in lines if (match := _PROPERTY.match(line))}
+
+
+def _loses_adb(properties: Mapping[str, str]) -> bool:
+    """Wireless debugging is off after a boot without its Wi-Fi, and so is `adb tcpip`
+    (AdbDebuggingManager; adbd's main.cpp), but for a port that is set for good."""
+    ports = (properties.get(f"service.adb.{kind}.port") for kind in ("tls", "tcp"))
+    is_open = any((integer(port) or 0) > 0 for port in ports)
+    return is_open and not integer(properties.get("persist.adb.tcp.port"))
 
 
 def _abis(properties: dict[str, str]) -> tuple[str, ...]:

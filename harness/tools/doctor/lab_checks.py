@@ -19,6 +19,7 @@ from harness.device import (
 )
 from harness.device.adb.address import SshAddress
 from harness.device.adb.server import STATE_ADVICE, SeenDevice
+from harness.device.adb.wireless import has_address
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.device.lab.power import UHUBCTL
 from harness.device.lab.runtime_sources import ALWAYS_THERE
@@ -41,9 +42,9 @@ def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
         untold=tuple(
             device.name
             for device in by_adb
-            if device.target is None and ":" not in (device.serial or "")
+            if device.target is None and not has_address(device.serial or "")
         ),
-        usb=any(":" not in (device.serial or "") for device in local),
+        usb=any(not has_address(device.serial or "") for device in local),
         server=bool(local),
     )
 
@@ -150,7 +151,7 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Checked:
     if isinstance(seen, str):
         return _check(device.name, "attached", "unknown", seen)
     found = next((one for one in seen if one.serial == device.serial), None)
-    if found is None and ":" in (device.serial or ""):
+    if found is None and has_address(device.serial or ""):
         return _check(device.name, "attached", "ok", f"{device.serial} is connected when needed")
     if found is None:
         there = ", ".join(f"{one.serial} ({one.state})" for one in seen) or "no device"
@@ -167,7 +168,7 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Checked:
     detail = f" ({found.detail})" if found.detail else ""
     advice = STATE_ADVICE.get(found.state, "see `adb devices -l`")
     # an address is connected anew by whoever uses it
-    status: Status = "warn" if ":" in found.serial and found.state == "offline" else "fail"
+    status: Status = "warn" if has_address(found.serial) and found.state == "offline" else "fail"
     return _check(
         device.name, "attached", status, f"{found.serial} is {found.state}{detail}", advice
     )

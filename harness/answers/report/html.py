@@ -23,7 +23,7 @@ from harness.answers.report.grid import asked_grids
 from harness.answers.report.page_data import blocks, packed, rows
 from harness.answers.report.pages import asset, clip, outcome_bar, template
 from harness.answers.report.run_data import RunData, Since
-from harness.answers.report.sections import ABOVE_CASES, BELOW_CASES, sections_of, shown
+from harness.answers.report.sections import ABOVE_CASES, BELOW_CASES, remarks, sections_of, shown
 from harness.answers.report.summary import (
     SECTIONS,
     FailureGroup,
@@ -105,7 +105,7 @@ def html_text(run: RunData) -> str:
             reasons,
             since,
             cut=cut is not None,
-            drifting=sum(one.drifts for one in run.outputs),
+            besides=remarks(run),
         ),
         cut=cut,
         since=since,
@@ -136,11 +136,11 @@ def verdict(
     since: Since | None = None,
     *,
     cut: bool = False,
-    drifting: int = 0,
+    besides: Sequence[str] = (),
 ) -> str:
     """What a run comes to, in a sentence or two.
 
-    `cut`: it was cut short; so many outputs are `drifting`.
+    `cut`: it was cut short; `besides`: what is to be said although no case fails for it.
     """
     said = ["Cut short."] if cut else []
     said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
@@ -156,8 +156,7 @@ def verdict(
         what = "Nothing new fails" if since else "Nothing fails"
         what += " unexpectedly" if known and not since else ""
         said.append(f"{what}: {coverage.passed} passed.")
-    if drifting:
-        said.append(f"{counted(drifting, 'output')} not the same everywhere: see Drift.")
+    said.extend(besides)
     if coverage.strict:
         said.append(f"{coverage.strict} passed where a known issue says that it fails.")
     if known:

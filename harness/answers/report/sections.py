@@ -13,6 +13,7 @@ from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.pages import clip
 from harness.answers.report.run_data import RunData
 from harness.answers.report.tables import drift_tables, pairings, sharings
+from harness.ground import counted
 from harness.verdict import is_figure
 
 _MOST_FORECASTS: Final = 200
@@ -30,6 +31,15 @@ def sections_of(run: RunData, sections: Mapping[str, PageSection]) -> Iterator[B
         if blocks := list(section(run)):
             yield Heading(heading)
             yield from blocks
+
+
+def remarks(run: RunData) -> list[str]:
+    """What the head of the page says although no case fails for it, a sentence each."""
+    drifting = sum(one.drifts for one in run.outputs)
+    same = (
+        f"{counted(drifting, 'output')} {'is' if drifting == 1 else 'are'} not the same everywhere"
+    )
+    return [f"{same}: see Drift."] if drifting else []
 
 
 def _bisections(run: RunData) -> Iterator[Block]:

@@ -46,7 +46,9 @@ def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
             told = [_number(one.get(name)) for name in ("max_abs", "max_steps")]
             told += [_number(one.get("cosine"), 7), _sqnr(one)]
             output, against = (code(str(one.get(key))) for key in ("output", "against"))
-            rows.append([_case(record, at), output, *told, against])
+            sets = one.get("samples")
+            of = f", {sets} sets of inputs" if is_figure(sets) and sets > 1 else ""
+            rows.append([_case(record, at), output, *told, [against, of]])
         for one in parts(record, "not_compared"):
             name, why = code(str(one.get("output"))), Span(str(one.get("why")))
             untold.append(Paragraph([name, " is not compared: ", why]))

@@ -161,9 +161,10 @@ class ContextStore:
                 for spec, path in models.items()
                 if self._open(self._model_folder(spec), self._model_facts(spec)) is None
             }
+            alike = {self._binary_folder(one): one for one in wanted}
             binaries = {
                 one: compile_job(one, models[one[0]], work / f"binary-{at}")
-                for at, one in enumerate(wanted)
+                for at, one in enumerate(alike.values())
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
             failures: list[HarnessError] = []
@@ -177,6 +178,9 @@ class ContextStore:
                     self._keep_reference(spec, reference)
             made = {one: job for one, job in binaries.items() if results[job.job] is None}
             failures += self._keep_binaries(host, made)
+            for one in wanted:
+                if (refused := self._refused.get(alike[self._binary_folder(one)])) is not None:
+                    self._refused[one] = refused
             if failures:
                 raise failures[0]
 
@@ -255,7 +259,8 @@ class ContextStore:
     def _binary_folder(self, wanted: ContextKey) -> Path:
         spec, compiler, arch = wanted
         key = _short_key(self._binary_facts(wanted))
-        return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
+        # whatever inputs it is run with
+        return self._root / "binaries" / f"{Model.__str__(spec)}-v{arch}-by-{compiler}-{key}"
 
 
 def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder) -> Context:

@@ -251,7 +251,8 @@ class OnnxFiles:
         """The model's file, made if it is missing or damaged. Raises InfraError."""
         if model not in self._found:
             content = model.serialized()
-            path = self._root / f"{model}-{hashlib.sha256(content).hexdigest()[:16]}.onnx"
+            name = Model.__str__(model)  # one file, whatever inputs it is run with
+            path = self._root / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.onnx"
             keep_whole(path, content)
             self._found[model] = path
         return self._found[model]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self, runtime_checkable
@@ -26,15 +26,19 @@ CONDITIONS: Final = "--max-error, --min-cosine, --min-sqnr"
 
 @dataclass(frozen=True)
 class ClosenessAsked:
-    """What a user asks of every output; None: it is only told."""
+    """What a user asks of every output; None: it is only told.
+
+    `original` is the .onnx whose outputs they are told against, where it is not the model itself.
+    """
 
     max_error: float | None = None
     min_cosine: float | None = None
     min_sqnr: float | None = None
+    original: Path | None = None
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return self != ClosenessAsked()
+        return replace(self, original=None) != ClosenessAsked()
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from typing import Final, Self
 from harness.contexts.context.source import CONDITIONS, ClosenessAsked
 from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
-from harness.contexts.sources.onnx_model import OnnxModel
+from harness.contexts.sources.onnx_model import OnnxModel, require_alike
 from harness.ground import ENGINES, ConfigError
 from harness.libraries import Artefact, Blob, Piece, RunPlan, open_artefacts, piece_file
 
@@ -46,6 +46,9 @@ class Given:
             problem = "is for outputs that are expected, and none are given"
             asked = "tolerance" if self.tolerance else CONDITIONS
             raise ConfigError(problem, file=path, field=asked)
+        if self.closeness.original is not None:
+            problem = "is another model for a plain .onnx, which this is not"
+            raise ConfigError(problem, file=path, field="reference")
 
 
 NOTHING: Final = Given()
@@ -112,10 +115,10 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     name = artefact.path.name
     if artefact.kind == "onnx":
         read, wanted = (own_folder(one, name) for one in (given.inputs, given.expected))
-        model = OnnxModel.of(
-            artefact.path.absolute(), given.tolerance, inputs=read, expected=wanted
-        )
-        return SourceList(name, [model], closeness=given.closeness)
+        path = artefact.path.absolute()
+        require_alike(path, given.closeness.original)
+        models = OnnxModel.each(path, given.tolerance, inputs=read, expected=wanted)
+        return SourceList(name, models, closeness=given.closeness)
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
     empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
     if empty:

@@ -60,7 +60,7 @@ class SourceList(tuple[Source, ...]):
         made.name = name
         made.empty_caches = tuple(empty_caches)
         made.plan, made.expects, made.rounds = plan, expects, ONCE
-        made.closeness = closeness or ClosenessAsked()
+        made.closeness = ClosenessAsked() if closeness is None else closeness
         return made
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.sources.context_file import Files
-from harness.contexts.sources.tensor_files import TensorFiles
+from harness.contexts.sources.tensor_files import TensorFiles, sample_names
 from harness.ground import ConfigError, cache_root, name_problem
 from harness.ground.files.names_inside import open_inside
 from harness.ground.files.whole_file import sha256_of
@@ -36,7 +36,7 @@ class OnnxModel(Model):
     model, as are those of `wanted`. `inputs_key` stands for what these hold. Outputs have to be
     as `wanted`, or if they may differ `within` more than 0, as those of ONNX Runtime on the CPU; by
     `within` in units of the raw values. Else they are only compared with each other. `digest` is
-    that of the model with its weights.
+    that of the model with its weights, `sample` the name of these inputs where there are several.
     """
 
     path: Path = Path()
@@ -45,15 +45,33 @@ class OnnxModel(Model):
     read: tuple[Path, ...] = ()
     wanted: tuple[Path, ...] = ()
     inputs_key: str = ""
+    sample: str = ""
+
+    @classmethod
+    def each(
+        cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
+    ) -> tuple[Self, ...]:
+        """The model with each set of inputs: a folder of folders has several. Raises as `of`."""
+        return tuple(
+            cls.of(path, within, inputs=inputs, expected=expected, sample=one)
+            for one in sample_names("inputs", inputs, path) or [""]
+        )
 
     @classmethod
     def of(
-        cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
+        cls,
+        path: Path,
+        within: float = 0.0,
+        *,
+        inputs: Files = None,
+        expected: Files = None,
+        sample: str = "",
     ) -> Self:
         """The model in a file, with files of its tensors, as for `ContextFile`.
 
-        Raises ConfigError for what cannot be compiled here: inputs without a fixed shape, more than
-        2 GB; and for files that are not those of the model's tensors.
+        Those of a `sample` lie in a folder of its name. Raises ConfigError for what cannot be
+        compiled here: inputs without a fixed shape, more than 2 GB; and for files that are not
+        those of the model's tensors.
         """
         loaded = read_model(path)
         tensors = _tensors(_inputs(loaded), "input", path)
@@ -61,14 +79,14 @@ class OnnxModel(Model):
         files, key = TensorFiles(cache_root()), ""
         read, wanted = tuple[Path, ...](), tuple[Path, ...]()
         if inputs is not None:
-            read = files.given("inputs", inputs, tensors, path)
+            read = files.given("inputs", inputs, tensors, path, sample=sample)
             key = hashlib.sha256(" ".join(map(sha256_of, read)).encode()).hexdigest()
         if expected is not None:
             outputs = OnnxSurface.of(path).outputs
             if outputs is None:
                 problem = "its outputs have no fixed shape: nobody knows what to compare"
                 raise ConfigError(problem, file=path, field="expected")
-            wanted = files.given("expected", expected, outputs, path)
+            wanted = files.given("expected", expected, outputs, path, sample=sample)
         name = _UNUSUAL.sub("_", path.name)
         return cls(
             name,
@@ -78,14 +96,17 @@ class OnnxModel(Model):
             read=read,
             wanted=wanted,
             inputs_key=key,
+            sample=sample,
         )
 
     def __post_init__(self) -> None:
         if not 0 <= self.within < float("inf"):
             raise ConfigError(f"{self.within} is not 0 or more", file=self.path, field="tolerance")
 
-    __str__ = Model.__str__
-    __repr__ = Model.__str__
+    def __str__(self) -> str:
+        return super().__str__() + (f"#{self.sample}" if self.sample else "")
+
+    __repr__ = __str__
 
     @property
     def compared(self) -> bool:
@@ -165,6 +186,21 @@ class OnnxSurface:
             tuple(places),
             tuple(_result(one) for one in outputs),
         )
+
+
+def require_alike(path: Path, original: Path | None) -> None:
+    """Raises ConfigError unless an original, if there is one, has the tensors of a model."""
+    if original is None:
+        return
+    own, other = OnnxSurface.of(path), OnnxSurface.of(original)
+    for what, mine, its in (
+        ("inputs", own.inputs, other.inputs),
+        ("outputs", [one[:2] for one in own.results], [one[:2] for one in other.results]),
+    ):
+        if mine != its:
+            told = "; ".join(", ".join(map(str, one)) for one in (its, mine))
+            problem = f"its {what} are not those of {path.name}, by name and type: {told}"
+            raise ConfigError(problem, file=original, field="reference")
 
 
 def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:

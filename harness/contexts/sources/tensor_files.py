@@ -22,8 +22,10 @@ _log = logging.getLogger(__name__)
 _MAX_BYTES: Final = 2 << 30
 _BLOCK: Final = 16 << 20
 _MAX_LISTED: Final = 512
+_MAX_SAMPLES: Final = 256
 _SEED: Final = 20_240
 _WORD = re.compile(r"[^A-Za-z0-9]+")
+_SAMPLE = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _DIGITS = re.compile(r"(\d+)")
 _REALS: Final = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}
 # what an index, or a count, is passed as: any table has two rows, and few have a million
@@ -50,13 +52,18 @@ class TensorFiles:
         tensors: Sequence[Tensor],
         binary: Path,
         within: Path | None = None,
+        *,
+        sample: str = "",
     ) -> tuple[Path, ...]:
         """One raw file per tensor, of those that a folder or a list has.
 
+        Of a folder with several sets, those of `sample`.
         No link is followed in that folder, or from `within` on, which the user has named. A file
         with NaN is told once: whatever is compared of what comes of it says little. Raises
         ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
         """
+        if sample and isinstance(where, Path):
+            where, within = where / sample, where
         if isinstance(where, Path):
             found = f"{where} has "
             files = chosen_files(listed_files(what, where, binary, within), tensors)
@@ -146,6 +153,26 @@ def _opened(file: Path, within: Path | None) -> BinaryIO:
     return open_below(within, file.relative_to(within).as_posix())
 
 
+def sample_names(what: str, folder: Path | tuple[Path, ...] | None, binary: Path) -> list[str]:
+    """The names of the folders that a folder has instead of files: each has a set of tensors.
+
+    Raises ConfigError naming `what` and `binary` for one that cannot be read, or has too many.
+    """
+    if not isinstance(folder, Path) or folder.is_file() or listed_files(what, folder, binary):
+        return []
+    with os.scandir(folder) as listed:
+        found = [
+            one.name for one in listed if one.is_dir(follow_symlinks=False) and one.name[0] != "."
+        ]
+    if len(found) > _MAX_SAMPLES:
+        problem = f"{folder} has {len(found)} folders; {_MAX_SAMPLES} sets of tensors are the most"
+        raise ConfigError(problem, file=binary, field=what)
+    if odd := next((one for one in found if not _SAMPLE.fullmatch(one)), None):
+        problem = f"no set of tensors can be called {odd!r}: letters, digits, . _ - are known"
+        raise ConfigError(problem, file=binary, field=what)
+    return sorted(found, key=_in_order)
+
+
 def chosen_files(files: Sequence[Path], tensors: Sequence[Tensor]) -> tuple[Path, ...]:
     """The files of a folder that belong to tensors, in their order (pure).
 
@@ -156,7 +183,7 @@ def chosen_files(files: Sequence[Path], tensors: Sequence[Tensor]) -> tuple[Path
     named = [by_name.get(_plain(tensor.name)) for tensor in tensors]
     if tensors and None not in named:
         return tuple(file for file in named if file is not None)
-    return tuple(sorted(files, key=lambda file: [_order(p) for p in _DIGITS.split(file.name)]))
+    return tuple(sorted(files, key=lambda file: _in_order(file.name)))
 
 
 def made_up(tensor: Tensor, binary: Path) -> bytes:
@@ -249,5 +276,6 @@ def _plain(name: str) -> str:
     return _WORD.sub("_", name).strip("_").lower()
 
 
-def _order(part: str) -> tuple[int, str]:
-    return (int(part), "") if part.isdecimal() else (0, part)
+def _in_order(name: str) -> list[tuple[int, str]]:
+    parts = _DIGITS.split(name)
+    return [(int(one), "") if one.isdecimal() else (0, one) for one in parts]

@@ -14,6 +14,7 @@ from harness.contexts import (
     DeployedModel,
     Libraries,
     Model,
+    OnnxModel,
     Reference,
     Schedule,
     Source,
@@ -201,7 +202,7 @@ class Bench:
         made = open_session(self._case.folder / model, tolerance, read, wanted, fallback)
         files = made.files(read, wanted)
         folder = self._ready.held.deployer.deploy_files(made.path.name, files) if files else ""
-        known = None if made.model is None else self.model(made.model)
+        known = self._ready.models(made.models)
         self._case.notes.makers += self._ready.stock.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
         plan = made.plan(ort, deployed, rounds_of(repeat))
@@ -394,7 +395,8 @@ class Bench:
             kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
         self.measure(**{KEPT: kept})
         seen = seen.keeping(with_reference(deployed, kept, self._case.run_folder))
-        self._note_graphs(seen, [str(one) for one in sources], deployed)
+        names = [one.model if isinstance(one, OnnxModel) else str(one) for one in sources]
+        self._note_graphs(seen, names, deployed)
         error = seen.verdict.error
         step = None if error is None or error.step is None else seen.run.plan.steps[error.step]
         if step is not None and (graph := graph_of(deployed, step)):

@@ -179,7 +179,7 @@ def run_as_probe(
     def run(plan: Plan) -> Observation:
         return case.run(plan, timeout_s, probe=runner)
 
-    return run_keeping(case, run, plan, program.told_against(expected))
+    return run_keeping(case, run, plan, [program.told_against(expected)])
 
 
 def run_with(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts import Context, DeployedContext
+from harness.contexts import Context, DeployedContext, OnnxModel
 from harness.contexts.context.metadata import tensors_of
 from harness.contexts.context.session_plan import saved_output
 from harness.ground.files.whole_file import keep_whole
@@ -26,7 +26,8 @@ class KeptOutput:
     """An output of a case, with a file of what it is told against (`against` in plain words).
 
     `file` holds what came; None where that was too much to be kept. Its values are those of the
-    raw data, plus `offset`, times `scale`, where it is quantised.
+    raw data, plus `offset`, times `scale`, where it is quantised. `of` is what it is an output of,
+    `sample` the inputs that it comes of, where there are several.
     """
 
     name: str
@@ -37,6 +38,8 @@ class KeptOutput:
     file: Path | None
     reference: Path
     against: str
+    of: str = ""
+    sample: str = ""
 
 
 def told_against(what: str, kept: Iterable[KeptOutput]) -> list[KeptOutput]:
@@ -69,6 +72,7 @@ def _kept(
     context: Context,
     run_folder: Path,
 ) -> KeptOutput:
+    source = context.source
     return KeptOutput(
         one["name"],
         one["data_type"],
@@ -78,6 +82,7 @@ def _kept(
         run_folder / OUTPUTS / f"{one['digest']}.raw",
         reference,
         context.against,
+        *((source.model, source.sample) if isinstance(source, OnnxModel) else (str(source),)),
     )
 
 

@@ -117,10 +117,10 @@ def refused_compile(
     """The failure of a model that a compiler refused; notes its nodes where some are the cause."""
     case.notes.makers += filter(None, [case.placement.compiler])
     refused = refused_nodes(messages_of(error.output))
-    models = [one for one in sources if isinstance(one, OnnxModel)]
+    models = [*{one.path for one in sources if isinstance(one, OnnxModel)}]
     if not refused or not any(_BLAMES.search(one) for one in error.chain):
         return TargetFailure(Verdict("failed", "target", ErrorRecord.of(message=str(error))))
-    model = OnnxNodes.of(models[0].path) if len(models) == 1 else OnnxNodes(())
+    model = OnnxNodes.of(models[0]) if len(models) == 1 else OnnxNodes(())
     words = refusal_text(refused, model.shapes(), _WHAT_HELPS)
     what = str(error).partition(": ")[0]
     case.notes.measurements.update(refusals(model, refused, NPU))

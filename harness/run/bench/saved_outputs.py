@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +23,16 @@ NamedShape = tuple[str, str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ToKeep:
-    """What steps of a verb put out, with a file of what each is told against."""
+    """What steps of a verb put out, with a file of what each is told against.
+
+    `sample` names the inputs that it comes of, where there are several sets.
+    """
 
     verb: str
     results: Sequence[NamedShape]
     references: Sequence[Path]
     against: str
+    sample: str = ""
 
     def kept(
         self, run_folder: Path, content: Callable[[int, int], bytes | None]
@@ -41,28 +46,34 @@ class ToKeep:
                 digest = hashlib.sha256(found).hexdigest()[:16]
                 own = run_folder / OUTPUTS / f"{digest}-{len(found)}.raw"
                 keep_whole(own, found)
-            made.append(KeptOutput(*result, None, None, own, file, self.against))
+            made.append(KeptOutput(*result, None, None, own, file, self.against, "", self.sample))
         return made
 
 
 def run_keeping(
-    case: CaseBench, run: Callable[[Plan], Observation], plan: Plan, outputs: ToKeep
+    case: CaseBench, run: Callable[[Plan], Observation], plan: Plan, outputs: Sequence[ToKeep]
 ) -> Observation:
-    """Runs a plan, and keeps the outputs where there is something to tell them against."""
-    if not outputs.references:
-        return run(plan)
-    with case.scratch() as folder:
-        saved = {f"save.{at}": f"{folder}/{at}.raw" for at in range(len(outputs.references))}
-        steps = tuple(
-            replace(one, fields={**one.fields, **saved}) if one.verb == outputs.verb else one
-            for one in plan.steps
-        )
-        seen = run(replace(plan, steps=steps))
-        ran = [one for one in seen.run.transcript.steps if one.verb == outputs.verb]
-        if not any(one.ok or one.error == "mismatch" for one in ran):
-            return seen
+    """Runs a plan, and keeps the outputs where there is something to tell them against.
 
-        def fetch(at: int, size: int) -> bytes:
-            return case.fetch(f"{folder}/{at}.raw", max_bytes=size)
+    Steps of their verb belong to each of them, in turn, as many to one as to another.
+    """
+    numbers = [at for at, one in enumerate(plan.steps) if one.verb == outputs[0].verb]
+    each = len(numbers) // len(outputs)
+    with case.scratch() if outputs[0].references else nullcontext("") as folder:
+        steps = list(plan.steps)
+        for place, number in enumerate(numbers):
+            at = place // each
+            names = range(len(outputs[at].references))
+            saved = {f"save.{output}": f"{folder}/{at}.{output}.raw" for output in names}
+            steps[number] = replace(steps[number], fields={**steps[number].fields, **saved})
+        seen = run(replace(plan, steps=tuple(steps)))
+        kept, done = list[KeptOutput](), seen.run.transcript.steps
+        for at, one in enumerate(outputs):
+            mine = numbers[at * each : (at + 1) * each]
+            if any(step.ok or step.error == "mismatch" for step in done if step.step in mine):
 
-        return seen.keeping(outputs.kept(case.run_folder, fetch))
+                def fetch(output: int, size: int, at: int = at) -> bytes:
+                    return case.fetch(f"{folder}/{at}.{output}.raw", max_bytes=size)
+
+                kept += one.kept(case.run_folder, fetch)
+        return seen.keeping(kept)

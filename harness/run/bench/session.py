@@ -55,17 +55,21 @@ class SessionModel:
     mixed: bool
 
     @property
-    def model(self) -> OnnxModel | None:
-        """The model, if it has no EPContext nodes."""
-        return next((one for one in self.sources if isinstance(one, OnnxModel)), None)
+    def models(self) -> list[OnnxModel]:
+        """The model, if it has no EPContext nodes, with each set of its inputs."""
+        return [one for one in self.sources if isinstance(one, OnnxModel)]
 
     def files(self, inputs: Files, expected: Files) -> dict[str, Path]:
         """All that is put on the device, by names there. Raises ConfigError, InfraError.
 
         The model lies in a folder of its own: what lies beside it may be called anything.
         """
-        if self.model is not None:
-            return {f"expected.{at}.raw": file for at, file in enumerate(self.model.wanted)}
+        if self.models:
+            return {
+                f"{number}/expected.{at}.raw": file
+                for number, model in enumerate(self.models)
+                for at, file in enumerate(model.wanted)
+            }
         tensors = TensorFiles(cache_root())
         found = {f"model/{name}": path for name, path in self.beside.items()}
         found[f"model/{_MODEL}"] = self.path
@@ -83,25 +87,38 @@ class SessionModel:
         return found
 
     def deployed(
-        self, known: DeployedModel | None, folder: str, files: Iterable[str], tolerance: float
-    ) -> DeployedModel:
-        """The model with the files of `files` that lie in `folder` (pure).
+        self, known: Sequence[DeployedModel], folder: str, files: Iterable[str], tolerance: float
+    ) -> list[DeployedModel]:
+        """The model with the files of `files` that lie in `folder`, for each set of inputs (pure).
 
-        `known` is a model without EPContext nodes, as it was made ready with its own inputs.
+        `known` are those of a model without EPContext nodes, made ready with their own inputs.
         """
         there = sorted(files, key=lambda name: (len(name), name))
-        inputs = tuple(f"{folder}/{one}" for one in there if one.startswith("input."))
-        expected = tuple(f"{folder}/{one}" for one in there if one.startswith("expected."))
-        if known is None or self.model is None:
-            return DeployedModel(f"{folder}/model/{_MODEL}", inputs, expected, tolerance)
-        own = known.expected if self.model.compared else ()
-        return DeployedModel(known.file, known.inputs, expected or own, tolerance)
 
-    def plan(self, ort: OrtOnDevice, deployed: DeployedModel, rounds: Rounds) -> Plan:
+        def below(start: str) -> tuple[str, ...]:
+            return tuple(f"{folder}/{one}" for one in there if one.startswith(start))
+
+        if not known:
+            file = f"{folder}/model/{_MODEL}"
+            return [DeployedModel(file, below("input."), below("expected."), tolerance)]
+        expected = [
+            below(f"{at}/") or (one.expected if self.models[at].compared else ())
+            for at, one in enumerate(known)
+        ]
+        return [
+            DeployedModel(one.file, one.inputs, told, tolerance)
+            for one, told in zip(known, expected, strict=True)
+        ]
+
+    def plan(self, ort: OrtOnDevice, deployed: Sequence[DeployedModel], rounds: Rounds) -> Plan:
         """A session, executed twice if there is nothing else to compare the outputs with."""
-        steps = ort.session(0, deployed.file, fallback=self.mixed)
-        parts = (rounds,) if deployed.expected else rounds.halves()
-        runs = [ort.run(0, deployed, repeat=part) for part in parts]
+        steps = ort.session(0, deployed[0].file, fallback=self.mixed)
+        each = rounds.shared(len(deployed))
+        runs = [
+            ort.run(0, one, repeat=part)
+            for one in deployed
+            for part in ((each,) if one.expected else each.halves())
+        ]
         return ort.plan((*steps, *runs), sessions=1)
 
 
@@ -119,12 +136,18 @@ def run_session(
     These are `expected`, else those of ONNX Runtime on the CPU. `run` and `reference` are those of
     the bench.
     """
-    if expected is not None:
-        named = made.files(None, expected)
-        wanted = tuple(file for name, file in named.items() if name.startswith("expected."))
-    else:
-        wanted = reference(made.model).expected if made.model else ()
-    outputs = ToKeep("ort-run", made.surface.results, wanted, ON_CPU if expected is None else GIVEN)
+    given = {} if made.models or expected is None else made.files(None, expected)
+    wanted = [file for name, file in given.items() if name.startswith("expected.")]
+    outputs = [
+        ToKeep(
+            "ort-run",
+            made.surface.results,
+            one.wanted or reference(one).expected,
+            GIVEN if one.wanted else ON_CPU,
+            one.sample,
+        )
+        for one in made.models
+    ] or [ToKeep("ort-run", made.surface.results, wanted, GIVEN)]
     seen = run_keeping(case, partial(run, timeout_s=timeout_s), plan, outputs)
     names = {one.name: one.file.name for one in seen.kept if one.file is not None}
     case.notes.measurements |= {SESSION_OUTPUTS: names} if names else {}
@@ -145,8 +168,8 @@ def open_session(
     """
     artefact = open_artefact(path)
     if artefact.kind == "onnx":
-        model = OnnxModel.of(path.absolute(), tolerance, inputs=inputs, expected=expected)
-        return SessionModel(path, (model,), OnnxSurface.of(path), {}, mixed=fallback)
+        models = OnnxModel.each(path.absolute(), tolerance, inputs=inputs, expected=expected)
+        return SessionModel(path, models, OnnxSurface.of(path), {}, mixed=fallback)
     if artefact.kind != "epcontext":
         problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
         raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])

@@ -37,11 +37,12 @@ class ChannelAccuracy:
 
 @dataclass(frozen=True)
 class Worst:
-    """The element that is furthest off: its place in the output, and both values."""
+    """The element that is furthest off: its place in the output, both values, of which inputs."""
 
     index: tuple[int, ...]
     got: float
     expected: float
+    sample: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Accuracy:
     `not_finite` counts NaN and infinities on one side only: they make everything else meaningless.
     Those that are the same on both sides (`same_not_finite`) are left out of the other figures.
     `channels` are the worst ones, where there are several of several elements each. `against` says
-    in plain words what the reference is.
+    in plain words what the reference is, `samples` how many sets of inputs all this is of.
     """
 
     output: str
@@ -72,6 +73,7 @@ class Accuracy:
     channels: tuple[ChannelAccuracy, ...] = ()
     against: str = ""
     same_not_finite: int = 0
+    samples: int = 1
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,25 @@ def compare(
     Works block by block: both arrays may be as large as memory maps can be. Raises ValueError if
     they differ in shape or are empty.
     """
+    return compare_all(output, {"": (got, expected)}, step=step, offset=offset, against=against)
+
+
+def compare_all(
+    output: str,
+    pairs: Mapping[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]],
+    *,
+    step: float | None = None,
+    offset: int | None = None,
+    against: str = "",
+) -> Accuracy:
+    """As `compare`, over what came of several sets of inputs, which are called like the pairs."""
     import numpy as np
 
-    if got.shape != expected.shape or not got.size:
-        raise ValueError(f"{output}: shape {got.shape} against {expected.shape}")
-    one, other = got.reshape(-1), expected.reshape(-1)
+    (got, _), *_ = pairs.values()
+    for one, other in pairs.values():
+        if not one.shape == other.shape == got.shape or not one.size:
+            raise ValueError(f"{output}: shape {one.shape} against {other.shape}")
+    flat = {name: (one.reshape(-1), other.reshape(-1)) for name, (one, other) in pairs.items()}
     count = got.shape[1] if got.ndim > 1 else 1
     inner = math.prod(got.shape[2:]) if got.ndim > 1 else got.size
     if count > _MOST_CHANNELS:
@@ -148,12 +164,15 @@ def compare(
         block = side[start : start + _BLOCK].astype("<f8")
         return block if offset is None or step is None else (block + offset) * step
 
-    starts = range(0, got.size, _BLOCK)
-    own, largest = (max(_largest(values(side, start)) for start in starts) for side in (one, other))
+    starts = [(sample, start) for sample in flat for start in range(0, got.size, _BLOCK)]
+    own, largest = (
+        max(_largest(values(flat[sample][side], start)) for sample, start in starts)
+        for side in (0, 1)
+    )
     exponent = math.frexp(max(own, largest))[1]
-    place, most, not_finite, same = 0, -1.0, 0, 0
-    for start in starts:
-        x, y = values(one, start), values(other, start)
+    worst, place, most, not_finite, same = "", 0, -1.0, 0, 0
+    for sample, start in starts:
+        x, y = (values(side, start) for side in flat[sample])
         finite = np.isfinite(x) & np.isfinite(y)
         alike = ~finite & ((x == y) | (np.isnan(x) & np.isnan(y)))
         same += int(np.count_nonzero(alike))
@@ -163,7 +182,7 @@ def compare(
         off = np.abs(x - y)
         off[bad] = np.inf
         if (here := float(off.max())) > most:
-            place, most = start + int(off.argmax()), here
+            worst, place, most = sample, start + int(off.argmax()), here
         channel = np.arange(start, start + x.size) // inner % count
         for row, weights in enumerate((x * y, x * x, y * y, off * off)):
             sums[row] += np.bincount(channel, weights, count)
@@ -179,19 +198,21 @@ def compare(
             ChannelAccuracy(at, math.ldexp(furthest[at], exponent), *_cosine_and_sqnr(*sums[:, at]))
             for at in order
         )
+    came, asked = (float(values(side, place)[0]) for side in flat[worst])
     return Accuracy(
         output,
-        got.size,
+        got.size * len(flat),
         cosine,
         max_abs,
         relative,
         not_finite,
         max_abs / step if step else None,
         sqnr,
-        Worst(index, float(values(one, place)[0]), float(values(other, place)[0])),
+        Worst(index, came, asked, worst),
         channels,
         against,
         same,
+        len(flat),
     )
 
 
@@ -221,7 +242,8 @@ def judge_asked(found: Accuracy, asked: ClosenessAsked) -> list[Check]:
     worst, bad = "", ""
     if found.worst is not None and found.max_abs:
         place = list(found.worst.index)
-        worst = f"; furthest at {place}: {found.worst.got:.6g} for {found.worst.expected:.6g}"
+        of = f" of {found.worst.sample}" if found.worst.sample else ""
+        worst = f"; furthest at {place}{of}: {found.worst.got:.6g} for {found.worst.expected:.6g}"
     if found.not_finite:
         bad = f"; {found.not_finite} of {found.elements} elements are NaN or infinite on one side"
     against = f" of {found.against}" if found.against else ""

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.contexts.context.source import CONDITIONS, ClosenessAsked
+from harness.contexts import OnnxModel
+from harness.contexts.context.source import CONDITIONS
 from harness.ground import ConfigError
 from harness.run.bench.kept_outputs import MAX_BYTES
-from harness.run.experiments.accuracy import Accuracy, compare, judge_asked
+from harness.run.experiments.accuracy import Accuracy, compare_all, judge_asked
 from harness.verdict import held
 from harness.verdict.results.drift import NUMPY_TYPES
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from harness.contexts import SourceList
     from harness.run.bench import Bench, Observation
     from harness.run.bench.kept_outputs import KeptOutput
 
 
-def tell_accuracy(bench: Bench, seen: Observation, asked: ClosenessAsked) -> None:
+def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
     """Measures how far outputs are from their reference; a condition that breaks fails the case.
 
     So does a condition on outputs that cannot be compared, and what `seen.check` fails for. Raises
     TargetFailure, and ConfigError for a condition where there is no reference at all.
     """
+    asked = ran.closeness
     if not seen.kept:
         seen.check()
         if asked:
             raise ConfigError("nothing tells what the outputs should be", field=CONDITIONS)
-    told = [(one, accuracy_of(one)) for one in seen.kept]
-    found = [accuracy for _, accuracy in told if accuracy is not None]
-    untold = [
-        {"output": one.name, "why": _why_untold(one)} for one, accuracy in told if accuracy is None
-    ]
+    together: dict[tuple[str, str], list[KeptOutput]] = {}
+    untold = []
+    for one in _told_against_original(bench, seen.kept, ran):
+        if _pair(one) is None:
+            of = f" of {one.sample}" if one.sample else ""
+            untold.append({"output": f"{one.name}{of}", "why": _why_untold(one)})
+        else:
+            together.setdefault((one.of, one.name), []).append(one)
+    found = [accuracy_of(*kept) for kept in together.values()]
     if found:
         bench.measure(accuracy=[asdict(one) for one in found])
         bench.outputs_compared()
@@ -48,24 +56,50 @@ def tell_accuracy(bench: Bench, seen: Observation, asked: ClosenessAsked) -> Non
     seen.check()
 
 
+def _told_against_original(
+    bench: Bench, kept: Sequence[KeptOutput], ran: SourceList
+) -> Sequence[KeptOutput]:
+    """The outputs, told against those of another model on the CPU if that is asked for."""
+    if (original := ran.closeness.original) is None:
+        return kept
+    model, files = OnnxModel.of(original), dict[tuple[str, str], Path]()
+    for one in ran:
+        if isinstance(one, OnnxModel):
+            like = replace(model, read=one.read, inputs_key=one.inputs_key, sample=one.sample)
+            named = zip(like.outputs(), bench.reference(like).expected, strict=True)
+            files |= {(one.sample, name): file for name, file in named}
+    against = f"{original.name} on the CPU"
+    return [replace(one, reference=files[one.sample, one.name], against=against) for one in kept]
+
+
 def _why_untold(kept: KeptOutput) -> str:
     if kept.file is None or not kept.file.is_file():
         return f"it was not kept: at most {MAX_BYTES >> 20} MiB of a case are"
     return "its type or its size is not that of its reference"
 
 
-def accuracy_of(kept: KeptOutput) -> Accuracy | None:
-    """How far an output is from its reference; None where nobody can tell.
+def accuracy_of(*kept: KeptOutput) -> Accuracy:
+    """How far an output is from its reference, over all sets of inputs that it comes of.
+
+    Files are mapped, not read. Raises ValueError where nobody can tell.
+    """
+    first = kept[0]
+    offset = first.offset if first.data_type.startswith(("ufixed", "sfixed")) else None
+    step = first.scale if offset is not None else None
+    pairs = {one.sample: pair for one in kept if (pair := _pair(one)) is not None}
+    return compare_all(first.name, pairs, step=step, offset=offset, against=first.against)
+
+
+def _pair(kept: KeptOutput) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
+    """What came and what should have; None where nobody can compare these.
 
     That is so for what was too large to be kept, has no elements or a type without numbers, or has
-    another size than its reference. Both files are mapped, not read.
+    another size than its reference.
     """
     got, expected = (_mapped(kept, file) for file in (kept.file, kept.reference))
     if got is None or expected is None or got.shape != expected.shape:
         return None
-    offset = kept.offset if kept.data_type.startswith(("ufixed", "sfixed")) else None
-    step = kept.scale if offset is not None else None
-    return compare(kept.name, got, expected, step=step, offset=offset, against=kept.against)
+    return got, expected
 
 
 def _mapped(kept: KeptOutput, file: Path | None) -> np.ndarray[Any, Any] | None:

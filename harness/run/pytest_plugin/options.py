@@ -184,6 +184,12 @@ class ContextsAsked:
         "Rounds before those that count (default: 2).",
         type=rounds_asked.warmup,
     )
+    reference: Path | None = _option(
+        "--reference MODEL",
+        "an .onnx with the same tensors, whose outputs are right (default: the named one's own)",
+        "An .onnx whose outputs are right.",
+        **_DIR,
+    )
     max_error: float | None = _option(
         "--max-error X",
         "how far outputs of a named file may be from their reference, in units of their values",
@@ -204,10 +210,8 @@ class ContextsAsked:
     )
     fallback: Literal["allow", "refuse"] = _option(
         "--fallback",
-        "whether nodes of a model that the NPU refuses may run on the CPU, which ONNX Runtime "
-        "does (default: refuse)",
-        "Whether nodes that the NPU refuses may run on the CPU; allow is for --engine ort, and "
-        "chooses it (default: refuse).",
+        "whether ONNX Runtime may run on the CPU what the NPU refuses (default: refuse)",
+        "Whether nodes that the NPU refuses may run on the CPU, by --engine ort (default: refuse).",
         choices=("allow", "refuse"),
         default="refuse",
         chooses=True,
@@ -217,9 +221,8 @@ class ContextsAsked:
 _ENGINE: Final = Option(
     "--contexts-engine",
     {
-        "help": "what executes a named file: "
-        + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values())
-        + "; default: qnn",
+        "help": "what executes a named file (default: qnn): "
+        + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values()),
         "choices": tuple(ENGINES),
         "default": QNN.name,
     },
@@ -280,8 +283,7 @@ class Options:
     )
     devices: list[str] = _option(
         "--device NAME",
-        "devices to run on, by name, or by address (adb://host:port/serial, "
-        "ssh://user@host/serial) also such as the lab does not have (default: every enabled one)",
+        "devices, or addresses (adb://host:port/serial, ssh://user@host/serial; default: all)",
         "Devices, or their addresses (default: all enabled).",
         **_NAMES,
     )
@@ -348,9 +350,8 @@ class Options:
     )
     drift_steps: int | None = _option(
         "--fail-on drift:STEPS",
-        "the run fails if an output of named files differs between versions, devices or "
-        "backends by more than so many steps of its type; what has none, if it differs at all and "
-        "STEPS is 0",
+        "the run fails if an output of named files differs between versions, devices or backends "
+        "by more than so many steps of its type; without steps, if it differs and STEPS is 0",
         "Outputs may differ so much at most.",
         type=rounds_asked.drift_steps,
     )
@@ -400,8 +401,7 @@ class Options:
     )
     only_case: str | None = _option(
         "--only-case NODEID",
-        "run the one case of this name, whatever versions it names, with those asked for, on "
-        "the first of the devices asked for that fits",
+        "run the one case of this name, with the versions asked for, on the first device that fits",
         chooses=True,
     )
     problem_file: Path | None = _option(

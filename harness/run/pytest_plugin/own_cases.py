@@ -16,6 +16,7 @@ import pytest
 from harness.contexts import Given, OnnxModel, SourceList, WholeFile, schedule
 from harness.contexts.context.source import ANY_DISTANCE
 from harness.contexts.sources.artefact_sources import own_folder
+from harness.contexts.sources.onnx_model import require_alike
 from harness.ground import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
 from harness.probe.plan import ONCE
@@ -51,7 +52,7 @@ def test_contexts(
         again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
         bench.measure(came_again=again)
         bench.conclude(f"what was packed {'came again' if again else 'did not come'}: {expects}")
-    tell_accuracy(bench, seen, workload.closeness)
+    tell_accuracy(bench, seen, workload)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)
 
@@ -68,7 +69,7 @@ def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
         repeat=workload.rounds,
         fallback=given.fallback,
     )
-    tell_accuracy(bench, seen, workload.closeness)
+    tell_accuracy(bench, seen, workload)
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), [workload.path])
 
 
@@ -84,7 +85,7 @@ def test_program(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
         tolerance=given.tolerance,
         repeat=workload.rounds,
     )
-    tell_accuracy(bench, seen, workload.closeness)
+    tell_accuracy(bench, seen, workload)
     asked = pytestconfig.getoption("profile")
     if asked is not None:  # what ExecuTorch's wheel brings has no profile of its own
         deployed = bench.contexts(*workload)
@@ -99,7 +100,7 @@ def test_model(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -
     seen = bench.litert(
         workload.path, inputs=given.inputs, tolerance=given.tolerance, rounds=workload.rounds
     )
-    tell_accuracy(bench, seen, workload.closeness)
+    tell_accuracy(bench, seen, workload)
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"))
 
 
@@ -123,9 +124,11 @@ def _session(path: Path, given: Given) -> list[WholeFile]:
     _require_no_graph(path, given, ORT)
     read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
     model = open_session(path, given.tolerance, read, wanted)
-    if model.model is None:
+    if not model.models:
         given.require_expected(path)
-    files = [path, *model.beside.values()] if model.model is None else ()
+    else:
+        require_alike(path, given.closeness.original)
+    files = [path, *model.beside.values()] if not model.models else ()
     return [WholeFile.of(path, model.sources, given, files)]
 
 
@@ -135,6 +138,9 @@ def _model(path: Path, given: Given) -> list[WholeFile]:
         problem = f"{LITERT.title} says on this computer's CPU what is expected: none is given"
         raise ConfigError(problem, file=path, field="expected")
     open_model(path)
+    if given.closeness.original is not None:
+        problem = "is another model for a plain .onnx, which this is not"
+        raise ConfigError(problem, file=path, field="reference")
     if given.closeness and not given.tolerance:
         given = replace(given, tolerance=ANY_DISTANCE)
     return [WholeFile.of(path, (), given, ())]

@@ -151,7 +151,7 @@ def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
         problem = f"{engine.title} leaves nothing to the CPU that is not left to it in the file"
         choices = ["--engine ort", "--fallback refuse"]
         raise ConfigError(problem, file=path, field="--fallback", choices=choices)
-    closeness = ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr)
+    closeness = ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr, asked.reference)
     # who says how close outputs must come means these words, and no equality beside them
     left = ANY_DISTANCE if closeness and asked.expected else 0.0
     tolerance = asked.tolerance or left
@@ -227,7 +227,8 @@ def _ways(options: Options, own: SourceList) -> list[tuple[str, int]]:
     if named is not None:
         return [named]
     numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(own)]
-    usual = (own.plan.residency,) if own.plan else RESIDENCIES[:1]
+    samples = any(getattr(one, "sample", "") for one in own)  # no need of them all at once
+    usual = (own.plan.residency if own.plan else "sequential" if samples else "resident",)
     residencies = list(dict.fromkeys(options.contexts.residencies or usual))
     for residency in residencies:
         if residency not in RESIDENCIES:

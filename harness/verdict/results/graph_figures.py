@@ -45,7 +45,10 @@ def graph_figures(
     for step in steps:
         if step.verb in _VERBS and step.ok:
             graph = step.data.get("graph")
-            key = step.context or 0, graph if isinstance(graph, str) else None
+            number = step.context or 0
+            # contexts of one name are a model with several sets of inputs
+            same = contexts.index(contexts[number]) if number < len(contexts) else number
+            key = same, graph if isinstance(graph, str) else None
             found.setdefault(key, []).append(step)
     figures = []
     for (context, graph), executed in [*found.items()][:MOST_GRAPHS]:

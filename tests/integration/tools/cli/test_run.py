@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -167,6 +168,39 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     # a condition takes the place of equality
     code, said, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+
+
+def test_several_sets_of_inputs_and_another_reference(lab: DeviceRuns) -> None:
+    (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    (lab.folder / "other.onnx").write_bytes(Model("tiny", variant=1).serialized())
+    for at in (2, 10):
+        (lab.folder / f"in/{at}").mkdir(parents=True)
+        np.save(lab.folder / f"in/{at}/x.npy", np.full((1, 16), at, np.float32))
+    given = ("model.onnx", "--inputs=in")
+    figures = []
+    for engine, ask in (("qnn", ()), ("ort", ()), ("qnn", ("--reference=other.onnx",))):
+        code, said, (one,) = lab.run_files(*given, f"--engine={engine}", *ask)
+        assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+        figures.append(one["measurements"])
+        (told,) = figures[-1]["accuracy"]
+        assert (told["samples"], told["elements"], told["worst"]["sample"]) == (2, 32, "10")
+        assert f"{told['against']}, 2 sets of inputs" in said
+        assert len(figures[-1]["graphs"]) == 1
+    assert figures[0]["accuracy"][0]["cosine"] > 0.9999
+    assert figures[2]["accuracy"][0]["against"] == "other.onnx on the CPU"
+    assert figures[2]["accuracy"][0]["cosine"] < 0.9999
+    # an expected output for each, and one that is wrong
+    for at in (2, 10):
+        (lab.folder / f"out/{at}").mkdir(parents=True)
+        np.save(lab.folder / f"out/{at}/y.npy", np.zeros((1, 16), np.float32))
+    for engine in ("qnn", "ort"):
+        wrong = (f"--engine={engine}", "--expected=out", "--max-error=0.001")
+        code, said, (one,) = lab.run_files(*given, *wrong)
+        assert (code, one["outcome"]) == (1, "failed"), said
+        assert re.search(r"furthest at \[0, \d+\] of 10: ", one["error"]["message"])
+    (lab.folder / "in/3 a").mkdir()
+    code, said, _ = lab.run_files(*given)
+    assert (code, "no set of tensors can be called '3 a'" in said) == (2, True), said
 
 
 @pytest.mark.nightly

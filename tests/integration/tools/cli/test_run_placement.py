@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -63,7 +64,11 @@ def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: D
 @pytest.mark.parametrize("engine", ["ort", "qnn"])
 def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, engine: str) -> None:
     two_refused(lab.folder / "two.onnx")
-    code, said, (one,) = lab.run_files("two.onnx", f"--engine={engine}", "--fallback=refuse")
+    for name in ("a", "b"):  # both sets of inputs are of one context, which is refused
+        (lab.folder / f"in/{name}").mkdir(parents=True)
+        np.zeros(SHAPE, np.float32).tofile(lab.folder / f"in/{name}/x.raw")
+    given = ("two.onnx", "--inputs=in", f"--engine={engine}")
+    code, said, (one,) = lab.run_files(*given, "--fallback=refuse")
     assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
     error = one["error"]
     assert error["diagnosis"]["id"] == "op-unsupported"

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from harness.contexts import SourceList
 from harness.contexts.context.source import ClosenessAsked
 from harness.ground import ConfigError
 from harness.run.bench import Bench, Observation
@@ -37,7 +38,7 @@ class BenchMock:
 def told(*outputs: KeptOutput, asked: ClosenessAsked, outcome: str = "passed") -> BenchMock:
     bench, verdict = BenchMock(), Verdict(cast("Any", outcome), None, None)
     seen = Observation(cast("Any", None), verdict, {}, outputs)
-    tell_accuracy(cast("Bench", bench), seen, asked)
+    tell_accuracy(cast("Bench", bench), seen, SourceList("m", (), closeness=asked))
     return bench
 
 
@@ -48,32 +49,52 @@ def kept(folder: Path, data_type: str = "float32", shape: tuple[int, ...] = (1, 
 
 def test_an_output_is_read_as_its_type_and_shape(tmp_path: Path) -> None:
     np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
-    assert accuracy_of(kept(tmp_path)) is None
+    with pytest.raises(ValueError, match="not enough"):
+        accuracy_of(kept(tmp_path))
     np.array([1, 3], "f4").tofile(tmp_path / "expected.raw")
     found = accuracy_of(kept(tmp_path))
-    assert found is not None
     assert found.worst is not None
     assert (found.max_abs, found.max_steps, found.worst.index) == (1.0, None, (0, 1))
     assert found.against == "the expected files"
     flat = accuracy_of(kept(tmp_path, shape=(7,)))
-    assert flat is not None
     assert flat.worst is not None
     assert flat.worst.index == (1,)
     quantised = accuracy_of(kept(tmp_path, "ufixed8"))
-    assert quantised is not None
     assert quantised.elements == 8
     assert quantised.max_steps == 2 * quantised.max_abs > 0
 
 
 def test_nobody_tells_what_does_not_fit(tmp_path: Path) -> None:
+    def gone(data_type: str = "float32") -> bool:
+        measured = told(kept(tmp_path, data_type), asked=ClosenessAsked()).measured
+        return "accuracy" not in measured and len(measured["not_compared"]) == 1
+
     np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
     np.array([1, 2, 3], "f4").tofile(tmp_path / "expected.raw")
-    assert accuracy_of(kept(tmp_path)) is None
-    assert accuracy_of(kept(tmp_path, "sfixed4")) is None
-    (tmp_path / "expected.raw").write_bytes(b"odd")
-    assert accuracy_of(kept(tmp_path)) is None
-    (tmp_path / "expected.raw").write_bytes(b"")
-    assert accuracy_of(kept(tmp_path)) is None
+    assert gone()
+    assert gone("sfixed4")
+    for content in (b"odd", b""):
+        (tmp_path / "expected.raw").write_bytes(content)
+        assert gone()
+    np.array([1, 2], "f4").tofile(tmp_path / "expected.raw")
+    assert not gone()
+
+
+def test_outputs_of_several_inputs_are_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    one, other = kept(tmp_path), kept(tmp_path / "b")
+    one, other = replace(one, of="m", sample="a"), replace(other, of="m", sample="b")
+    for got, folder in (([1, 2], tmp_path), ([1, 5], tmp_path / "b")):
+        np.array(got, "f4").tofile(folder / "got.raw")
+        np.array([1, 3], "f4").tofile(folder / "expected.raw")
+    bench = told(one, other, asked=ClosenessAsked(max_error=1.5))
+    (found,) = bench.measured["accuracy"]
+    assert (found["samples"], found["elements"], found["max_abs"]) == (2, 4, 2.0)
+    assert found["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0, "sample": "b"}
+    assert found["sqnr_db"] == pytest.approx(10 * np.log10(20 / 5))
+    assert bench.broken == ["max_error[y]"]
+    apart = told(one, replace(other, of="other"), asked=ClosenessAsked()).measured
+    assert [each["max_abs"] for each in apart["accuracy"]] == [1.0, 2.0]
 
 
 def test_an_output_that_is_not_compared_is_told_and_breaks_a_condition(tmp_path: Path) -> None:

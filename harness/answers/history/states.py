@@ -153,9 +153,9 @@ class CaseHistory:
 
     @property
     def turned_flaky(self) -> bool:
-        """Whether it failed now, and this is the run that shows that it is flaky."""
-        was = self.was is not None and self.was.is_flaky
-        return self.is_flaky and not was and bool(self.now.failed)
+        """Whether it failed unexpectedly, and this is the run that shows that it is flaky."""
+        was, bad = self.was is not None and self.was.is_flaky, self.now.bad
+        return self.is_flaky and not was and bad is not None and bad.is_unexplained
 
 
 def wilson(failed: int, verdicts: int) -> tuple[float, float]:

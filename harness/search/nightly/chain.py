@@ -236,8 +236,8 @@ class Chain:
         if not run.info().get("finished"):
             raise InfraError(f"run {run.run_id} did not end in order ({code})")
         info = run.info()
-        code, problem, others = map(info.get, ("exit_code", "problem", "other_failures"))
-        said = {"run_exit_code": code, "run_problem": problem, "other_failures": bool(others)}
+        code, others = info.get("exit_code"), bool(info.get("other_failures"))
+        said = {"run_exit_code": code, "other_failures": others, "run_is_whole": _is_whole(run)}
         self._keep(run=run.run_id, **said)
 
     def _histories(
@@ -251,7 +251,7 @@ class Chain:
         found = histories(run, base, also)
         records = {one.case: one for one in run.contents().cases}
         times = to_run_again(found, records, self._left_s * _SHARE_AGAIN)
-        if self.night.run_problem is not None or (not times and _is_whole(run)):
+        if not self.night.run_is_whole or (not times and _is_whole(run)):
             return found
         if INSTEAD in " ".join(self._words):
             self._note("not run again: a word for pytest had a secret, which no file keeps")
@@ -288,7 +288,7 @@ class Chain:
         records = {one.case: one for one in run.contents().cases}
         flaky = {name for name, one in seen.items() if one.is_flaky and one.now.failed}
         records |= {one.case: one for one in run.contents().records if _fails(one, flaky)}
-        ids = {"run": run.run_id, "seen": self.night.started}
+        ids = {"run": run.run_id, "seen": self.night.started, "lab": self.night.lab}
         issues = followed(known, found, records, **ids, histories=seen)
 
         def command(failure: NewFailure) -> list[str] | None:
@@ -298,7 +298,7 @@ class Chain:
         reasons = _FAIL_ON.reasons(found)
         if any(one.turned_flaky for one in seen.values()):
             reasons = [*reasons, "flaky"]
-        if self.night.other_failures:
+        if self.night.other_failures or run.info().get("other_failures"):
             reasons = [*reasons, _OTHER]
         if found.coverage.strict:
             reasons = [*reasons, "known issues that passed (--strict-known)"]

@@ -15,6 +15,7 @@ from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
+from harness.search.nightly.example import Example, example_lines, example_of
 from harness.verdict import LOST_TO, CaseRecord, Coverage, Fault, Part
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
@@ -71,6 +72,7 @@ class Issue(Part):
     diagnosis: str | None
     message: str | None
     flaky: str | None = None
+    example: Example | None = None
     first_seen: str
     first_run: str
     last_seen: str
@@ -103,6 +105,7 @@ def followed(
     run: str,
     seen: str,
     histories: Histories = NO_HISTORIES,
+    lab: str = "devices.yaml",
 ) -> tuple[Issue, ...]:
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
@@ -132,6 +135,7 @@ def followed(
         if cases := failing.pop(issue.id, None):
             change = {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases, histories)
+            change["example"] = example_of([one.case for one in cases], records, run=run, lab=lab)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
             names_all = issue.count == len(issue.cases) or not issue.cases
@@ -153,6 +157,7 @@ def followed(
                 message=error.message if error else None,
                 **begins,
                 **_cases(cases, histories),
+                example=example_of([one.case for one in cases], records, run=run, lab=lab),
             )
         )
     issues = list(_not_run(issues, found.coverage, begins))
@@ -352,6 +357,8 @@ def _lines(issue: Issue) -> Iterator[str]:
         yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
     if issue.message:
         yield f"- message: {as_code(issue.message, 2000)}"
+    if issue.example:
+        yield from example_lines(issue.example)
     yield f"- bisection: {as_code(bisected(issue), 1000)}"
     if issue.search:
         yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"

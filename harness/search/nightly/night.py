@@ -24,10 +24,10 @@ class Night(Part):
 
     `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
     that was said, without its password. `run` and `base` are the ids of its run and of the one it
-    was compared with. `run_problem` is what cut the run short, `other_failures` tells whether it
-    failed for what is in no record. `lab_before` and `lab_after` are how devices were when it began
-    and ended, `lost` is what was not tested on them. `coverage` is how many of its cases have a
-    verdict, `failed_on` what of it is new and bad. `told` is what went wrong without ending it.
+    was compared with. `run_is_whole` tells that nothing cut the run short, `other_failures` whether
+    it failed for what is in no record. `lab_before` and `lab_after` are how devices were when it
+    began and ended, `lost` is what was not tested on them. `coverage` is how many of its cases have
+    a verdict, `failed_on` what of it is new and bad. `told` is what went wrong without ending it.
     """
 
     schema_version: Annotated[
@@ -53,7 +53,7 @@ class Night(Part):
     fetched: tuple[str, ...] = ()
     run: FlatName | None = None
     run_exit_code: int | None = None
-    run_problem: str | None = None
+    run_is_whole: bool = False
     other_failures: bool = False
     base: FlatName | None = None
     verdict: str | None = None

@@ -11,7 +11,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictInt, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+)
 
 from harness.ground import SOCS, ConfigError, QnnVersion
 from harness.ground.facts.axes import VERSIONS
@@ -118,7 +126,10 @@ class Conditions(Part):
 
 
 class KnownIssue(Part):
-    """One expected failure. After the day `until` it is expected no longer: look again."""
+    """One expected failure. After the day `until` it is expected no longer: look again.
+
+    `flaky` says that it comes and goes: a case that passes there is then no sign of a fix.
+    """
 
     id: Annotated[Text, AfterValidator(_is_id)]
     link: Annotated[Text, AfterValidator(_is_link)]
@@ -126,6 +137,7 @@ class KnownIssue(Part):
     signature: IssueSignature
     conditions: Conditions = Conditions()
     until: datetime.date
+    flaky: StrictBool = False
 
     _pattern_place: str = PrivateAttr("")
 
@@ -189,7 +201,7 @@ def not_asked(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIss
 def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
     """The known issues under whose conditions a case passed: they may be fixed.
 
-    Entries that are over, or say nothing of where they are expected, are not among them.
+    Entries that are over, are flaky, or say nothing of where they are expected, are not among them.
     """
     if record.outcome != "passed":
         return []
@@ -197,6 +209,7 @@ def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[Know
         issue
         for issue in issues
         if _day(record) <= issue.until
+        and not issue.flaky
         and issue.conditions != Conditions()
         and holds_under(record, issue.conditions)
     ]

@@ -126,12 +126,27 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     text = file.read_text()
     assert text.startswith(f"# `failed: too new` [{file.stem}]\n\nState: open\n")
     assert "`last good 2.48.40, first bad 2.49.40`" in text
+    again = [sys.executable, "-m", *issue["example"]["command"], "-p", "no:cacheprovider"]
+    same = subprocess.run(
+        [*again, "--reports=again"],
+        cwd=farm.folder,
+        env=farm.environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert (same.returncode, "too new" in same.stdout) == (1, True), same.stdout
     assert (farm.reports / issue["search"]["folder"] / "report.md").is_file()
     assert (
         f"{issue['search']['folder']}/report.html"
         in (farm.reports / "latest/report.html").read_text()
     )
-    assert "first bad 2.49.40" in (farm.reports / "latest-nightly/summary.md").read_text()
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert "first bad 2.49.40" in summary
+    assert summary.startswith(
+        "### Devices: failed\n\nLab: 1 of 2 devices there.\n- `phone`: away since "
+    )
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())

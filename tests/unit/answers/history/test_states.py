@@ -214,6 +214,8 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
     (one,) = known.values()
     assert one.turned_flaky
     assert not history("a failed;a passed n=2", now="a failed")[one.now.last.case].turned_flaky
+    (expected,) = history("a passed", now="a failed known=k;a passed n=2").values()
+    assert (expected.is_flaky, expected.turned_flaky) == (True, False)
     found = settled(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
     whole = told_of(found, (), base="b", run="r", advice=lambda *_: None, apart=lambda _: None)
     assert whole.mark == "nothing new fails"

@@ -105,6 +105,7 @@ def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Itera
             done=STEPS[:2],
             run=run.name,
             run_exit_code=1,
+            run_is_whole=True,
         )
         chain = TenNights(night, (), reports, None)
         mock.made = dict.fromkeys(CASES, 1)

@@ -1,0 +1,87 @@
+"""What a tracker is told of a cause: the case, its log, where else it is, what runs it again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from harness.search.nightly.example import example_lines, example_of
+from harness.verdict.failure.error import ChainLink, ErrorRecord
+from harness.verdict.results.record import CaseRecord, PlacementRecord, RuntimeRecord
+from tests.unit.answers.history.runs import attempt
+
+WHERE = {"engine": "qnn", "backend": "htp", "ort": None, "compiler": "2.47.0"}
+CHAIN = (
+    ChainLink(code=1002, symbol="NO_PD", message="no room\nfor `it`", source="log"),
+    ChainLink(code=1002, hex="0x3ea", message="failed", source="call"),
+)
+
+
+def ran(said: str, device: str, soc: str, qnn: str = "2.51.0", **changed: Any) -> CaseRecord:
+    name = said.split()[0]
+    made = attempt(
+        said, qnn=qnn, device=device, test=f"suites/test_a.py::test_b[{name}]", **changed
+    )
+    assert made.device is not None
+    more = {"soc": soc, "simulated": False, "target": "android-arm64", "os_build": f"A14 {device}"}
+    return made.model_copy(
+        update={
+            "device": made.device.model_validate(made.device.model_dump() | more),
+            "placement": PlacementRecord(device=device, qnn=qnn, **WHERE),
+            "runtime": RuntimeRecord(
+                qnn=qnn, build_id=f"{qnn}.9", source="sdk", contexts_by="2.47.0"
+            ),
+            "logs": (f"logs/{name}/probe.plan",),
+        }
+    )
+
+
+def test_all_that_a_tracker_asks_for_is_there() -> None:
+    error = ErrorRecord.of(message="failed", api="call", code=1002, chain=CHAIN)
+    records = [
+        ran("a failed", "one", "SM8650", duration_s=5, error=error),
+        ran("b failed", "one", "SM8650", duration_s=9, error=error),
+        ran("a passed", "two", "SM8550"),
+        ran("b failed message=else", "two", "SM8550"),
+        ran("a passed", "one", "SM8650", qnn="2.50.0"),
+        ran("c passed", "one", "SM8650"),
+        ran("b error", "three", "SM8750"),
+    ]
+    named = {one.case: one for one in records}
+    found = example_of([records[0].case, records[1].case], named, run="r", lab="my lab.yaml")
+    assert found.ran == (
+        *("device one (SM8650, android-arm64)", "OS A14 one", "QNN 2.51.0, build 2.51.0.9"),
+        "contexts by QNN 2.47.0",
+    )
+    assert found.log == ("log: NO_PD no room for `it`", "call: 0x3ea failed")
+    assert found.spread == (
+        "one (SM8650), qnn 2.51.0: 2 of 2 fail so",
+        "one (SM8650), qnn 2.50.0: 0 of 1 fail so",
+        "two (SM8550), qnn 2.51.0: 0 of 2 fail so",
+    )
+    assert (found.logs, found.bundle) == ("reports/r/logs/a", None)
+    lines = list(example_lines(found))
+    (told,) = (one for one in lines if one.startswith("- to reproduce: `"))
+    assert shlex.split(told.partition("`")[2].rpartition("`")[0]) == list(found.command)
+    assert found.command[:4] == ("pytest", "-m", "device", f"--only-case={records[0].case}")
+    assert found.command[4:] == (
+        *("--lab=my lab.yaml", "--device=one", "--backend=htp", "--qnn=2.51.0"),
+        *("--compiler=2.47.0", "suites/test_a.py::test_b"),
+    )
+    assert not any("`it`" in line for line in lines), "nothing in it is more than text"
+
+
+def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> None:
+    record = ran("a failed", "one", "SM8650", measurements={"context_files": {"m": {}}})
+    found = example_of([record.case], {record.case: record}, run="r", lab="l")
+    assert found.bundle is not None
+    assert found.bundle[3:] == (record.case, "--run", "reports/r")
+    assert list(example_lines(found))[-1].startswith(
+        "- packed for others by: `qnn-harness contexts"
+    )
+    bare = attempt("a failed", error=None).model_copy(update={"placement": None, "logs": ()})
+    dumb = example_of(
+        [bare.case], {bare.case: bare.model_copy(update={"device": None})}, run="r", lab="l"
+    )
+    assert (dumb.ran, dumb.log, dumb.spread, dumb.logs) == ((), (), (), None)
+    assert next(iter(example_lines(dumb))) == "- seen on: nothing"

@@ -2,40 +2,73 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness.ground import ConfigError
-from harness.tools.cli.lab_options import json_option
+from harness.ground import ConfigError, InfraError
+from harness.ground.files.cache import cache_path
+from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
 from harness.tools.cli.say import say_found
-from harness.verdict.failure.any_log import ScannedLog, read_log
+from harness.tools.doctor.check import Checked
+from harness.tools.doctor.device_visit import Order, read_ladder
+from harness.tools.doctor.ladder import causes_at
+from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
+from harness.verdict.failure.asking import question
 from harness.verdict.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
 from harness.verdict.failure.rules import RULES
 
 _NEGATIVE = 1
 _STDIN = "-"
 _MAX_SHOWN = 3
+_MAX_WITH = 16
 
 
 @click.command()
 @click.argument("file", default=_STDIN)
+@click.option(
+    "--with",
+    "others",
+    type=NamedPath(),
+    multiple=True,
+    metavar="FILE",
+    help="What a command answered that was asked for, or another log of the failure; several.",
+)
+@click.option("--device", metavar="DEVICE", help="Ask this device what keeps its DSP away.")
+@lab_option
 @json_option
-def explain(file: str, as_json: bool) -> int:
+def explain(
+    file: str, others: tuple[Path, ...], device: str | None, lab_file: Path, as_json: bool
+) -> int:
     """Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
     Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause; below it
-    stand others that fit. Ends with 1 where nothing is recognised.
+    stand others that fit, and what to ask where none is sure. Ends with 1 where nothing is
+    recognised.
+
+    Of a device its layers to the DSP are read, as by `doctor`; nothing is put on it.
     """
+    if len(others) > _MAX_WITH:
+        raise click.UsageError(f"--with takes at most {_MAX_WITH} files")
     log = _read(file)
-    symptoms = symptoms_in(log.lines)
-    explanation = explained_by(symptoms, log.lines)
-    lines = (*_told(explanation.diagnoses, log), *dsp_numbers(symptoms))
-    say_found(explanation.model_dump(mode="json"), lines, as_json)
-    return 0 if explanation.diagnoses else _NEGATIVE
+    lines = [*log.lines, *(line for other in others for line in _lines_beside(other))]
+    layers = [] if device is None else _asked(device, lab_file)
+    symptoms = symptoms_in(lines)
+    found = explained_by(symptoms, lines)
+    found = found.model_copy(update={"diagnoses": _confirmed(found.diagnoses, layers)})
+    told = (
+        *_told(found.diagnoses, log),
+        *_of_device(layers),
+        *_next(found.diagnoses, file, others, layers),
+        *dsp_numbers(symptoms),
+    )
+    say_found(found.model_dump(mode="json"), told, as_json)
+    return 0 if found.diagnoses else _NEGATIVE
 
 
 def _read(file: str) -> ScannedLog:
@@ -50,14 +83,48 @@ def _read(file: str) -> ScannedLog:
         raise ConfigError(f"cannot read the log {file}: {error.strerror}") from error
 
 
-def _told(diagnoses: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
+def _lines_beside(file: Path) -> Iterator[LogText]:
+    return (replace(line, file=str(file)) for line in _read(str(file)).lines)
+
+
+def _asked(device: str, lab_file: Path) -> list[Checked]:
+    """What can be read of the way to a device's DSP, layer by layer; why, if it cannot be."""
+    order = Order(lab_file, (device,), cache_path(), os.environ, smoke=False)
+    try:
+        return read_ladder(order, device)
+    except InfraError as error:
+        return [Checked("device", device, "asked", "unknown", str(error))]
+
+
+def _ends(layers: Sequence[Checked]) -> Checked | None:
+    """The first layer that fails."""
+    return next((layer for layer in layers if layer.status == "fail"), None)
+
+
+def _confirmed(causes: Sequence[Explained], layers: Sequence[Checked]) -> tuple[Explained, ...]:
+    """The causes, first of those that no line states the one that the device confirms."""
+    ends = _ends(layers)
+    ids = causes_at(ends.name) if ends else frozenset[str]()
+    rank = {"known": 0}
+    return tuple(sorted(causes, key=lambda one: rank.get(one.confidence, 2 - (one.id in ids))))
+
+
+def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
     if not log.whole:
         yield "the log is larger than what is read of one; its end was not looked at"
-    if diagnoses:
-        yield from _answered(*diagnoses)
-    else:
+    if not causes:
         yield f"nothing in the {log.line_count} lines is recognised as a cause"
         yield "the first line that says ERROR, and those right before it, mostly tell more"
+        return
+    failures: dict[int | None, list[Explained]] = {}
+    for one in causes:
+        failures.setdefault(one.process or causes[0].process, []).append(one)
+    first = True
+    for process, some in failures.items():
+        if not first:
+            yield f"another failure, of process {process}:"
+        yield from _answered(*some)
+        first = False
 
 
 def _answered(answer: Explained, *others: Explained) -> Iterator[str]:
@@ -76,6 +143,35 @@ def _answered(answer: Explained, *others: Explained) -> Iterator[str]:
         yield f"    what tells: {apart[one.id]}"
 
 
-def _lines_of(one: Explained) -> Iterator[str]:
+def _of_device(layers: Sequence[Checked]) -> Iterator[str]:
+    """What the device told: where the way to its DSP ends, if it does."""
+    if not layers:
+        return
+    ends, name = _ends(layers), layers[0].subject
+    if ends is not None:
+        yield f"on {name} it ends at {ends.name}: {ends.found}"
+        if ends.advice:
+            yield f"  what helps: {ends.advice}"
+    elif layers[0].name == "asked":
+        yield f"{name} could not be asked: {layers[0].found}"
+    else:
+        yield f"on {name} nothing that can be read is wrong"
+
+
+def _next(
+    causes: Sequence[Explained], file: str, others: Sequence[Path], layers: Sequence[Checked]
+) -> Iterator[str]:
+    """What to ask next, where no line states the cause and no device told it."""
+    asked = question(causes, len(others))
+    if asked is None or _ends(layers) is not None:
+        return
+    log = "LOG" if file == _STDIN else file
+    beside = "".join(f" --with {one}" for one in others)
+    yield "to be surer, ask and explain again:"
+    yield f"  {asked.command} > {asked.file}"
+    yield f"  qnn-harness explain {log}{beside} --with {asked.file}"
+
+
+def _lines_of(one: Explained) -> Iterable[str]:
     for line in one.lines[:_MAX_SHOWN]:
-        yield f"  line {line.number}: {line.text}"
+        yield f"  line {line.number}{f' of {line.file}' if line.file else ''}: {line.text}"

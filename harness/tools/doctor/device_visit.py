@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.device import AttachedDevice, DeviceHeld, Lab, Leases, RecoveryRules, ask, judge_health
+from harness.device import (
+    AttachedDevice,
+    DeviceHeld,
+    Lab,
+    Leases,
+    RecoveryRules,
+    ask,
+    judge_health,
+    load_lab,
+)
 from harness.device.lab.identity import WrongTarget
 from harness.ground import SOCS, ConfigError, HarnessError, InfraError
 from harness.ground.files.cache import lease_root
@@ -101,6 +110,22 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         advice = f"qnn-harness devices heal {name}"
         why = Answer("unknown", "not tried, the device is in quarantine", advice)
         yield from untried(patient, why)
+
+
+def read_ladder(order: Order, name: str) -> list[Checked]:
+    """The layers to the DSP of a device, as far as they can be read: nothing is put on it.
+
+    Raises ConfigError for an unknown device, InfraError (DeviceHeld, too) if it cannot be asked.
+    """
+    lab = load_lab(order.lab_file)
+    lab.select([name])
+    with contextlib.closing(open_workbench(lab, order)) as workbench:
+        lab_device = workbench.lab.device(name)
+        answers, skew_s = ask(device := lab_device.attach())
+        patient = Patient(
+            device=device, answers=answers, rules=lab_device.health_rules, skew_s=skew_s
+        )
+        return untried(patient, Answer("not-applicable", "not tried, only looked at"))
 
 
 def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:

@@ -71,11 +71,15 @@ _NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.I)
 
 @dataclass(frozen=True)
 class LogText:
-    """A line of a log, counted from 1, without what stands before its text, and who wrote it."""
+    """A line of a log, counted from 1, without what stands before its text, and who wrote it.
+
+    `file` is the name of a log beside the one that is explained.
+    """
 
     number: int
     text: str
     origin: Origin = NOBODY
+    file: str | None = None
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,11 @@ _API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 
 
 class ExplainedLine(Part):
-    """A line of the log, counted from 1, that shows a cause."""
+    """A line of the log, counted from 1, that shows a cause; `file`: of a log beside it."""
 
     number: int
     text: str
+    file: str | None = None
 
 
 class Explained(Part):
@@ -201,7 +202,7 @@ def _explained(
         fix=known.fix,
         threads=found.rule.links,
         lines=tuple(
-            ExplainedLine(number=line.number, text=line.text)
+            ExplainedLine(number=line.number, text=line.text, file=line.file)
             for line in [line for line in lines if line.text in shown][:MAX_SHOWN]
         ),
         process=process,

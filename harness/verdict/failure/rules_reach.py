@@ -16,6 +16,12 @@ LOAD: Final = r"QnnContext_createFromBinary\w*"
 PAGES: Final = r"cannot be smaller than system page size|alignment not page-aligned"
 _RPC_API: Final = r"[\"'` ](?:rpcmem|remote|dspqueue|fastrpc)_?\w*"
 
+NO_SESSION: Final = (
+    r"No Snapdragon SOC|qnn_open failed|[Ss]kel\b.{0,20}(?:fail|error)|load (?:\w+ )?[Ss]kel"
+    r"|[Tt]ransport\b.{0,40}(?:fail|error)|(?:fail|error).{0,40}[Tt]ransport|failed to open session"
+    r"|(?:apps_dev_init|open_dev|remote_init|domain_init)\b.{0,20}failed|\b(?:4000|14001)\b"
+)
+"""Lines by which a program says that it did not come to its DSP."""
 NO_WAY: Final = (4000, 14001, dsp_error(0x6))
 """What calls answer where stub, skel and device do not come together."""
 
@@ -135,6 +141,11 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),
             likely(r"Interface.{0,4} failed to get providers|Interface Num Providers is"),
             likely(r"outside ELF segment"),
+            # of a process's maps
+            likely(
+                NO_SESSION,
+                evidence=r" /(?:vendor|system\w*|odm|product|usr/lib)/\S*libQnn\w+\.so$",
+            ),
             # a program takes libraries of its own version or newer ones
             likely(r"Unable to find a valid interface(?! for (?!\S*[Qq]nn))"),
             possible(r"LD_LIBRARY_PATH=\S*/vendor/lib", evidence=r"failed to open session"),

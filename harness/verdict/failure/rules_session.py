@@ -6,7 +6,7 @@ from typing import Final
 
 from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, known, likely, possible
-from harness.verdict.failure.rules_reach import LOAD, NO_WAY
+from harness.verdict.failure.rules_reach import LOAD, NO_SESSION, NO_WAY
 
 _OPENED: Final = r"open_hal_session: opened|[Cc]reated user PD|Successfully opened handle"
 """The DSP was reached after all: an app whose direct way is denied is let in by a service."""
@@ -15,6 +15,8 @@ _DENIED: Final = r"avc: +denied (?!.*permissive=1).*(?:adsprpc|fastrpc|[qx]dsp_d
 _DSP: Final = r"(?:[ac]dsp|turing)"
 _UP: Final = r"remote processor (?:cdsp\S*|[0-9a-f]+\.remoteproc) is now up"
 """It came up after all: firmware is looked for in several folders, and before they are there."""
+
+_RUNS: Final = r"^cdsp\S* is running\b"
 
 SESSION_RULES: Final[tuple[Rule, ...]] = (
     Rule(
@@ -99,6 +101,11 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             known(r"/dev/(?:adsprpc|fastrpc)\S*.{0,60}[Pp]ermission denied", absent=_OPENED),
             known(r"(?i)untrusted app(?:lication)? trying to (?:offload|attach)"),
             known(r"app does not have access to fastrpc device"),
+            known(
+                NO_SESSION,
+                evidence=r"^crw-------.*\b(?:fastrpc-cdsp|adsprpc-smd)$",
+                says="only root may open its node in /dev",
+            ),
             likely(r"ERROR 0x0*72: Unable to create \w* ?session"),
             likely(r"fastRPC device is not accessible"),
             likely(r"qnn_open.*\b0xffffffff\b"),
@@ -153,8 +160,13 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             likely(r"(?i)unable to create (?:\w+ )?session"),
             likely(r"(?:remote_init|domain_init)\b.{0,20}failed for domain"),
             likely(r"fopen\w* fail\w* .{0,20}fastrpc_shell", absent=_OPENED),
-            possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain"),
-            possible(r"qcom,fastrpc.*No session available"),
+            known(
+                NO_SESSION,
+                evidence=r"^cdsp\S* is (?:offline|crashed|suspended|invalid)\b",
+                says="the remote processor does not run",
+            ),
+            possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain", absent=_RUNS),
+            possible(r"qcom,fastrpc.*No session available", absent=_RUNS),
             possible(codes=(dsp_error(0x14F),)),
             possible(codes=(dsp_error(0x200),), absent=r"qnn_open"),
         ),
@@ -170,8 +182,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"ADSP_LIBRARY_PATH\W{1,3}[^;\s]*/[^;:\s]+:[./$]",
-                evidence=r"No Snapdragon SOC|qnn_open failed|[Ss]kel\b|[Tt]ransport"
-                r"|failed to open session|\b(?:1008|4000|14001)\b",
+                evidence=NO_SESSION,
             ),
         ),
     ),

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.ground import InfraError
 from harness.tools.cli.explain import explain
 from harness.tools.cli.main import commands, main
+from harness.tools.doctor.check import Checked
 from tests.unit.verdict.failure.log_rows import SKEL_CHAIN
 
 MISSING = 'Failed in loading stub: dlopen failed: library "libQnnHtpV79Stub.so" not found'
@@ -59,10 +61,95 @@ def test_json_has_the_answer_first() -> None:
     told = json.loads(done.output)
     assert list(told) == ["schema", "diagnoses"]
     first = told["diagnoses"][0]
-    assert list(first) == ["id", "confidence", "words", "fix", "threads", "lines"]
+    assert list(first) == ["id", "confidence", "words", "fix", "threads", "lines", "process"]
     assert (first["id"], first["confidence"]) == ("skel-not-found", "likely")
     assert first["lines"][0]["number"] == 1
     assert "qnn_open failed, 0x80000406" in first["lines"][0]["text"]
+
+
+def test_failures_of_two_processes_are_told_apart(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(
+        "12-07 04:15:01.000    10    10 E tag : QnnDsp <E> qnn_open failed, 0x80000406\n"
+        "12-07 04:15:01.100    11    11 E tag : QnnDsp <E> Request feature vtcm size with value "
+        "8 unsupported\n"
+    )
+    _, out, _ = ended(str(log))
+    lines = out.splitlines()
+    assert lines[0].startswith("other-vtcm-size (known): ")
+    other = lines.index("another failure, of process 10:")
+    assert lines[other + 1].startswith("skel-not-found (likely): ")
+
+
+def test_what_is_asked_for_is_taken_as_another_log(tmp_path: Path, ended: Ended) -> None:
+    log, answer = tmp_path / "app.log", tmp_path / "dsp.txt"
+    log.write_text("Error 0x80000580: apps_dev_init failed for domain 3, errno Success\n")
+    _, out, _ = ended(str(log))
+    lines = out.splitlines()
+    assert lines[0].startswith("no-dsp-session (possible): ")
+    at = lines.index("to be surer, ask and explain again:")
+    assert lines[at + 1] == "  adb logcat -d > logcat.txt"
+    assert lines[at + 2] == f"  qnn-harness explain {log} --with logcat.txt"
+    answer.write_text("adsp is running\ncdsp is offline\n")
+    code, out, _ = ended(str(log), "--with", str(answer))
+    assert code == 0
+    assert out.startswith("no-dsp-session (known): ")
+    assert f"  line 2 of {answer}: cdsp is offline" in out.splitlines()
+    assert "to be surer" not in out
+    _, out, _ = ended(str(log), "--with", str(answer), "--json")
+    shown = json.loads(out)["diagnoses"][0]["lines"]
+    assert {line["file"] for line in shown} == {None, str(answer)}
+
+
+def test_files_beside_a_log_are_bounded_and_must_be_there(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("x\n")
+    code, _, err = ended(str(log), "--with", str(tmp_path / "none.txt"))
+    assert (code, "cannot read the log" in err) == (2, True)
+    code, _, err = ended(str(log), *(["--with", str(log)] * 17))
+    assert (code, "--with takes at most 16 files" in err) == (2, True)
+
+
+LOG = "DspTransport.openSession qnn_open failed, 0x00000072, prio 100\nerror 0x80000414 qnn\n"
+
+
+def mock_ladder(*layers: Checked) -> Callable[..., list[Checked]]:
+    return lambda order, name: list(layers)
+
+
+def test_a_device_confirms_a_cause(
+    tmp_path: Path, ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(LOG)
+    _, out, _ = ended(str(log))
+    assert out.startswith("npu-driver (possible): ")
+    denied = Checked("device", "phone", "DSP nodes", "fail", "no permission: x", "adb root")
+    monkeypatch.setattr("harness.tools.cli.explain.read_ladder", mock_ladder(denied))
+    _, out, _ = ended(str(log), "--device", "phone")
+    lines = out.splitlines()
+    assert lines[0].startswith("fastrpc-denied (possible): ")
+    told = lines.index("on phone it ends at DSP nodes: no permission: x")
+    assert lines[told + 1] == "  what helps: adb root"
+    assert "to be surer" not in out
+    well = Checked("device", "phone", "DSP nodes", "ok", "adsprpc-smd (r)")
+    monkeypatch.setattr("harness.tools.cli.explain.read_ladder", mock_ladder(well))
+    _, out, _ = ended(str(log), "--device", "phone")
+    assert "on phone nothing that can be read is wrong" in out.splitlines()
+
+
+def test_a_device_that_cannot_be_asked_is_told(
+    tmp_path: Path, ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mock_unplugged(order: object, name: str) -> list[Checked]:
+        raise InfraError("it is unplugged")
+
+    log = tmp_path / "app.log"
+    log.write_text(LOG)
+    monkeypatch.setattr("harness.tools.cli.explain.read_ladder", mock_unplugged)
+    code, out, _ = ended(str(log), "--device", "phone")
+    assert code == 0
+    assert "phone could not be asked: it is unplugged" in out.splitlines()
 
 
 def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> None:

@@ -15,6 +15,8 @@ _NO_START: Final = "remoteproc remoteproc3: can't start rproc cdsp: -110"
 _ADDRESSED: Final = "qcom_q6v5_pas 32300000.remoteproc: fatal error received: "
 _KILL: Final = "lowmemorykiller: Kill 'org.app.chat' (2570), uid 10123, oom_score_adj"
 _XNNPACK: Final = "Replacing 470 out of 476 node(s) with delegate (TfLiteXNNPackDelegate) node"
+_NO_TRANSPORT: Final = "QnnDsp <E> Failed to create transport for device, error: 1002"
+_NO_DEVICE: Final = "Error 0x80000580: apps_dev_init failed for domain 3, errno Success"
 _COLONS: Final = "export ADSP_LIBRARY_PATH=/data/local/tmp/qnn:/vendor/dsp/cdsp"
 _NO_SOC: Final = "QnnDsp <E> No Snapdragon SOC detected"
 _HEAP: Final = "rpcmem_linux.c:92: Warning 13: Unable to open /dev/dma_heap/system, falling back"
@@ -89,6 +91,22 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "fastrpc_apps_user.c:1491: Error 0x80000414: remote_handle64_invoke failed for module "
         "libdspqueue_rpc_skel.so, handle 0xaaaad7759380, method 3 on domain 3",
     ),
+    # -- what commands answer that are asked for
+    ("no-dsp-session known", f"{_NO_TRANSPORT}\nadsp is running\ncdsp is offline"),
+    (None, "cdsp is offline"),
+    ("no-dsp-session possible", _NO_DEVICE),
+    (None, f"{_NO_DEVICE}\ncdsp is running"),
+    (None, "qcom,fastrpc 3700000.remoteproc: No session available\ncdsp is running"),
+    (
+        "fastrpc-denied known",
+        f"{_NO_TRANSPORT}\ncrw------- 1 root root u:object_r:device:s0 10, 1 fastrpc-cdsp",
+    ),
+    (None, "crw------- 1 root root u:object_r:device:s0 10, 1 fastrpc-cdsp"),
+    (
+        "older-libraries likely",
+        f"{_NO_TRANSPORT}\n7f00-7f10 r-xp 0 fd:01 77 /vendor/lib64/libQnnHtp.so",
+    ),
+    (None, "7f00-7f10 r-xp 0 fd:01 77 /vendor/lib64/libQnnHtp.so"),
     # -- linkers
     (
         "symbol-missing known",

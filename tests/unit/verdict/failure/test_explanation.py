@@ -106,6 +106,8 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
             "remoteproc0: error -22 initializing firmware qcom/cdsp.mbn",
             "the DSP's firmware is refused: another device's signature, or a damaged file",
         ),
+        ("cdsp is offline", "the remote processor does not run"),
+        ("crw------- 1 root root 10, 1 adsprpc-smd", "only root may open its node in /dev"),
         ("can't start rproc cdsp: -110", "the DSP does not start (-110)"),
         ("a300000.remoteproc: start timed out", "a processor beside the CPU does not start"),
         (
@@ -122,10 +124,10 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
     ],
 )
 def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None:
-    found = explain(log(text)).diagnoses[0]
+    found = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]
     (rule,) = [rule for rule in RULES if rule.id == found.id]
     assert found.words == f"{rule.words}: {more}"
 
 
 def test_no_sign_adds_words_that_no_line_shows() -> None:
-    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 9
+    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 11

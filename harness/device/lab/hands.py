@@ -8,16 +8,14 @@ from typing import Final
 from harness.device.adb.device import UNPLUGGED
 from harness.device.adb.server import STATE_ADVICE
 from harness.device.lab.health import HealthFinding
+from harness.device.lab.readiness import ADVICE
 
 _ALWAYS: Final = frozenset({"developer-off", "doze"})
 """What nothing but hands ends, however well the device does meanwhile."""
 _ADVICE: Final[Mapping[str, str]] = {
+    **ADVICE,
     "low-battery": "charge it: another cable, port or charger",
-    "hot": "let it cool down: air, out of its case",
-    "throttled": "let it cool down: air, out of its case",
-    "developer-off": "switch its developer options and USB debugging on",
-    "doze": "unlock it, or plug it in",
-    "booting": "it does not finish booting: hold its power button, look at its screen",
+    "booting": "hold its power button, look at its screen",
     "not-writable": "see what is wrong with its storage, or name another `workdir`",
 }
 _ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"

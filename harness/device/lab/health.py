@@ -162,7 +162,7 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     if heat is not None and heat > limit:
         text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
         say("bad" if heat > limit + 10 else "suspect", "hot", text)
-    found += [HealthFinding(*one) for one in readiness_findings(vitals)]
+    found += readiness_findings(vitals)
     if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
         say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
     for name, state in vitals.remoteprocs.items():
@@ -175,34 +175,43 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     return Health(tuple(found), vitals)
 
 
-def readiness_findings(vitals: Vitals) -> Iterator[tuple[State, str, str]]:
-    """What a phone's settings and states object to: (state, code, text) each."""
-    ready, status = vitals.ready, vitals.ready.thermal_status or 0
-    if status >= SEVERE:
-        sensor = f" by {ready.throttled}" if ready.throttled else ""
-        text = f"Android throttles it: thermal status {THERMAL[status]}{sensor}"
-        yield "bad" if status >= _EMERGENCY else "suspect", "throttled", text
-    if ready.doze in DOZING:
-        yield "suspect", "doze", f"it is in doze ({ready.doze}), and does not wake: unlock it"
-    if ready.battery_held or ready.thermal_held:
-        what = "battery's figures" if ready.battery_held else "thermal status"
-        how = "battery reset" if ready.battery_held else "thermalservice reset"
-        yield "suspect", "overridden", f"its {what} were set by hand: `adb shell cmd {how}`"
-    if ready.update is not None:
-        yield (
-            "suspect",
+def readiness_findings(vitals: Vitals) -> Iterator[HealthFinding]:
+    """What a phone's settings and states object to."""
+    ready, status, skew_s = vitals.ready, vitals.ready.thermal_status or 0, vitals.skew_s or 0.0
+    sensor = f" by {ready.throttled}" if ready.throttled else ""
+    what, how = "thermal status", "thermalservice"
+    if ready.battery_held:
+        what, how = "battery's figures", "battery"
+    ahead = "ahead of" if skew_s > 0 else "behind"
+    for is_so, code, text in (
+        (status >= SEVERE, "throttled", f"Android throttles it: {THERMAL[status]}{sensor}"),
+        (ready.doze in DOZING, "doze", f"it is in doze ({ready.doze}), and does not wake"),
+        (
+            ready.battery_held or ready.thermal_held,
+            "overridden",
+            f"its {what} were set by hand: `adb shell cmd {how} reset`",
+        ),
+        (
+            ready.update is not None,
             "update-pending",
             f"a system update waits, which may reboot it: {ready.update}",
-        )
-    if ready.developer is False:
-        text = "its developer options are off: adb may be gone after its next reboot"
-        yield "suspect", "developer-off", text
-    if ready.user:
-        yield "suspect", "other-user", f"user {ready.user} is in front, not its owner (0)"
-    if vitals.skew_s is not None and abs(vitals.skew_s) > MOST_SKEW_S:
-        how = "ahead of" if vitals.skew_s > 0 else "behind"
-        text = f"its clock is {abs(vitals.skew_s):.0f} s {how} this computer's"
-        yield "suspect", "clock-wrong", text
+        ),
+        (
+            ready.developer is False,
+            "developer-off",
+            "its developer options are off: adb may be gone after its next reboot",
+        ),
+        (ready.user, "other-user", f"user {ready.user} is in front, not its owner (0)"),
+        (
+            abs(skew_s) > MOST_SKEW_S,
+            "clock-wrong",
+            f"its clock is {abs(skew_s):.0f} s {ahead} this computer's",
+        ),
+    ):
+        if is_so:
+            yield HealthFinding(
+                "bad" if status >= _EMERGENCY and code == "throttled" else "suspect", code, text
+            )
 
 
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:
@@ -210,7 +219,7 @@ def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | N
     if vitals.hottest_c is not None and vitals.hottest_c > gate.max_temperature_c:
         return f"{vitals.hottest} has {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
     if status := vitals.ready.thermal_status:
-        return f"Android throttles it: thermal status {THERMAL[status]}"
+        return f"Android throttles it: {THERMAL[status]}"
     if busy is not None and busy * 100 > gate.max_busy_percent:
         return f"its processors are {busy:.0%} busy, more than {gate.max_busy_percent} %"
     return None

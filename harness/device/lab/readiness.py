@@ -22,6 +22,16 @@ DOZING: Final = frozenset({"IDLE", "IDLE_MAINTENANCE"})
 """The states of `dumpsys deviceidle get deep` in which nothing may run but now and then."""
 KEY_DAYS: Final = 7.0
 """After how long without adb Android 11 and later forget a computer's key, where nothing is set."""
+ADVICE: Final[Mapping[str, str]] = {
+    "hot": "let it cool down: air, out of its case",
+    "throttled": "let it cool down: air, out of its case",
+    "doze": "unlock it, or plug it in: a phone that charges does not doze",
+    "overridden": "do what stands there",
+    "update-pending": "install it when nothing runs; then Automatic system updates off",
+    "developer-off": "switch its developer options and USB debugging on",
+    "other-user": "switch to its owner; end the others: their apps run beside the cases",
+}
+"""What to do about a finding, by its code."""
 
 _DAY_MS: Final = 86_400_000
 _MAX_LINES: Final = 100
@@ -42,7 +52,7 @@ class Readiness:
     charged fully. `battery_held`: its battery's figures are those of somebody's `dumpsys battery
     set`. `doze` is the state of deep doze. `thermal_status` is an index of THERMAL, `throttled` the
     sensor that is worst, `thermal_held`: somebody's override. `user` is in front, `users` run.
-    `update` is the system update that waits. `developer` and `auto_time` are the settings;
+    `update` is the system update that waits. `developer`: developer options are on;
     `key_days` is after how many days without adb a computer's key is forgotten, 0: never.
     """
 
@@ -57,7 +67,6 @@ class Readiness:
     users: tuple[int, ...] = ()
     update: str | None = None
     developer: bool | None = None
-    auto_time: bool | None = None
     key_days: float | None = None
 
 
@@ -88,7 +97,6 @@ def parse_readiness(sections: Mapping[str, list[str]]) -> Readiness:
         users=tuple(users),
         update=said.get("update") or None,
         developer=_flag(said.get("development_settings_enabled")),
-        auto_time=_flag(said.get("auto_time")),
         key_days=key_ms / _DAY_MS if key_ms is not None else KEY_DAYS if answers else None,
     )
 

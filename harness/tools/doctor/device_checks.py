@@ -10,12 +10,16 @@ from typing import Final
 from harness.device import AttachedDevice, judge_health
 from harness.device.lab.device_answers import DeviceAnswers
 from harness.device.lab.health import MOST_SKEW_S, HealthFinding, HealthRules
+from harness.device.lab.readiness import ADVICE, THERMAL
+from harness.device.lab.vitals import Vitals
 from harness.ground import PLATFORMS, SOCS
 from harness.ground.facts.platforms import Platform
 from harness.ground.facts.socs import near_socs
-from harness.tools.doctor.check import Answer, Checked, listed
-from harness.tools.doctor.readiness_checks import readiness_answers
+from harness.tools.doctor.check import Answer, Checked, Status, listed
 
+_FULL: Final = 95
+_LIMIT: Final = "limit its charging (battery settings): one kept full for months swells"
+_KEYS: Final = "Developer options, Disable adb authorization timeout: on"
 _NOT_KNOWN: Final = "our table does not have that SoC"
 
 
@@ -74,6 +78,40 @@ def device_checks(patient: Patient) -> Iterator[Checked]:
     if patient.platform.libc == "bionic":
         for name, answer in readiness_answers(patient.answers.vitals, patient.findings):
             yield Checked("device", patient.device.name, name, *answer)
+
+
+def readiness_answers(
+    vitals: Vitals, findings: Mapping[str, HealthFinding]
+) -> Iterator[tuple[str, Answer]]:
+    """Name and answer of what keeps an Android phone usable; what it does not say is unknown."""
+    ready, percent = vitals.ready, vitals.battery_percent
+    if percent is not None and ready.is_plugged is None:
+        yield "charging", Answer("unknown", "not told")
+    elif percent is not None:
+        found = f"{ready.charge_limit or 'no known limit'}, {percent} %"
+        full = ready.is_plugged and percent >= _FULL and ready.charge_limit is None
+        yield "charging", Answer("warn", found, _LIMIT) if full else Answer("ok", found)
+    for name, code, said in (
+        (
+            "thermal status",
+            "throttled",
+            None if (n := ready.thermal_status) is None else THERMAL[n],
+        ),
+        ("doze", "doze", ready.doze),
+        ("figures set by hand", "overridden", "none"),
+        ("system update", "update-pending", None if ready.developer is None else "none announced"),
+        ("developer options", "developer-off", "on" if ready.developer else None),
+        ("users", "other-user", ", ".join(map(str, ready.users)) or None),
+    ):
+        if (wrong := findings.get(code)) is not None:
+            status: Status = "fail" if wrong.state == "bad" else "warn"
+            yield name, Answer(status, wrong.text, ADVICE[code])
+        else:
+            yield name, Answer("unknown", "not told") if said is None else Answer("ok", said)
+    if ready.key_days is not None:
+        days = f"this computer's key is forgotten after {ready.key_days:g} days without adb"
+        kept = Answer("ok", "this computer's key is kept")
+        yield "adb keys", Answer("warn", days, _KEYS) if ready.key_days else kept
 
 
 def _soc(patient: Patient) -> Answer:

@@ -63,7 +63,7 @@ Temperature{mValue=NaN, mType=0, mName=odd, mStatus=0}
 """
 # settings of AOSP: core/java/android/provider/Settings.java; of Google's and Samsung's phones:
 # what several public programs read and write there
-SETTINGS = "development_settings_enabled=1\nauto_time=1\n"
+SETTINGS = "development_settings_enabled=1\n"
 # bluestacks/frameworks-base-a16@eaabbfd1, apex/jobscheduler DeviceIdleController, `get deep`;
 # users: UserInfo.toString by `pm list users`; update: OwnersData.dump of the device policy
 READY = f"{SETTINGS}doze=ACTIVE\nuser=0\nusers=0\nusers=10\n"
@@ -89,10 +89,10 @@ def answered(*, battery: str = "", thermal: str = "", ready: str = "") -> Readin
         ({"thermal": "Thermal Status: 7\nThermal Status: x\n"}, {"thermal_status": None}),
         (
             {"ready": READY},
-            {"developer": True, "auto_time": True, "doze": "ACTIVE", "user": 0, "users": (0, 10)},
+            {"developer": True, "doze": "ACTIVE", "user": 0, "users": (0, 10)},
         ),
         ({"ready": "development_settings_enabled=0\n"}, {"developer": False, "key_days": 7.0}),
-        ({"ready": "development_settings_enabled=null\nauto_time=\n"}, {"developer": None}),
+        ({"ready": "development_settings_enabled=null\n"}, {"developer": None}),
         ({"ready": "adb_allowed_connection_time=0\n"}, {"key_days": 0.0}),
         ({"ready": "adb_allowed_connection_time=86400000\n"}, {"key_days": 1.0}),
         ({"ready": "protect_battery=1\n"}, {"charge_limit": "protect_battery=1"}),
@@ -127,11 +127,11 @@ def test_what_is_not_said_is_not_known_and_no_fault() -> None:
     ("ready", "state", "code", "text"),
     [
         ({"thermal_status": 2}, "good", None, "good"),
-        ({"thermal_status": 3}, "suspect", "throttled", "thermal status severe"),
+        ({"thermal_status": 3}, "suspect", "throttled", "throttles it: severe"),
         ({"thermal_status": 4, "throttled": "SKIN"}, "suspect", "throttled", "critical by SKIN"),
         ({"thermal_status": 5}, "bad", "throttled", "emergency"),
-        ({"doze": "IDLE"}, "suspect", "doze", "does not wake: unlock it"),
-        ({"doze": "IDLE_MAINTENANCE"}, "suspect", "doze", "unlock it"),
+        ({"doze": "IDLE"}, "suspect", "doze", "does not wake"),
+        ({"doze": "IDLE_MAINTENANCE"}, "suspect", "doze", "IDLE_MAINTENANCE"),
         ({"doze": "INACTIVE"}, "good", None, "good"),
         ({"battery_held": True}, "suspect", "overridden", "cmd battery reset"),
         ({"thermal_held": True}, "suspect", "overridden", "cmd thermalservice reset"),
@@ -232,7 +232,6 @@ def test_the_script_asks_it(tmp_path: Path) -> None:
         users=(0, 10),
         update="SystemUpdateInfo (receivedTime = 5)",
         developer=False,
-        auto_time=True,
         key_days=7.0,
     )
     assert vitals.clock_s is not None

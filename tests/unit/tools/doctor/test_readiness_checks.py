@@ -10,7 +10,7 @@ from harness.device.lab.health import HealthRules, judge_health
 from harness.device.lab.readiness import Readiness
 from harness.device.lab.vitals import Vitals
 from harness.tools.doctor.check import Answer
-from harness.tools.doctor.readiness_checks import readiness_answers
+from harness.tools.doctor.device_checks import readiness_answers
 
 WELL = {
     "is_plugged": True,
@@ -34,8 +34,8 @@ def test_a_phone_that_is_ready() -> None:
     found = answers(**WELL)
     assert {answer.status for answer in found.values()} == {"ok"}
     assert {answer.advice for answer in found.values()} == {""}
-    assert found["charging"].found == "protect_battery=1, plugged in"
-    assert found["users"].found == "0 running"
+    assert found["charging"].found == "protect_battery=1, 80 %"
+    assert found["users"].found == "0"
     assert found["thermal status"].found == "none"
 
 
@@ -54,10 +54,10 @@ def test_what_a_phone_does_not_say_is_unknown() -> None:
             {"percent": 95, "charge_limit": None},
             "charging",
             "warn",
-            "no known limit, plugged in, 95 %",
+            "no known limit, 95 %",
         ),
-        ({"percent": 94, "charge_limit": None}, "charging", "ok", "no known limit, plugged in"),
-        ({"percent": 100, "is_plugged": False}, "charging", "ok", "not plugged in"),
+        ({"percent": 94, "charge_limit": None}, "charging", "ok", "no known limit, 94 %"),
+        ({"percent": 100, "is_plugged": False}, "charging", "ok", "100 %"),
         ({"thermal_status": 3}, "thermal status", "warn", "severe"),
         ({"thermal_status": 5}, "thermal status", "fail", "emergency"),
         ({"doze": "IDLE"}, "doze", "warn", "doze (IDLE)"),

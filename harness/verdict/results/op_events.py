@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -38,36 +39,9 @@ class ProfileEvent:
     name: str
     depth: int = 0
 
-    def figure(self) -> dict[str, object]:
-        """The event as it stands in a record."""
-        return {"name": self.name, "unit": self.unit, "value": self.value}
-
 
 ProfiledRun = Sequence[ProfileEvent]
 """What was told of one execution."""
-
-
-@dataclass(frozen=True)
-class OpEvent:
-    """An op of an executed graph: what it took in each profiled run, in `unit` (cycles or us).
-
-    `source` is the node of the source graph, None where that is not known.
-    """
-
-    op: str
-    source: str | None
-    unit: str
-    runs: tuple[int, ...]
-
-    @property
-    def value(self) -> int:
-        """The median of the runs."""
-        return round(statistics.median(self.runs))
-
-    @property
-    def key(self) -> str:
-        """What it is called in another version, too: its node, else its name without its number."""
-        return self.source or _OP_ID.sub("", self.op)
 
 
 def probe_events(data: Mapping[str, object]) -> list[ProfileEvent]:
@@ -144,28 +118,25 @@ def phases_in(events: Iterable[ProfileEvent]) -> list[dict[str, object]]:
     return found[:_OTHERS_MOST]
 
 
-def ops_of(runs: Sequence[ProfiledRun], nodes: Collection[str] = ()) -> list[OpEvent]:
+def ops_of(runs: Iterable[ProfiledRun], nodes: Collection[str] = ()) -> list[dict[str, Any]]:
     """The ops of the runs of one graph, in the order that the library tells them in.
 
-    `nodes` are the names of the source graph's nodes.
+    Each has its median in its unit (`cycles` or `us`) and what it took in each run. `source` is its
+    node of the source graph, whose nodes are called `nodes`; None where that is not known.
     """
     values: dict[tuple[str, str], list[int]] = {}
     for run in runs:
-        for (name, unit), total in _once(_nodes_of(run)).items():
-            values.setdefault((name, unit), []).append(total)
+        took = Counter[tuple[str, str]]()
+        for one in _nodes_of(run):
+            took[_SAID_UNIT.sub("", one.name), one.unit] += one.value
+        for key, total in took.items():
+            values.setdefault(key, []).append(total)
     by_length = sorted(nodes, key=len, reverse=True)
     return [
-        OpEvent(name, _source(name, by_length), unit, tuple(seen))
+        {"op": name, "source": _source(name, by_length)}
+        | {unit: round(statistics.median(seen)), "runs": seen}
         for (name, unit), seen in values.items()
     ]
-
-
-def _once(events: Iterable[ProfileEvent]) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
-    for event in events:
-        key = _SAID_UNIT.sub("", event.name), event.unit
-        found[key] = found.get(key, 0) + event.value
-    return found
 
 
 def _nodes_of(run: ProfiledRun) -> Iterator[ProfileEvent]:
@@ -181,14 +152,11 @@ def _source(op: str, by_length: Iterable[str]) -> str | None:
 def total_of(run: ProfiledRun) -> ProfileEvent | None:
     """The accelerator's own total: the event that the ops are parts of, else its time."""
     roots = [one for one in run if one.depth == 0 and one.unit in _TIMES]
-    above: ProfileEvent | None = None
-    for event in run:
-        if event.depth == 0:
-            above = event
-        elif event.kind == "node" and above is not None and above.unit in _TIMES:
-            return above
-    accelerators = [one for one in roots if one.name.startswith("Accelerator")]
-    return next(iter(accelerators or [one for one in roots if one.kind == "execute"]), None)
+    parts = [at for at, one in enumerate(run) if one.kind == "node" and one.depth]
+    above = [one for at in parts[:1] for one in run[:at] if one.depth == 0][-1:]
+    told = [one for one in above if one.unit in _TIMES]
+    told += [one for one in roots if one.name.startswith("Accelerator")]
+    return next(iter([*told, *(one for one in roots if one.kind == "execute")]), None)
 
 
 def profile_of(
@@ -207,27 +175,26 @@ def profile_of(
     `spread` how far its runs lie apart: (most - least) / median. `notes` tell in words what is
     missing. `added_us` is what profiling added to an execution, by the medians.
     """
-    by_graph = {name: ops_of(runs, nodes) for name, runs in graphs.items()}
-    listed = [(name, one) for name, ops in by_graph.items() for one in ops]
-    units = {one.unit for _, one in listed}
-    unit = next((one for one in _TIMES if one in units), None)
-    same = [(name, one) for name, one in listed if one.unit == unit]
-    whole = sum(one.value for _, one in same) or 1
-    ops: list[dict[str, Any]] = [
-        {"op": one.op, "source": one.source, one.unit: one.value, "share": one.value / whole}
-        | {"runs": list(one.runs)}
-        | ({"graph": name} if len(graphs) > 1 else {})
-        for name, one in same
+    several = len(graphs) > 1
+    ops = [
+        one | ({"graph": name} if several else {})
+        for name, runs in graphs.items()
+        for one in ops_of(runs, nodes)
     ]
+    unit = next((unit for unit in _TIMES if any(unit in one for one in ops)), "")
+    ops = [one for one in ops if unit in one]
+    whole = sum(one[unit] for one in ops) or 1
+    for one in ops:
+        one["share"] = one[unit] / whole
     cut = len(ops) - OPS_MOST
     if cut > 0:
         ops = sorted(ops, key=_share, reverse=True)[:OPS_MOST]
         notes = [*notes, f"{cut} ops that took least are left out"]
     told: dict[str, Any] = {"level": level, "ops": ops, "phases": list(phases)}
     told |= {"total": _totals(graphs), "added_us": added_us, "notes": list(notes)}
-    last = [run for runs in graphs.values() for run in runs[-1:]]
-    rest = [one for run in last for one in run if one.depth == 0]
-    return told | {"events": [one.figure() for one in rest[:_OTHERS_MOST]]}
+    last = [one for runs in graphs.values() for run in runs[-1:] for one in run if not one.depth]
+    events = [{"name": e.name, "unit": e.unit, "value": e.value} for e in last[:_OTHERS_MOST]]
+    return told | {"events": events}
 
 
 def _totals(graphs: Mapping[str, Sequence[ProfiledRun]]) -> dict[str, object] | None:

@@ -52,10 +52,10 @@ def test_runs_are_apart_from_what_came_before_them() -> None:
 def test_ops_have_their_nodes_and_the_accelerators_total_is_what_they_are_parts_of() -> None:
     runs = runs_in(csv_events(CSV))
     ops = ops_of(runs, ["conv1", "relu1", "relu"])
-    assert [(one.op, one.source, one.value, one.key) for one in ops] == [
-        ("conv1_token_1:OpId_22", "conv1", 0, "conv1"),
-        ("relu1:OpId_26", "relu1", 1000, "relu1"),
-        ("Input OpId_2", None, 100, "Input"),
+    assert [tuple(one.values()) for one in ops] == [
+        ("conv1_token_1:OpId_22", "conv1", 0, [0, 0]),
+        ("relu1:OpId_26", "relu1", 1000, [900, 1100]),
+        ("Input OpId_2", None, 100, [100, 100]),
     ]
     told = profile_of("ops", {"g": runs}, added_us=7)
     assert told["total"] == {
@@ -92,7 +92,7 @@ def test_ops_have_their_nodes_and_the_accelerators_total_is_what_they_are_parts_
 )
 def test_the_longest_name_of_a_node_counts(op: str, source: str | None) -> None:
     event = ProfileEvent("node", "us", 3, op, 1)
-    assert ops_of([[event]], ["conv1", "conv1_a", "/block/MatMul", ""])[0].source == source
+    assert ops_of([[event]], ["conv1", "conv1_a", "/block/MatMul", ""])[0]["source"] == source
 
 
 def test_the_probes_numbers_are_the_words_of_the_file() -> None:
@@ -108,7 +108,7 @@ def test_the_probes_numbers_are_the_words_of_the_file() -> None:
         ("node", "cycles"),
         ("execute", "us"),
     ]
-    assert [one.value for one in ops_of([run])] == [9]
+    assert [one["cycles"] for one in ops_of([run])] == [9]
 
 
 @pytest.mark.parametrize(

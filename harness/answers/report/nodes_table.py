@@ -1,6 +1,6 @@
 """What ran where: nodes of each case's model by processor, and why one is not on the NPU (pure).
 
-Nodes on the NPU are counted by their op; the others are named.
+Nodes without a reason are counted by their op; those that were refused are named.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ _MOST_CASES: Final = 20
 _MOST_NODES: Final = 20
 _MOST_OPS: Final = 8
 _MOST_CHARS: Final = 160
-_FIRST: Final = "NPU"
 
 _Row = tuple[str, str, str, str]
 """Node, op, where, why not on the NPU."""
@@ -69,12 +68,12 @@ def _cut(record: CaseRecord) -> Iterator[str]:
 
 
 def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
-    ops = Counter(op for _, op, where, _ in rows if where == _FIRST)
-    for op, number in ops.most_common(_MOST_OPS):
-        yield counted(number, "node"), Span(op), _FIRST, ""
-    if rest := sum(number for _, number in ops.most_common()[_MOST_OPS:]):
-        yield counted(rest, "node"), f"{len(ops) - _MOST_OPS} other ops", _FIRST, ""
-    others = [one for one in rows if one[2] != _FIRST]
+    counts = Counter((op, where) for _, op, where, reason in rows if not reason)
+    for (op, where), number in counts.most_common(_MOST_OPS):
+        yield counted(number, "node"), Span(op), where, ""
+    if rest := sum(number for _, number in counts.most_common()[_MOST_OPS:]):
+        yield counted(rest, "node"), f"{len(counts) - _MOST_OPS} other ops", "", ""
+    others = [one for one in rows if one[3]]
     for node, op, where, reason in others[:_MOST_NODES]:
         yield Span(node[:_MOST_CHARS]), Span(op), where, Span(reason[:_MOST_CHARS])
     if (more := len(others) - _MOST_NODES) > 0:

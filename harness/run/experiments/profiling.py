@@ -7,7 +7,7 @@ is pure, then how it is measured.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -37,12 +37,6 @@ _TIMEOUT_S: Final = 900.0
 _CSV: Final = "profile.csv"
 _NO_PROFILE: Final = 6006
 """QNN_GRAPH_ERROR_SET_PROFILE."""
-_LEVELS: Final[Mapping[ProfileAsked, ProfileLevel]] = {
-    "basic": "basic",
-    "ops": "detailed",
-    "trace": "detailed",
-}
-_ORT_LEVELS: Final[Mapping[ProfileAsked, str]] = {**_LEVELS, "trace": "optrace"}
 
 
 @dataclass(frozen=True)
@@ -60,9 +54,10 @@ def profiling_of(ran: Plan, asked: ProfileAsked, folder: str) -> Profiling | Non
     whatever else the computer does.
     ONNX Runtime writes into `folder`.
     """
+    level: ProfileLevel = "basic" if asked == "basic" else "detailed"
     if any(step.verb == "ort-run" for step in ran.steps):
-        return _of_session(ran, _ORT_LEVELS[asked], f"{folder}/{_CSV}")
-    return _of_contexts(ran, _LEVELS[asked])
+        return _of_session(ran, "optrace" if asked == "trace" else level, f"{folder}/{_CSV}")
+    return _of_contexts(ran, level)
 
 
 def _of_contexts(ran: Plan, level: ProfileLevel) -> Profiling | None:
@@ -118,20 +113,15 @@ def _ended(ran: Plan, steps: Iterable[Step], frees: Iterable[Step]) -> Plan:
 
 @dataclass(frozen=True)
 class Profiled:
-    """What a profiling process showed: runs by graph, phases, and what profiling added."""
+    """What a profiling process showed: runs by graph, phases, and what profiling added.
+
+    `added_us`: by how much the median execution took longer with a profile than without.
+    """
 
     graphs: Mapping[str, Sequence[ProfiledRun]]
     phases: Sequence[Mapping[str, object]]
-    plain_us: Sequence[int]
-    profiled_us: Sequence[int]
+    added_us: int | None
     cut: int = 0
-
-    @property
-    def added_us(self) -> int | None:
-        """By how much the median execution took longer with a profile than without."""
-        if not self.plain_us or not self.profiled_us:
-            return None
-        return round(statistics.median(self.profiled_us) - statistics.median(self.plain_us))
 
 
 def read_profile(transcript: Transcript, csv: bytes) -> Profiled:
@@ -147,7 +137,7 @@ def read_profile(transcript: Transcript, csv: bytes) -> Profiled:
         elif step.verb == "execute":
             name, took = f"{step.context}.{step.data.get('graph')}", _took(step)
             if "profile_events" in step.data:
-                graphs.setdefault(name, []).extend([probe_events(step.data)])
+                graphs.setdefault(name, []).append(probe_events(step.data))
                 profiled += took
             else:
                 times.setdefault(name, []).extend(took)
@@ -161,7 +151,10 @@ def read_profile(transcript: Transcript, csv: bytes) -> Profiled:
         phases += phases_in(events)
         plain, profiled = both[::2], both[1::2]
     cut = sum(whole_numbers([step.data.get("profile_cut") for step in done]))
-    return Profiled(graphs, phases, plain, profiled, cut)
+    added = None
+    if plain and profiled:
+        added = round(statistics.median(profiled) - statistics.median(plain))
+    return Profiled(graphs, phases, added, cut)
 
 
 def _took(step: StepResult) -> list[int]:
@@ -190,16 +183,16 @@ def profile_case(
     found = read_profile(Transcript() if seen is None else seen.run.transcript, csv)
     if found.cut:
         notes.append(f"at least {found.cut} events are left out")
-    if level != "basic" and seen is not None and not notes and not _has_ops(found):
-        notes.append("the backend tells of no ops")
     told = profile_of(
         level,
         found.graphs,
         phases=found.phases,
-        nodes=_node_names(models),
+        nodes={name for path in models for name in _names_in(path)},
         added_us=found.added_us,
         notes=notes,
     )
+    if level != "basic" and seen is not None and not (notes or told["ops"]):
+        told["notes"] = ["the backend tells of no ops"]
     bench.measure(profile=told | {"rounds": ROUNDS})
 
 
@@ -232,14 +225,6 @@ def _run(
         return _run(bench, ran, "basic", folder, notes)
     notes.append(f"it could not be profiled: {seen.verdict.explanation()}")
     return None, asked
-
-
-def _has_ops(found: Profiled) -> bool:
-    return any(one.kind == "node" for runs in found.graphs.values() for run in runs for one in run)
-
-
-def _node_names(models: Iterable[Path]) -> Collection[str]:
-    return {name for path in models for name in _names_in(path)}
 
 
 def _names_in(path: Path) -> Iterator[str]:

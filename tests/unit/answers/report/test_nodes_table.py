@@ -28,6 +28,13 @@ def test_nodes_on_the_npu_are_counted_and_the_others_named() -> None:
     assert "no \\| kernel" in told
 
 
+def test_nodes_on_a_gpu_are_counted_too() -> None:
+    nodes = [node(f"r{at}", "Relu", "GPU") for at in range(3)] + [node("s", "Shrink", "CPU", "no")]
+    told = markdown(nodes_tables([record(measurements={"nodes": nodes})]))
+    assert "| 3 nodes | Relu | GPU |   |" in told
+    assert "| s | Shrink | CPU | no |" in told
+
+
 def test_long_tables_are_cut_and_say_so() -> None:
     nodes = [node(f"n{at}", f"Op{at}") for at in range(12)]
     nodes += [node(f"c{at}", "Cos", "CPU", "x" * 999) for at in range(25)]

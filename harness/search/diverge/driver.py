@@ -37,44 +37,38 @@ Values = dict[str, Stored]
 """Tensors by their names."""
 
 
-@dataclass(frozen=True)
-class DivergeTask:
-    """What is asked: a model, where it is tested, and against what."""
+@dataclass
+class FirstWrong:
+    """One search of a model on the `tested` side; all its files are below `folder`.
+
+    The other side is `other`, else the CPU, there of the model `reference` if that is given.
+    `least` is from what error on an op is wrong, if somebody says so.
+    """
 
     model: Path
     tested: Qnn
     cpu: Cpu
+    folder: Path
     other: Qnn | None = None
     reference: Path | None = None
     inputs: Path | None = None
-    threshold: float | None = None
-    most_bytes: int = MOST_BYTES
-    most_tensors: int = MOST_TENSORS
-
-
-@dataclass
-class FirstWrong:
-    """One search; all its files are below `folder`."""
-
-    asked: DivergeTask
-    folder: Path
+    least: float | None = None
     compiles: int = 0
     refused: str | None = None
     skipped: dict[str, str] = field(default_factory=dict)
-    tested: Values = field(default_factory=dict)
+    mine: Values = field(default_factory=dict)
     theirs: Values = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        asked = self.asked
-        own = OnnxModel.of(asked.model, inputs=asked.inputs)
+        own = OnnxModel.of(self.model, inputs=self.inputs)
         self.network = self.exact = Network(own.build())
-        if asked.reference is not None:
-            self.exact = Network(OnnxModel.of(asked.reference).build(), self.network)
+        if self.reference is not None:
+            self.exact = Network(OnnxModel.of(self.reference).build(), self.network)
             self.network.check_inputs(self.exact)
         self.units = [one for one in self.network.units() if one.gives]
         if not self.units:
-            raise ConfigError("has no op that calculates with its inputs", file=asked.model)
-        self.values: Values = {}
+            raise ConfigError("has no op that calculates with its inputs", file=self.model)
         for name, value in zip(self.network.inputs, own.inputs().values(), strict=True):
             self.values[name] = Stored(self.folder / f"{name}.raw", self.network.kinds[name])
             value.tofile(self.values[name].path)
@@ -82,16 +76,15 @@ class FirstWrong:
     @property
     def threshold(self) -> float:
         """From what on an error of arithmetic counts."""
-        if self.asked.threshold is not None:
-            return self.asked.threshold
-        if self.asked.other is not None and self.asked.other.backend == self.asked.tested.backend:
+        if self.least is not None:
+            return self.least
+        if self.other is not None and self.other.backend == self.tested.backend:
             return 0.0
         eight = any(self.network.kinds[one.gives[0]].dtype in ("|u1", "|i1") for one in self.units)
         return QUANTISED_LIMIT if eight else FLOAT_LIMIT
 
     def run(self, keep: Path | None) -> Divergence:
         """Finds it, and exports the op into a new folder `keep`. Raises InfraError, ConfigError."""
-        asked = self.asked
         self._reference_values()
         changed = self._changed() if self.exact is not self.network else {}
         cuts = [one for one in self.units if self._can_be_cut(one)]
@@ -108,23 +101,23 @@ class FirstWrong:
                 type=op.type,
                 nodes=names,
                 output=self.network.called[op.gives[0]],
-                error=_far(op, self.tested, self.theirs),
+                error=_far(op, self.mine, self.theirs),
                 made=_far(op, *made),
                 inherited=_far(op, *inherited),
                 changed=max((changed[one] for one in names if one in changed), default=None),
                 skipped=self.skipped.get(op.op),
             )
             curve.append(point)
-        limit = asked.threshold if asked.threshold is not None else CHANGED_LIMIT
+        limit = self.least if self.least is not None else CHANGED_LIMIT
         at = first_wrong(curve, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
         first = None
         if at is not None:
             first = self._first(self.units[at], curve[at], changed, keep)
         return Divergence(
-            model=str(asked.model),
-            reference=str(asked.reference) if asked.reference else None,
-            tested=asked.tested.name,
-            against=(asked.other or asked.cpu).name,
+            model=str(self.model),
+            reference=str(self.reference) if self.reference else None,
+            tested=self.tested.name,
+            against=(self.other or self.cpu).name,
             threshold=self.threshold,
             first=first,
             curve=tuple(curve),
@@ -142,11 +135,11 @@ class FirstWrong:
         if not wanted:
             raise ConfigError("has no node of a name that the model has", field="--reference")
         sizes = [exact.kinds[name].size for name in wanted]
-        for part in chunks(sizes, self.asked.most_bytes, self.asked.most_tensors):
+        for part in chunks(sizes, MOST_BYTES, MOST_TENSORS):
             model = exact.whole([wanted[at] for at in part])
-            (answer,) = self.asked.cpu.ask([_calculation(exact, model, self.values)])
+            (answer,) = self.cpu.ask([_calculation(exact, model, self.values)])
             if isinstance(answer, NotCalculated):
-                raise ConfigError(answer.text, file=self.asked.reference or self.asked.model)
+                raise ConfigError(answer.text, file=self.reference or self.model)
             self.values |= answer
 
     def _changed(self) -> dict[str, float]:
@@ -162,7 +155,7 @@ class FirstWrong:
 
     def _can_be_cut(self, op: Op) -> bool:
         kind = self.network.kinds[op.gives[0]]
-        return kind.dtype in ON_HTP and kind.size <= self.asked.most_bytes and self._known(op)
+        return kind.dtype in ON_HTP and kind.size <= MOST_BYTES and self._known(op)
 
     def _known(self, op: Op) -> bool:
         value, kind = self.values.get(op.gives[0]), self.network.kinds[op.gives[0]]
@@ -174,7 +167,7 @@ class FirstWrong:
         Says whether it was all of them.
         """
         sizes = [self.network.kinds[one.gives[0]].size for one in cuts]
-        limits = self.asked.most_bytes, self.asked.most_tensors
+        limits = MOST_BYTES, MOST_TENSORS
         parts = chunks(sizes, *limits)
         if len(parts) <= MOST_MODELS:
             self._look([[cuts[at] for at in part] for part in parts])
@@ -194,8 +187,8 @@ class FirstWrong:
         """Calculates the graph with the outputs of these ops, a model for each part of them."""
         models = [self.network.whole([one.gives[0] for one in part]) for part in parts]
         asked = [_calculation(self.network, model, self.values) for model in models]
-        self.theirs |= {} if self.asked.other else self.values
-        for side, found in ((self.asked.tested, self.tested), (self.asked.other, self.theirs)):
+        self.theirs |= {} if self.other else self.values
+        for side, found in ((self.tested, self.mine), (self.other, self.theirs)):
             self.compiles += len(asked) if side else 0
             for answer in side.ask(asked) if side else ():
                 if isinstance(answer, NotCalculated):
@@ -211,11 +204,11 @@ class FirstWrong:
         return next((refusal.nodes[name] for name in names if name in refusal.nodes), "")
 
     def _wrong(self, op: Op) -> bool:
-        return (_far(op, self.tested, self.theirs) or 0.0) > self.threshold
+        return (_far(op, self.mine, self.theirs) or 0.0) > self.threshold
 
     def _near(self, cuts: Sequence[Op]) -> Sequence[Op]:
         """The ops between the last that is well and the first that is not."""
-        looked = [self.units.index(one) for one in cuts if one.gives[0] in self.tested]
+        looked = [self.units.index(one) for one in cuts if one.gives[0] in self.mine]
         bad = next((at for at in looked if self._wrong(self.units[at])), None)
         if bad is None:
             return [] if looked else self.units
@@ -227,16 +220,16 @@ class FirstWrong:
 
         As a `unit` on the tested processor, else as nodes of both models on the CPU.
         """
-        other = self.asked.other
+        other = self.other
         if unit:
-            mine = self._apart(self.network, ops, self.asked.tested, self.values, unit=True)
+            mine = self._apart(self.network, ops, self.tested, self.values, unit=True)
             if other is None:
                 return mine, self.values
             theirs = self._apart(self.network, ops, other, self.values, unit=True)
             if not theirs and ops:
                 raise ConfigError(f"it calculates no op: {self.refused}", field="--against")
             return mine, theirs
-        cpu, others = self.asked.cpu, {one.op: one for one in self.exact.ops() if one.gives}
+        cpu, others = self.cpu, {one.op: one for one in self.exact.ops() if one.gives}
         same = [one for one in ops if one.op in others]
         mine = self._apart(self.network, same, cpu, self.values, unit=False)
         exact = [others[one.op] for one in same]
@@ -245,11 +238,11 @@ class FirstWrong:
     def _inherited(self, cuts: Iterable[Op]) -> tuple[Values, Values]:
         """What exact ops make of what each side hands them, where all of that is known."""
         same = {one.op: one for one in self.exact.units() if one.gives}
-        both = self.tested.keys() & self.theirs.keys()
+        both = self.mine.keys() & self.theirs.keys()
         ops = [same[one.op] for one in cuts if one.op in same and one.gives[0] in both]
         mine, theirs = (
-            self._apart(self.exact, ops, self.asked.cpu, self.values | one, unit=True)
-            for one in (self.tested, self.theirs)
+            self._apart(self.exact, ops, self.cpu, self.values | one, unit=True)
+            for one in (self.mine, self.theirs)
         )
         return mine, theirs
 
@@ -262,8 +255,8 @@ class FirstWrong:
         sizes = [
             sum(network.kinds[name].size for name in (*one.gives, *takes[one.op])) for one in able
         ]
-        many = self.asked.most_tensors // 2  # beside an output each has an input or two
-        left = [[able[at] for at in part] for part in chunks(sizes, self.asked.most_bytes, many)]
+        many = MOST_TENSORS // 2  # beside an output each has an input or two
+        left = [[able[at] for at in part] for part in chunks(sizes, MOST_BYTES, many)]
         found: Values = {}
         while left:
             models = [network.apart(part, unit=unit) for part in left]

@@ -18,7 +18,7 @@ from harness.ground import (
 from harness.libraries import all_versions, open_artefact, resolve_versions
 from harness.run import Ending
 from harness.search.diverge.divergence import as_page, lines
-from harness.search.diverge.driver import DivergeTask, FirstWrong
+from harness.search.diverge.driver import FirstWrong
 from harness.search.diverge.sides import Cpu, HtpPlace, Qnn
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
@@ -102,9 +102,9 @@ def diverge_command(
         with scratch_folder() as folder:
             side = Qnn(catalog.compiler_host(other), place, folder, backend) if backend else None
             htp = Qnn(host, place, folder, "htp")
-            asked = DivergeTask(model, htp, Cpu(host, folder), side, reference, inputs, threshold)
-            kept = folder / "kept"
-            found = FirstWrong(asked, folder).run(kept)
+            kept, cpu = folder / "kept", Cpu(host, folder)
+            search = FirstWrong(model, htp, cpu, folder, side, reference, inputs, threshold)
+            found = search.run(kept)
             target = reports / f"{new_run_id()}-diverge"
             if found.first is not None and found.first.exported:
                 first = found.first.model_copy(update={"exported": str(target)})

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from harness.search.diverge import driver
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
 from tests.planted import Graph, cnn, write
@@ -45,6 +46,26 @@ def test_an_op_that_was_changed_is_named(lab: DeviceRuns, seed: int) -> None:
     (expected,) = (exported / "expected").iterdir()
     assert not np.allclose(made, np.load(expected), rtol=1e-6, atol=0)
     assert "<polyline" in (exported / "curve.html").read_text()
+
+
+@pytest.mark.nightly
+def test_of_more_than_fits_the_search_goes_by_halves(
+    lab: DeviceRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "MOST_MODELS", 0)
+    monkeypatch.setattr(driver, "MOST_TENSORS", 4)
+    tested, reference, name = write(lab.folder, 0)
+    done = qnn_harness(
+        *("contexts", "diverge", tested, "--reference", reference, "--json"),
+        *("--lab", lab.file, "--reports", lab.reports),
+        environment=lab.environment,
+    )
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["whole"], told["refused"]) == (False, None)
+    assert told["first"]["op"] == name
+    looked = [one for one in told["curve"] if one["error"] is not None]
+    assert 1 < len(looked) < len(told["curve"])
 
 
 def test_a_model_that_is_well_has_no_first(lab: DeviceRuns) -> None:

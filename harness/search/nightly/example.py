@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from harness.answers import as_code
+from harness.ground.facts.axes import VERSIONS
 from harness.verdict import CaseRecord, Part, split_node_id
 from harness.verdict.results.coverage import VERDICTS
 
@@ -72,11 +73,7 @@ def _spread(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[st
     places: dict[str, list[bool]] = {}
     for one in records.values():
         if one.test in tests and one.standing in VERDICTS and one.device is not None:
-            with_ = [
-                f"{axis} {one.axes[axis]}"
-                for axis in ("qnn", "ort", "compiler")
-                if one.axes.get(axis)
-            ]
+            with_ = [f"{axis} {one.axes[axis]}" for axis in VERSIONS if one.axes.get(axis)]
             where = f"{one.device.name} ({one.device.soc or one.device.target}), {', '.join(with_)}"
             places.setdefault(where, []).append(one.case in failing)
     for where, fails in sorted(places.items(), key=lambda one: (not any(one[1]), one[0]))[:_PLACES]:
@@ -88,8 +85,8 @@ def _command(record: CaseRecord, lab: str) -> Iterator[str]:
     place = record.placement
     yield from ("pytest", "-m", "device", f"--only-case={record.case}", f"--lab={lab}")
     yield from (f"--device={one.name}" for one in (record.device,) if one)
-    for axis in ("backend", "qnn", "ort", "compiler") if place else ():
-        yield from (f"--{axis}={said}" for said in (getattr(place, axis),) if said)
+    said = place.model_dump(exclude={"device", "engine"}) if place else {}
+    yield from (f"--{axis}={value}" for axis, value in said.items() if value)
     yield split_node_id(record.case)[0]
 
 

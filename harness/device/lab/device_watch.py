@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -67,13 +69,20 @@ class DeviceWatch:
         tell: Tell,
         thorough: ProbeProblem | None = None,
         clock: Callable[[], float] = time.monotonic,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`thorough` puts the probe there first; it is asked before a quarantine ends."""
+        """`thorough` puts the probe there first; it is asked before a quarantine ends.
+
+        Once all `is_over`, a device is neither brought back nor given up.
+        """
         self._quarantine = quarantine
         self._thorough = thorough or probe_problem
         self._probe_problem = probe_problem
         self._tell = tell
         self._clock = clock
+        self._is_over = is_over
+        # those of one adb server, which is begun anew for all of them
+        self._ours = threading.Lock()
 
     def require(self, device: LabDevice) -> None:
         """Makes sure that a device may be used; at once if it was found well before.
@@ -84,7 +93,7 @@ class DeviceWatch:
         if device.fitness.is_fit:
             return
         if (out := device.fitness.out) is not None:
-            if is_lent(device) or self._clock() < out.look_at:
+            if not self.is_due(device):
                 raise out.error
             device.release()
         try:
@@ -94,6 +103,11 @@ class DeviceWatch:
             # nothing is wrong with it, so it is not put into quarantine
             self._keep_out(device, held)
             raise
+
+    def is_due(self, device: LabDevice) -> bool:
+        """Whether a device that was given up, or lent, is to be looked at again."""
+        out = device.fitness.out
+        return out is not None and not is_lent(device) and self._clock() >= out.look_at
 
     def _make_fit(self, device: LabDevice) -> None:
         began, health = self._clock(), self._check(device, even_good=True)
@@ -127,7 +141,8 @@ class DeviceWatch:
             health = self._look(device)
             # where it is not reached, nothing that helped before has been tried in vain
             strikes = 1 if _is_gone(health) else fitness.strikes
-            health = self._recover(device, health, strikes=strikes)
+            with self._ours if device.is_ours else contextlib.nullcontext():
+                health = self._recover(device, health, strikes=strikes)
         except DeviceHeld as held:
             self._keep_out(device, held)
             return False
@@ -224,10 +239,12 @@ class DeviceWatch:
             for step in recovery_steps(
                 codes,
                 strikes,
-                own_server=ours,
-                may_reboot=device.may_reboot,
+                own_server=ours and not _others_run(device),
+                may_reboot=device.may_reboot and not _is_full(health),
                 may_restart=device.may_restart_server,
             ):
+                if self._is_over():
+                    raise InfraError(f"device {device.name} is not brought back: the run is over")
                 if is_worth_trying(step, _codes(health)):
                     health = self._take_step(device, step, health, recovery)
                     if health.state != "bad":
@@ -339,6 +356,15 @@ class DeviceWatch:
 def is_lent(device: LabDevice) -> bool:
     """Whether a device was lent to a person and is not back."""
     return device.lease is not None and device.lease.is_lent
+
+
+def _others_run(device: LabDevice) -> bool:
+    """Whether another device of our adb server may be running a case."""
+    return any(one.is_ours and one.fitness.is_fit for one in device.lab.devices)
+
+
+def _is_full(health: Health) -> bool:
+    return any(finding.code == "storage-full" for finding in health.findings)
 
 
 def _host_is_out(device: LabDevice) -> bool:

@@ -23,7 +23,8 @@ from harness.device.store.layout import (
 from harness.device.store.scripts import ScriptName, script
 from harness.device.transport.device import Transport
 from harness.device.transport.shell import Completed
-from harness.ground import Deadline, DeviceError, DeviceRefused, InfraError
+from harness.ground import Deadline, DeviceError, InfraError
+from harness.ground.errors import NO_ROOM, DeviceFull
 
 _MAX_OUTPUT_BYTES = 32 << 20
 _CLEANUP_S = 10.0
@@ -129,6 +130,6 @@ class StoreClient:
 
     def _refused(self, problem: str, done: Completed) -> DeviceError:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        full = [line for line in said if "No space left on device" in line]
+        full = [line for line in said if NO_ROOM in line]
         detail = f" ({(full or said)[-1][:300]})" if said else ""
-        return DeviceRefused(f"{problem}{detail}", serial=self._device.serial)
+        return DeviceFull.or_refused(f"{problem}{detail}", serial=self._device.serial)

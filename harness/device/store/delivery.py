@@ -21,6 +21,7 @@ from harness.device.store.push_plan import ALL_PUSHED, SMALL_BYTES, PushPlan, pl
 from harness.device.transport.device import Transport
 from harness.device.transport.files import PushItem
 from harness.ground import Deadline, DeviceError, DeviceRefused, InfraError, LocalFile
+from harness.ground.errors import DeviceFull
 from harness.ground.files.notices import working
 
 _log = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ class Delivery:
         except DeviceRefused as error:
             if not (error.command or "").startswith("push "):
                 raise
-            raise DeviceRefused(
+            raise DeviceFull.or_refused(
                 f"{error.problem}: {what} needs {pushed} bytes, {self._free()} bytes are free",
                 serial=error.serial,
                 command=error.command,
@@ -291,7 +292,7 @@ class Delivery:
                 free = None if free is None else self._store.inventory(deadline).free_bytes
         self._tell_if_over(total + size)
         if free is not None and free < size:
-            raise DeviceRefused(
+            raise DeviceFull(
                 f"No space left on device: {what} needs {size} bytes, {free} bytes are free",
                 serial=self._serial,
             )

@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from harness.ground.errors.outgoing_text import continued, outgoing
 
 Cause = Literal["target", "infra", "config", "harness"]
+
+NO_ROOM: Final = "No space left on device"
+"""What devices say that are full."""
 
 _MAX_CHOICES = 60
 _MAX_COMMAND = 200
@@ -94,6 +97,10 @@ class InfraError(HarnessError):
     exit_code: ClassVar[int] = 3
 
 
+class NotYet(InfraError):
+    """A device is still being seen to: nothing is wrong, and its case may go elsewhere."""
+
+
 class DeviceError(InfraError):
     """Something went wrong between the host and one device.
 
@@ -129,6 +136,18 @@ class DeviceTimeout(DeviceError):
 
 class DeviceRefused(DeviceError):
     """The device answered and said no (no space left, permission denied, no such file...)."""
+
+
+class DeviceFull(DeviceRefused):
+    """It has no room for what it was to keep; nothing else is wrong with it."""
+
+    @classmethod
+    def or_refused(cls, problem: str, **what: Any) -> DeviceRefused:
+        """The error for what a device said when it refused something; `what` as in `DeviceError`.
+
+        Raises nothing.
+        """
+        return (cls if NO_ROOM in problem else DeviceRefused)(problem, **what)
 
 
 class InternalError(HarnessError):

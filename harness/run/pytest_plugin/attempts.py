@@ -2,25 +2,32 @@
 
 A fault of the lab is no verdict: the case is tried again there, or on another device that shares
 it. What a device of one kind cannot do is asked of another kind, if any will do. With pytest-xdist
-a worker tries on its own devices. If those do not serve, the controller gives the case to a worker
-with another device (`Course`), which goes on counting (`MovedCase`).
+a worker gives such a case back, and the controller gives it to a worker with another device
+(`Course`), which goes on counting (`MovedCase`). What was on the device is seen to meanwhile
+(`workbench/beside.py`). A case that only one device can run waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from harness.ground import HarnessError, InfraError
+from harness.ground import Deadline, HarnessError, InfraError
+from harness.ground.errors import NotYet
 
 if TYPE_CHECKING:
     from harness.device import LabDevice
     from harness.run.workbench import Placement, Workbench
 
-AttemptEnd = Literal["verdict", "cannot", "lab"]
-"""What an attempt came to: a verdict, that this target cannot do it, or a fault of the lab."""
+AttemptEnd = Literal["verdict", "cannot", "lab", "full"]
+"""What an attempt came to: a verdict, that this target cannot do it, a fault of the lab, or that
+there is no room on the device, which is no fault that it could be brought back from.
+"""
+
+_PATIENCE_S: Final = 1.0
+"""How long a case waits for a device to be made ready while others can run it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class GivenUp:
 
 
 class Twins:
-    """Which of the devices that share a case can take it."""
+    """Which of the devices that share a case take it, and when."""
 
     def __init__(self, workbench: Workbench, *, is_worker: bool) -> None:
         """A worker has the devices that it was given and no other."""
@@ -58,11 +65,9 @@ class Twins:
         """The device that a placement is on now."""
         return self._workbench.lab.device(placement.device)
 
-    def look_again(self, placement: Placement) -> None:
-        """Raises InfraError for a device that takes no cases, which is looked at now and then."""
-        device = self.device(placement)
-        if device.is_out:
-            self._workbench.look_again(device)
+    def patience(self, placement: Placement) -> Deadline | None:
+        """How long a case waits for a device; None for one that only this device can run."""
+        return Deadline(_PATIENCE_S) if len(placement.candidates) > 1 else None
 
     def wait_for(self, placement: Placement) -> None:
         """Waits for a device that is lent, or that another process has.
@@ -76,39 +81,79 @@ class Twins:
             elif device.lease is not None and not device.is_out:
                 device.hold()
 
-    def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
-        """The placement on another device that is fit and not among `tried`, if there is one."""
-        others = self._others(placement, tried)
-        return self._free(others) or next(iter(others), None)
+    def choose(
+        self, placement: Placement, tried: Collection[str], unable: Collection[str] = ()
+    ) -> Placement | None:
+        """Where an attempt is made, if possible not among `tried`, once that is made ready.
+
+        Those `unable` have said that they cannot do what it is about, and are not asked. None
+        if this worker's device is not ready, and another worker may have one.
+        """
+        patience = self.patience(placement)
+        if patience is None:
+            return placement
+        places = [one for one in self._places(placement) if one.device not in unable]
+        while True:
+            well = [one for one in places if self._workbench.problem(one) is None]
+            if not well:
+                return next((one for one in places if one.device not in tried), placement)
+            well = [one for one in well if not self.device(one).is_taken] or well
+            later = []
+            for one in sorted(well, key=lambda one: self._rank(one, tried)):
+                try:
+                    self._workbench.ready(one, patience)
+                except NotYet:
+                    later.append(one)
+                    continue
+                except HarnessError:
+                    if self._workbench.problem(one) is not None:
+                        continue
+                return one  # also with an error, which the case will tell
+            if later and self._is_worker:
+                return None
+            if later:
+                self._workbench.wait_for_any(later)
+            patience = self.patience(placement)
+
+    def gives_back(self, placement: Placement) -> bool:
+        """Whether a controller gives a case to another device after a fault of the lab."""
+        return self._is_worker and len(placement.candidates) > 1
+
+    def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> bool:
+        """Whether this process has a device for a case that is not among `tried`."""
+        return any(
+            one.device not in tried and self._workbench.problem(one) is None
+            for one in self._places(placement)
+        )
+
+    def is_unfit(self, placement: Placement) -> bool:
+        """Whether a device was not what a case needs, before the case began."""
+        return self._workbench.problem(placement) is not None
 
     def not_taken(self, placement: Placement) -> Placement:
         """The placement on another device, if another process has this one."""
-        if not placement.among or not self.device(placement).is_taken:
-            return placement
-        return self._free(self._others(placement)) or placement
+        free = (one for one in self._places(placement) if not self.device(one).is_taken)
+        return next(free, placement)
 
-    def bring_back(self, placement: Placement, *, again: bool) -> bool:
+    def bring_back(self, placement: Placement, *, again: bool) -> None:
         """Brings a device back after a fault of the lab, or gives it up.
 
-        `again`: another attempt is allowed. Returns whether it is worth while: not if neither this
-        device nor another that shares the case can be used.
+        `again`: another attempt is allowed. A case that other devices can run does not wait for it.
         """
-        device = self.device(placement)
-        if not device.is_out:
-            over = not again or self.elsewhere(placement) is not None
-            self._workbench.recover(device, case_over=over)
-        return again and (not device.is_out or self.elsewhere(placement) is not None)
+        if not self.is_unfit(placement):
+            patience = self.patience(placement)
+            within = None if patience is None else Deadline(0)
+            over = not again or within is not None
+            self._workbench.recover(self.device(placement), case_over=over, within=within)
 
-    def _others(self, placement: Placement, tried: Collection[str] = ()) -> list[Placement]:
-        if self._is_worker:
-            return []
-        names = [name for name in placement.among if name not in (placement.device, *tried)]
-        others = [placement.on(name) for name in names]
-        return [one for one in others if not self.device(one).is_out]
+    def _places(self, placement: Placement) -> list[Placement]:
+        """The placement on each device that this process has for it, its own first."""
+        others = [name for name in placement.candidates if name != placement.device]
+        return [placement, *(placement.on(one) for one in others if not self._is_worker)]
 
-    def _free(self, placements: Iterable[Placement]) -> Placement | None:
-        """The first on a device that no other process has."""
-        return next((one for one in placements if not self.device(one).is_taken), None)
+    def _rank(self, placement: Placement, tried: Collection[str]) -> tuple[bool, bool]:
+        later = self._workbench.is_busy(placement) or self.device(placement).is_out
+        return later, placement.device in tried
 
 
 class Attempts:
@@ -139,35 +184,30 @@ class Attempts:
         self._made = 0
         self._again, self.has_verdict = again, again > 0
         self._tried: list[str] = []
+        self._unable: list[str] = []
 
     @property
     def number(self) -> int:
         """The number of the attempt that was begun last, the first is 1."""
         return self._before + self._made
 
-    def begin(self) -> Placement:
-        """Where the next attempt is made."""
-        placement, twins = self._placement, self._twins
-        own_is_out = False
-        try:
-            twins.look_again(placement)
-        except HarnessError:
-            own_is_out = True
-        if self._tried or own_is_out:
-            self._place = twins.elsewhere(placement, self._tried) or placement
-        else:
-            self._place = twins.not_taken(placement)
-        self._tried.append(self._place.device)
-        self._made += 1
-        twins.wait_for(self._place)
-        return self._place
+    def begin(self) -> Placement | None:
+        """Where the next attempt is made; None if it is given back before anything was tried."""
+        found = self._twins.choose(self._placement, self._tried, self._unable)
+        if found is not None:
+            self._place = found
+            self._tried.append(found.device)
+            self._made += 1
+            self._twins.wait_for(found)
+        return found
 
     def go_on(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:
         """Whether another attempt follows one that came to `end`; its device is brought back.
 
-        `stop`: the run is to end. `is_last`: nobody uses the device after this case.
+        `stop`: the run is to end. `is_last`: nobody uses the device after this case. What a device
+        that was given up or is full keeps from being tried costs none of the attempts allowed.
         """
-        if end != "lab":
+        if end in ("verdict", "cannot"):
             self._twins.device(self._place).fitness.succeeded()
             if end == "verdict" and self._again > 1:
                 self._again -= 1
@@ -176,16 +216,24 @@ class Attempts:
                 self._tried.clear()
                 return not stop
             return end == "cannot" and self._ask_another_kind()
+        unfit = len(self._place.candidates) > 1 and self._twins.is_unfit(self._place)
+        if unfit:
+            self._retries += 1
         again = self._made <= self._retries
         if stop or (is_last and not again):
             return False
-        return self._twins.bring_back(self._place, again=again)
+        if end == "lab":
+            self._twins.bring_back(self._place, again=again)
+        return (
+            again and not self._twins.gives_back(self._place) and self._twins.elsewhere(self._place)
+        )
 
     def given_up(self, end: AttemptEnd) -> GivenUp | None:
         """What the controller is told of a case whose last attempt here came to `end`."""
         candidates = self._placement.candidates
         cannot = end == "cannot" and len({self._kinds[name] for name in candidates}) > 1
-        if not cannot and (end != "lab" or self._made > self._retries):
+        lost = end in ("lab", "full") and self._made <= self._retries and len(candidates) > 1
+        if not cannot and not lost:
             return None
         left = self._retries + 1 - self._made + cannot
         return GivenUp(self._place.device, cannot, self.number, left)
@@ -193,10 +241,10 @@ class Attempts:
     def _ask_another_kind(self) -> bool:
         """Whether a device of another kind is asked, which costs none of the attempts allowed."""
         place, kinds = self._place, self._kinds
-        alike = [one for one in place.among if kinds[one] == kinds[place.device]]
-        if self._twins.elsewhere(place, {*self._tried, *alike}) is None:
+        alike = [one for one in place.candidates if kinds[one] == kinds[place.device]]
+        if not self._twins.elsewhere(place, {*self._unable, *alike}):
             return False
-        self._tried += alike
+        self._unable += alike
         self._retries += 1
         return True
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground import Cause, ConfigError, DeviceError, HarnessError, InfraError
+from harness.ground.errors import DeviceFull
 from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
@@ -73,6 +74,7 @@ class Case:
         self._cause: Cause | None = None
         self._error: ErrorRecord | None = None
         self._reason: str | None = None
+        self._is_full = False
         self.known_issue: str | None = None
         self.fixed: Fixed | None = None
 
@@ -126,7 +128,7 @@ class Case:
     def end(self) -> AttemptEnd:
         """What this attempt came to; after a fault of the lab, another may give a verdict."""
         if self._outcome == "error" and self._cause == "infra":
-            return "lab"
+            return "full" if self._is_full else "lab"
         return "cannot" if self.is_unsupported else "verdict"
 
     def record(self) -> CaseRecord:
@@ -212,6 +214,7 @@ class Case:
             self._outcome, self._cause = "unsupported", None
         elif isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
+            self._is_full = isinstance(failure, DeviceFull)
         elif failure is not None and (told := told_by_timeout(failure)) is not None:
             self._outcome, self._cause = "error", "config"
             self._error = ErrorRecord.of(message=told)
@@ -267,11 +270,12 @@ def run_case(
     if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
         nextitem = item.parent  # type: ignore[assignment]
     attempts = run.attempts(item.nodeid, placement)
+    if (place := attempts.begin()) is None:
+        run.tell_controller(f"returned {item.nodeid}")
+        return
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[CaseRecord | DeviceEvent] = []
-    goes_on = True
-    while goes_on:
-        place = attempts.begin()
+    while place is not None:
         item.stash[key] = case = Case(item, run, place, attempts.number)
         at_work(place.device, case=item.nodeid)
         try:
@@ -280,13 +284,16 @@ def run_case(
             at_work(place.device, case=None)
         records += run.records.take_events()
         # no fault of the lab takes a verdict back
-        records += [] if case.end == "lab" and attempts.has_verdict else [case.record()]
-        goes_on = attempts.go_on(
-            case.end, stop=bool(item.session.shouldstop), is_last=nextitem is None
-        )
+        lost = case.end in ("lab", "full") and attempts.has_verdict
+        records += [] if lost else [case.record()]
+        stop, is_last = bool(item.session.shouldstop), nextitem is None
+        goes_on = attempts.go_on(case.end, stop=stop, is_last=is_last)
+        place = attempts.begin() if goes_on else None
     run.lend()
     records += run.records.take_events()
     if (given_up := attempts.given_up(case.end)) is not None:
+        if case.end == "full":
+            run.tell_controller(f"full {given_up.device}")
         for report in reports:
             setattr(report, GIVEN_UP, asdict(given_up))
     run.records.attach(records, reports[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,8 @@ class Run:
         self.live: Live | None = None
         self._needs: Sequence[Need] = ()
         self._workbench: Workbench | None = None
+        self.tell_controller: Callable[[str], None] = lambda word: None
+        """Tells the scheduler, from a worker, how a device stands, or that a case is returned."""
         self._ahead: GuardedProcess | None = None
 
     @property
@@ -74,6 +76,7 @@ class Run:
                 preflight=self.options.preflight,
                 run=str(self.records.planned_folder),
                 executorch=self.options.executorch,
+                stands=lambda device, how: self.tell_controller(f"{how} {device.name}"),
             )
         return self._workbench
 
@@ -115,10 +118,24 @@ class Run:
             if self.messages is not None:
                 self.messages.ends_in_order()
             return
-        failed = self.workbench.prepare(needs)
+        failed = {
+            **self.workbench.prepare([one for one in needs if not one.placement.among]),
+            **self._prepare_shared([one for one in needs if one.placement.among]),
+        }
         self.records.write_events()
         if needs and all(need.placement in failed for need in needs):
             self._nothing_ready(list(failed.values()))
+
+    def _prepare_shared(self, needs: Sequence[Need]) -> Mapping[Placement, HarnessError]:
+        """Makes ready what other devices may do as well, and what is wrong with all of them."""
+        from harness.ground import DeviceError
+        from harness.ground.errors import NotYet
+
+        if not needs:
+            return {}
+        failed = self.workbench.prepare(needs, self.twins.patience(needs[0].placement))
+        of_device = (NotYet, DeviceError)
+        return {place: why for place, why in failed.items() if not isinstance(why, of_device)}
 
     def _nothing_ready(self, errors: Sequence[HarnessError]) -> None:
         """Raises why no case can be run, unless a device is out of reach: that may come back."""
@@ -184,5 +201,4 @@ class Run:
 
     def ready(self, placement: Placement) -> ReadyPlacement:
         """A placement, with all that its cases need there. Raises HarnessError."""
-        self.twins.look_again(placement)
-        return self.workbench.ready(placement)
+        return self.workbench.ready(placement, self.twins.patience(placement))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,6 +37,7 @@ from harness.run.pytest_plugin.own_contexts import (
     collect_artefact,
     left_out,
 )
+from harness.run.pytest_plugin.pytest_internals import tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
@@ -109,7 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Last(), "qnn-harness-last")
     run = Run(read_options(config), works_for=folder_for_worker(config, "run"), ending=ending)
     if (messages := folder_for_worker(config, "messages")) is not None:
-        run.messages = Messages(messages)
+        run.messages, run.tell_controller = Messages(messages), partial(tell_scheduler, config)
     run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):

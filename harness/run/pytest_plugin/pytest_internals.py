@@ -207,6 +207,19 @@ def is_maxfail(error: KeyboardInterrupt) -> bool:
     return str(error).startswith("stopping after")
 
 
+def tell_scheduler(config: pytest.Config, word: str) -> None:
+    """Tells the scheduler of a controller something, from any thread of a worker.
+
+    It comes there as the number of a test that is complete, which pytest-xdist hands on unread. The
+    public way are reports, which a worker sends when it has run a test. Without it nobody would
+    know that a device is well again before something else ends.
+    """
+    for plugin in config.pluginmanager.get_plugins():
+        if hasattr(plugin, "sendevent"):
+            with contextlib.suppress(OSError):
+                plugin.sendevent("runtest_protocol_complete", item_index=word, duration=0.0)
+
+
 def collection_difference(
     first: Sequence[str], other: Sequence[str], worker: str, other_worker: str
 ) -> str | None:

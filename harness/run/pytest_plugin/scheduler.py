@@ -90,6 +90,7 @@ class ByDevice:
         self._numbers: dict[str, int] = {}
         self._loads: dict[Any, _Load] = {}
         self._left: dict[str, list[int]] = {}
+        self._returned = set[int]()
 
     @property
     def nodes(self) -> list[Any]:
@@ -150,6 +151,7 @@ class ByDevice:
         self._give_all()
         if case is None:
             return None
+        self._returned.discard(case.case)
         self._devices.stopped(case)
         return self._names[case.case]
 
@@ -164,19 +166,33 @@ class ByDevice:
         ):
             self._take_back([number])
 
-    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """A worker has finished a test, or a pause."""
+    def mark_test_complete(self, node: Any, item_index: int | str, duration: float = 0) -> None:
+        """A worker has finished a test, or a pause, or tells something (`tell_scheduler`)."""
         del duration
+        if isinstance(item_index, str):
+            self._was_told(*item_index.split(" ", 1))
+            return
         load = self._loads[node]
         at = next(at for at, (number, _) in enumerate(load.tests) if number == item_index)
         _, what = load.tests.pop(at)
         if what is _What.CASE:
             if load.device is not None:
                 self._devices.finished(load.device, item_index)
+            if load.case is not None and item_index in self._returned:
+                self._returned.remove(item_index)
+                self._devices.add(load.case)
             load.case = None
         if what is not _What.PAUSE:
             self._give(node)
             self._give_all()
+
+    def _was_told(self, what: str, name: str) -> None:
+        """How a device stands by now, or that a case is returned that has not begun."""
+        if what == "returned":
+            self._returned.add(self._numbers[name])
+            return
+        self._devices.stands(name, what)
+        self._give_all()
 
     def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
         """For schedulers that take tests back from a worker; this one does not."""

@@ -14,6 +14,8 @@ from typing import Final
 
 from harness.run.scheduling.scheduling import Scheduler, Waiting
 
+_ASKED_LAST: Final = 1e300
+"""Until when a device is out whose worker will say that it is back; one that is lent: infinity."""
 _LOOK_AGAIN_S: Final = 60.0
 """For so many seconds a device that was given up gets no case that another device could run."""
 
@@ -22,7 +24,8 @@ _LOOK_AGAIN_S: Final = 60.0
 class FarmDevice:
     """A device that cases can run on.
 
-    `is_held`: a worker has it. `joined`: it takes cases now. One that was given up has `out_until`,
+    `is_held`: a worker has it. `joined`: it takes cases now. `is_away`: its worker sees to it, and
+    will say when it takes cases again. One that refused a case, or was given up, has `out_until`,
     when it is tried again.
     """
 
@@ -30,7 +33,13 @@ class FarmDevice:
     kind: str
     is_held: bool = False
     joined: bool = False
+    is_away: bool = False
     out_until: float | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes cases now or may do so soon."""
+        return self.out_until is None and (self.joined or self.is_away or not self.is_held)
 
     def can(self, case: Waiting) -> bool:
         """Whether a case may be run on it."""
@@ -88,6 +97,7 @@ class Allotment:
                 self._leave(device)
                 device.out_until = math.inf
             elif not lent and device.out_until == math.inf:
+                device.out_until = None
                 self._join(device)
             if device.joined and (case := self._farm.next(device)) is not None:
                 return device, case
@@ -112,7 +122,7 @@ class Allotment:
         """Whoever held these devices is gone."""
         for device in held:
             self._leave(device)
-            device.is_held, device.out_until = False, None
+            device.is_held, device.is_away, device.out_until = False, False, None
 
     def stopped(self, case: Waiting) -> None:
         """A case that nobody runs before `go_on`."""
@@ -126,21 +136,32 @@ class Allotment:
         return case is not None
 
     def give_up(self, device: str, case: Waiting | None) -> bool:
-        """A device is given up; whether another device can take its case.
+        """A device could not run a case; whether it, or another device, may still do so.
 
         The case is stopped then. Until it goes on no device gets it.
         """
-        lost = self._devices[device]
-        self._leave(lost)
-        lost.out_until = self._clock() + _LOOK_AGAIN_S
         if case is None:
             return False
+        lost = self._devices[device]
+        if lost.out_until is not None:
+            self._leave(lost)  # it was tried in vain
         again = replace(case, not_on=case.not_on | {lost})
-        usable = (one for one in self._devices.values() if one.joined or not one.is_held)
-        if not any(one.can(again) for one in usable):
-            return False
-        self.stopped(again)
-        return True
+        usable = [one for one in self._devices.values() if one.is_usable]
+        # rather there a second time than not at all
+        for one in (again, replace(case, not_on=frozenset())):
+            if any(device.can(one) for device in usable):
+                self.stopped(one)
+                return True
+        return False
+
+    def stands(self, device: str, how: str) -> None:
+        """Its worker says how a device stands: as in `Beside`, or `full`, which may pass."""
+        found = self._devices[device]
+        self._leave(found)
+        until = {"out": _ASKED_LAST, "full": self._clock() + _LOOK_AGAIN_S}
+        found.is_away, found.out_until = how == "away", until.get(how)
+        if how == "back" and found.is_held:
+            self._join(found)
 
     def cannot(self, device: str, case: Waiting) -> bool:
         """A device says that it cannot do what a case is about; whether one of another kind may.
@@ -172,15 +193,20 @@ class Allotment:
     def _is_worth_a_try(self, device: FarmDevice, until: float) -> bool:
         """Whether a device that was given up gets a case: it may be well, or is the only one."""
         if self._clock() >= until:
+            device.out_until = None
             return self._farm.work_for(device, device.kind) > 0
         return self._is_wanted(device)
 
     def _is_wanted(self, device: FarmDevice) -> bool:
         """Whether a case waits that it can run, and none of our devices."""
-        return any(map(device.can, self._farm.without_device()))
+        away = [one for one in self._devices.values() if one.is_away]
+        return any(
+            device.can(case) and not any(one.can(case) for one in away)
+            for case in self._farm.without_device()
+        )
 
     def _join(self, device: FarmDevice) -> None:
-        device.is_held, device.joined, device.out_until = True, True, None
+        device.is_held, device.joined, device.is_away = True, True, False
         self._farm.join(device, device.kind)
 
     def _leave(self, device: FarmDevice) -> None:

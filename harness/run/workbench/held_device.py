@@ -13,6 +13,7 @@ from harness.device import AttachedDevice, Deployer, DeviceWatch, LabDevice
 from harness.device.evidence.answers import Baseline
 from harness.device.evidence.case_evidence import take_baseline
 from harness.ground import DeviceError, HarnessError, InfraError
+from harness.ground.errors import DeviceFull
 from harness.libraries import DeployedRuntime
 from harness.libraries.runtimes.deployed import deploy_runtime
 from harness.probe import PROBE_NAME, probe_problem
@@ -112,8 +113,18 @@ class HeldDevice:
         return Stock(self._supplies, placement, self)
 
     def deploy(self, placement: Placement, materials: Materials) -> ReadyPlacement:
-        """Puts all that cases of a placement have there in one go."""
-        self.deployer.deploy_sets(materials.sets(self.deployer))
+        """Puts all that cases of a placement have there in one go.
+
+        Where there is no room, what other placements of this run have there goes first.
+        """
+        try:
+            self.deployer.deploy_sets(materials.sets(self.deployer))
+        except DeviceFull:
+            if not self.ready:
+                raise
+            self.ready.clear()
+            self.deployer.release()
+            self.deployer.deploy_sets(materials.sets(self.deployer))
         return self.place(placement)
 
     def place(self, placement: Placement) -> ReadyPlacement:

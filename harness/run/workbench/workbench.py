@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from harness.contexts import Source
@@ -29,10 +30,12 @@ from harness.device.lab.health import Tell
 from harness.device.store.claims import own_claim
 from harness.device.store.delivery import Push
 from harness.device.store.instances import Instances
-from harness.ground import HarnessError, InfraError, VersionError
+from harness.ground import Deadline, HarnessError, InfraError, VersionError
+from harness.ground.errors import DeviceFull, NotYet
 from harness.ground.files.cache import quarantine_root, simulated_root
 from harness.libraries import Catalog, Finding
 from harness.probe import ProbeFitness, probe_problem
+from harness.run.workbench.beside import Beside, Stands
 from harness.run.workbench.held_device import HeldDevice, ReadyPlacement
 from harness.run.workbench.libraries import PreflightMode, preflight_device
 from harness.run.workbench.materials import Materials
@@ -55,13 +58,15 @@ class Workbench:
         preflight: PreflightMode = "warn",
         run: str | None = None,
         executorch: Path | None = None,
+        stands: Callable[[LabDevice, Stands], None] = lambda device, standing: None,
     ) -> None:
         """Processes of the same `run` share its simulated devices; by default nobody does.
 
         `tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
 
         `catalog` is by default that of the lab. With `preflight` at strict, an error that it finds
-        keeps a placement from being made ready. `executorch` is as in `Supplies`.
+        keeps a placement from being made ready. `executorch` is as in `Supplies`,
+        `stands` as `tell` in `Beside`.
         """
         self.lab = OpenLab(
             lab,
@@ -77,11 +82,13 @@ class Workbench:
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
         fitness = ProbeFitness(self._supplies.probes)
+        self._beside = Beside(lambda device: self._watch.require(device), stands)
         self._watch = DeviceWatch(
             Quarantine(quarantine_root(cache)),
             probe_problem=_probe_problem,
             thorough=lambda device: fitness.problem(device.attach()),
             tell=tell,
+            is_over=lambda: self._beside.is_over,
         )
         self._tell = tell
         self._held: dict[LabDevice, HeldDevice] = {}
@@ -93,55 +100,108 @@ class Workbench:
 
         Safe to call twice; a device that does not answer delays it by seconds at most.
         """
+        self._beside.close()
         for held in self._held.values():
-            if not held.lab_device.is_out:
+            if held.lab_device.fitness.is_fit:
                 held.release()
         self._held.clear()
         self.lab.close()
 
-    def prepare(self, needs: Sequence[Need]) -> Mapping[Placement, HarnessError]:
+    def prepare(
+        self, needs: Sequence[Need], within: Deadline | None = None
+    ) -> Mapping[Placement, HarnessError]:
         """Makes everything ready that the cases will want; returns what could not be, and why.
 
         A placement that failed keeps failing with the same error in `ready`, without being tried
-        again before its device is held anew.
+        again before its device is held anew. With a deadline, what a device takes longer for goes
+        on, and has NotYet for its error; what this computer does is waited for.
         """
         wanted = by_placement(needs)
         self.needs = {**self.needs, **wanted}
         self.lab.hold_all(placement.device for placement in wanted)
         together = [Need(placement, sources) for placement, sources in wanted.items()]
         made: dict[Placement, Materials] = {}
+        later: dict[Placement, HarnessError] = {}
 
         def make(need: Need) -> None:
+            try:
+                self._make_fit(need.placement, within)
+            except InfraError as error:  # it is asked again in `ready`
+                later[need.placement] = error
+                return
             held = self._held_for(need.placement)
             made[need.placement] = self._supplies.materialise(need, held, strict=False)
 
         def make_ready(need: Need) -> None:
             self._look_ahead(need, made[need.placement])
-            self._held_for(need.placement).deploy(need.placement, made[need.placement])
+            held = self._held_for(need.placement)
+            deploy = partial(self._deploy, held, need.placement, made[need.placement])
+            self._beside.do(held.lab_device, deploy, within)
 
         # all host work first: starting a compiler costs more than having it compile
         for act in (make, make_ready):
             for need in together:
                 failed = self._held_for(need.placement).failed
-                if need.placement not in failed:
+                if need.placement not in failed and need.placement not in later:
                     try:
                         act(need)
+                    except NotYet as error:
+                        later[need.placement] = error
                     except HarnessError as error:
                         failed[need.placement] = error
         found = {place: self._held_for(place).failed.get(place) for place in wanted}
-        return {place: error for place, error in found.items() if error is not None}
+        return later | {place: error for place, error in found.items() if error is not None}
 
-    def ready(self, placement: Placement) -> ReadyPlacement:
+    def ready(self, placement: Placement, within: Deadline | None = None) -> ReadyPlacement:
         """A placement with all that its cases need, made ready now if that was not tried.
 
-        Raises HarnessError, as often as it is asked, for one that could not be made ready.
+        Raises HarnessError, as often as it is asked, for one that could not be made ready; NotYet
+        if its device takes longer than the deadline, which then goes on with it.
         """
-        held = self._held_for(placement)
+        self._make_fit(placement, within)
+        held, later = self._held_for(placement), dict[Placement, HarnessError]()
         if placement not in held.ready and placement not in held.failed:
-            self.prepare([Need(placement, tuple(self.needs.get(placement, ())))])
-        if placement in held.failed:
-            raise held.failed[placement]
+            sources = tuple(self.needs.get(placement, ()))
+            later |= self.prepare([Need(placement, sources)], within)
+        if placement in held.failed or placement in later:
+            raise held.failed.get(placement) or later[placement]
         return held.ready[placement]
+
+    def problem(self, placement: Placement) -> HarnessError | None:
+        """Why cases of a placement cannot be run on its device now: it was given up, or is full.
+
+        None if it is time to look at the device again.
+        """
+        device = self.lab.device(placement.device)
+        if (out := device.fitness.out) is not None:
+            due = not self._beside.has(device) and self._watch.is_due(device)
+            return None if due else out.error
+        found = self._held[device].failed.get(placement) if device in self._held else None
+        return found if isinstance(found, DeviceFull) else None
+
+    def is_busy(self, placement: Placement) -> bool:
+        """Whether its device is being made ready, or brought back."""
+        return self._beside.is_busy(self.lab.device(placement.device))
+
+    def wait_for_any(self, placements: Collection[Placement]) -> None:
+        """Waits until a device of these is not being seen to any more."""
+        self._beside.wait_for_any([self.lab.device(one.device) for one in placements])
+
+    def _make_fit(self, placement: Placement, within: Deadline | None) -> None:
+        device = self.lab.device(placement.device)
+        if device.is_out and within is None:
+            self.look_again(device)
+        elif not device.fitness.is_fit or self._beside.is_busy(device):
+            if device.is_out:
+                self._held.pop(device, None)
+            self._beside.do(device, partial(self._watch.require, device), within)
+
+    def _deploy(self, held: HeldDevice, placement: Placement, made: Materials) -> None:
+        try:
+            held.deploy(placement, made)
+        except HarnessError as error:
+            held.failed[placement] = error
+            raise
 
     def held(self, device: LabDevice) -> HeldDevice:
         """What the run has of a device of its lab."""
@@ -173,14 +233,21 @@ class Workbench:
         self._watch.require(device)
         self._held.pop(device, None)
 
-    def recover(self, device: LabDevice, *, case_over: bool) -> bool:
-        """To be called after each fault of the lab on a device; whether it can be used again.
+    def recover(self, device: LabDevice, *, case_over: bool, within: Deadline | None) -> None:
+        """To be called after each fault of the lab on a device.
 
-        `case_over`: the case is not tried again on it.
-        What was known about the device is forgotten, and it is brought back or given up.
+        `case_over`: the case is not tried again on it. What was known about the device is
+        forgotten, and it is brought back or given up, which with a deadline is not waited for
+        longer than that.
         """
         self._held.pop(device, None)
-        return self._watch.failed(device, case_over=case_over)
+        device.fitness.is_fit = False
+
+        def bring_back() -> None:
+            self._watch.failed(device, case_over=case_over)
+
+        with contextlib.suppress(*(() if within is None else (InfraError,))):
+            self._beside.do(device, bring_back, within)
 
     def lend_asked(self) -> None:
         """Hands over the devices that persons ask for; they are looked at anew when they are back.
@@ -188,6 +255,8 @@ class Workbench:
         To be called between cases.
         """
         for device in tuple(self.lab.devices):
+            if self._beside.is_busy(device):
+                continue
             if device.lease is not None and (asks := device.lease.asked_for()) is not None:
                 if (held := self._held.pop(device, None)) is not None and not device.is_out:
                     with contextlib.suppress(InfraError):

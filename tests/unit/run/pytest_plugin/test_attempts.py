@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.ground.errors import InfraError
+from harness.ground.errors import DeviceFull, InfraError, NotYet
 from harness.run.pytest_plugin.attempts import (
     AttemptEnd,
     Attempts,
@@ -28,6 +28,7 @@ class MockDevice:
 
     def __init__(self, name: str, out: bool, taken: bool) -> None:
         self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
+        self.full = False
         self.fitness, self.lease = self, None
 
     def succeeded(self) -> None:
@@ -35,21 +36,48 @@ class MockDevice:
 
 
 class MockWorkbench:
-    """Gives each of these devices up after a fault of the lab if it `breaks`."""
+    """Gives each of these devices up after a fault of the lab if it `breaks`.
 
-    def __init__(self, out: str = "", taken: str = "", breaks: bool = False) -> None:
+    Those that are `busy` are so until somebody waits; there is no room on those that it `fills`.
+    """
+
+    def __init__(
+        self, out: str = "", taken: str = "", breaks: bool = False, busy: str = "", fills: str = ""
+    ) -> None:
         self.devices = {one: MockDevice(one, one in out, one in taken) for one in KINDS}
         self.lab = SimpleNamespace(device=self.devices.__getitem__)
         self.breaks, self.over = breaks, list[bool]()
+        self.busy, self.fills, self.waited = busy, fills, list[list[str]]()
 
     @property
     def well(self) -> list[str]:
         return [one.name for one in self.devices.values() if one.verdicts]
 
-    def look_again(self, device: MockDevice) -> None:
-        raise InfraError(f"{device.name} is out")
+    def problem(self, placement: Placement) -> InfraError | None:
+        one = self.devices[placement.device]
+        return (
+            InfraError("is out")
+            if one.is_out
+            else DeviceFull("full", serial="")
+            if one.full
+            else None
+        )
 
-    def recover(self, device: MockDevice, *, case_over: bool) -> None:
+    def is_busy(self, placement: Placement) -> bool:
+        return placement.device in self.busy
+
+    def ready(self, placement: Placement, within: object) -> None:
+        if self.is_busy(placement):
+            raise NotYet(placement.device)
+        if placement.device in self.fills:
+            self.devices[placement.device].full = True
+            raise DeviceFull("no room", serial="")
+
+    def wait_for_any(self, placements: list[Placement]) -> None:
+        self.waited.append([one.device for one in placements])
+        self.busy = ""
+
+    def recover(self, device: MockDevice, *, case_over: bool, within: object) -> None:
         self.over.append(case_over)
         device.is_out = self.breaks
 
@@ -64,7 +92,9 @@ def made(
     )
     places, further = [], []
     for end in ends:
-        places.append(attempts.begin().device)
+        begun = attempts.begin()
+        assert begun is not None
+        places.append(begun.device)
         further.append(attempts.go_on(end, stop=False, is_last=False))
     return places, further, attempts
 
@@ -189,3 +219,38 @@ def test_a_case_in_which_workers_die_is_given_to_another_as_often_as_it_may_be_t
 def test_only_a_case_that_any_device_may_take_is_told_which_one_it_is() -> None:
     assert Course().bound_to("old-a", "old-a", 3) is None
     assert Course().bound_to("old-a", "farm", 3) == MovedCase("old-a", 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("workbench", "places", "waited"),
+    [
+        (MockWorkbench(busy="old-a"), ["old-b"], []),
+        (MockWorkbench(busy="old-a old-b new-a new-b"), ["old-a"], [[*KINDS]]),
+        (MockWorkbench(fills="old-a old-b"), ["new-a"], []),
+        # nowhere is room: the case tells how much it takes
+        (MockWorkbench(fills="old-a old-b new-a new-b"), ["old-a"], []),
+        (MockWorkbench(fills="old-a old-b new-a", busy="new-b"), ["new-b"], [["new-b"]]),
+    ],
+)
+def test_a_case_goes_to_the_first_device_that_can_take_it(
+    workbench: MockWorkbench, places: list[str], waited: list[list[str]]
+) -> None:
+    assert made(workbench, ["verdict"])[0] == places
+    assert workbench.waited == waited
+
+
+def test_a_worker_gives_back_what_its_device_is_not_ready_for_and_waits_with_what_is_its_own() -> (
+    None
+):
+    shared = Attempts(Twins(MockWorkbench(busy="old-a"), is_worker=True), KINDS, SHARED, retries=1)  # type: ignore[arg-type]
+    assert shared.begin() is None
+    own = Attempts(Twins(MockWorkbench(busy="old-a"), is_worker=True), KINDS, ALONE, retries=1)  # type: ignore[arg-type]
+    assert own.begin() == ALONE
+
+
+def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None:
+    workbench = MockWorkbench(fills="old-a")
+    _, further, attempts = made(workbench, ["full"], retries=0, is_worker=True)
+    assert further == [False]
+    assert attempts.given_up("full") == GivenUp("old-a", False, 1, 1)
+    assert workbench.over == []

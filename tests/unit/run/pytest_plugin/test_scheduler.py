@@ -220,6 +220,7 @@ def test_a_bad_device_gives_back_its_last_case_too() -> None:
     assert (run.begun(first), run.begun(second)) == (0, 1)
     run.made.mark_test_complete(first, 0)
     assert run.begun(first) is None
+    run.made.mark_test_complete(second, "out y")
     assert run.made.gave_up(names[1], "y")
     assert not run.made.tests_finished
     run.made.give_back(names[1])
@@ -227,6 +228,7 @@ def test_a_bad_device_gives_back_its_last_case_too() -> None:
     assert run.begun(second) is None
     assert run.begun(first) == 1
     assert run.bound[names[1]] == "x"
+    run.made.mark_test_complete(first, "out x")
     assert not run.made.gave_up(names[1], "x"), "it failed on all that there are"
     run.made.mark_test_complete(first, 1)
     assert run.made.tests_finished
@@ -237,6 +239,7 @@ def test_a_device_that_was_given_up_is_tried_later_and_when_no_other_can() -> No
     run = played(names, POOL, 2, kinds=IN_POOL, clock=lambda: now[0])
     first, second = run.nodes
     assert (run.begun(first), run.begun(second)) == (0, 1)
+    run.made.mark_test_complete(second, "full y")
     assert run.made.gave_up(names[1], "y")
     run.made.give_back(names[1])
     run.made.mark_test_complete(second, 1)
@@ -245,14 +248,17 @@ def test_a_device_that_was_given_up_is_tried_later_and_when_no_other_can() -> No
     run.made.mark_test_complete(first, 0)
     assert run.begun(first) == 1, "first of all what failed elsewhere"
     assert run.begun(second) == 2, "as it may be well again"
+    run.made.mark_test_complete(second, "out y")
     assert run.made.gave_up(names[2], "y")
     run.made.give_back(names[2])
     run.made.mark_test_complete(second, 2)
+    run.made.mark_test_complete(first, "out x")
     assert not run.made.gave_up(names[1], "x")
     run.made.mark_test_complete(first, 1)
     ran = []
     while at := next(((n, c) for n in run.nodes if (c := run.begun(n)) is not None), None):
         node, number = at
+        run.made.mark_test_complete(node, f"out {run.bound[names[number]]}")
         if not run.made.gave_up(names[number], run.bound[names[number]]):
             ran.append(number)
         run.made.give_back(names[number])
@@ -310,6 +316,7 @@ def test_a_case_with_a_device_in_its_name_goes_nowhere_else() -> None:
     first, second = run.nodes
     case = next(iter(CASES))
     assert (run.begun(first), run.begun(second)) == (0, 3)
+    run.made.mark_test_complete(first, "out a")
     assert not run.made.gave_up(case, "a")
     run.made.mark_test_complete(first, 0)
     assert run.begun(first) == 1, "who else could run it?"

@@ -61,6 +61,7 @@ def test_a_device_that_was_given_up_is_tried_again_after_a_while() -> None:
     at_a, at_b = made.next_for(one), made.next_for(other)
     assert at_a is not None
     assert at_b is not None
+    made.stands(at_a[0].name, "full")
     assert made.give_up(at_a[0].name, at_a[1]), "the other one can take it"
     assert made.waiting == 0, "not before its worker has told all"
     assert made.go_on(at_a[1].case)
@@ -81,6 +82,7 @@ def test_a_case_is_given_up_where_nobody_else_can_run_it() -> None:
     made = farm(case(0, NEW))
     found = made.next_for([])
     assert found is not None
+    made.stands("c", "out")
     assert not made.give_up("c", found[1])
     assert not made.give_up("c", None)
 
@@ -110,3 +112,32 @@ def test_the_devices_of_a_worker_that_died_are_free_again() -> None:
     assert made.take_free() is None, "nothing waits"
     made.go_on(0)
     assert made.take_free() is found[0]
+
+
+def test_a_device_that_is_seen_to_is_waited_for_and_the_case_may_come_back_to_it() -> None:
+    made = farm(case(0, NEW), case(1, NEW))
+    held: list[FarmDevice] = []
+    found = made.next_for(held)
+    assert found is not None
+    made.stands("c", "away")
+    assert made.give_up("c", found[1]), "there or nowhere"
+    made.go_on(0)
+    assert made.next_for(held) is None, "it will say when"
+    made.stands("c", "back")
+    assert {one[1].case for one in (made.next_for(held), made.next_for(held)) if one} == {0, 1}
+
+
+def test_a_case_waits_for_a_device_that_is_away_rather_than_fail_on_one_that_is_out() -> None:
+    made = farm(case(0, OLD))
+    one: list[FarmDevice] = []
+    other: list[FarmDevice] = []
+    at = made.next_for(one)
+    assert at is not None
+    made.add(case(1, OLD))
+    assert made.next_for(other) is not None
+    for name in "ab":
+        made.stands(name, "away" if name == at[0].name else "out")
+    made.add(case(2, OLD))
+    assert (made.next_for(one), made.next_for(other)) == (None, None)
+    made.stands(at[0].name, "out")
+    assert made.next_for(other) or made.next_for(one), "what is wrong is in a record"

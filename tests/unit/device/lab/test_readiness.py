@@ -6,6 +6,8 @@ No phone has confirmed these rows: each names the source that it was written fro
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from harness.device.lab.readiness import Readiness, parse_readiness
 from harness.device.lab.vitals import SCRIPT, Vitals, parse_vitals
 from harness.device.transport.questions import sections_of
 from tests.properties import damaged, reached, reaches
+from tests.unit.device.store.store_device import SHELLS, needing_shell, with_all_programs
 
 BASE = "services/core/java/com/android/server"
 # ArrowOS-T/android_frameworks_base@e26dec95, BASE/BatteryService.java, dumpInternal
@@ -244,3 +247,26 @@ def test_programs_that_hang_cost_their_answers_alone(tmp_path: Path) -> None:
     assert (vitals.ready.doze, vitals.ready.developer) == ("IDLE", False)
     assert vitals.ready == replace(vitals.ready, users=(), update=None)
     assert vitals.clock_s is not None
+
+
+@pytest.mark.parametrize("name", list(map(needing_shell, SHELLS)))
+def test_shells_of_devices_ask_it_alike(name: str, tmp_path: Path) -> None:
+    """Functions stand in for Android's programs, where these are called from a string, too."""
+    device = with_all_programs(name, tmp_path)
+    if name == "mksh with toybox":  # Debian's toybox has no sh
+        (Path(device.path) / "sh").symlink_to(str(shutil.which("mksh")))
+    mocks = "".join(f"{key}() {{ {text}; }}\n" for key, text in PROGRAMS_OF_A_MOCK.items())
+    script = SCRIPT.replace("$T sh -c '\n", f"sh -c '\n{mocks}")
+    assert script != SCRIPT
+    done = subprocess.run(
+        [*device.shell, "-c", f"set -- {shlex.quote(str(device.workdir))} ''\n{mocks}{script}"],
+        capture_output=True,
+        env={"PATH": device.path, "TMPDIR": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    vitals = parse_vitals(done.stdout.decode())
+    assert vitals is not None
+    assert (vitals.ready.doze, vitals.ready.user, vitals.ready.users) == ("IDLE", 10, (0, 10))
+    assert (vitals.ready.developer, vitals.ready.charge_limit) == (False, "protect_battery=1")
+    assert vitals.ready.update == "SystemUpdateInfo (receivedTime = 5)"

@@ -33,7 +33,7 @@ from harness.device.labgrid.place import (
     queue_text,
     tags_there,
 )
-from harness.device.labgrid.session import ALIVE, HELD, OWNER, lost_file, tell
+from harness.device.labgrid.session import ALIVE, HELD, OWNER, changes, lost_file, places_of, tell
 from harness.device.labgrid.wire import Away, Coordinator, Refused, Unlike
 from harness.ground import ConfigError, HarnessError, InfraError
 
@@ -72,6 +72,9 @@ class Keeper:
         self._wanted = wanted
         self._folder = folder
         self._user, self._name = own_names()
+        with contextlib.suppress(OSError):
+            if wanted.places:  # else there is no folder
+                self._name = str(json.loads((folder / OWNER).read_text())["name"])
         self._held: dict[str, Place] = {}
         self._lost: dict[str, _Lost] = {}
         self._tokens: list[str] = []
@@ -86,7 +89,8 @@ class Keeper:
 
     def run(self) -> None:
         """Takes what is wanted, keeps it until stdin ends, and gives it back."""
-        fitting = self._fitting()
+        goes_on = self._wanted.places > 0 and self._goes_on()
+        fitting = [] if goes_on else self._fitting()
         if not self._wanted.places:
             tell(user=self._user, places=[asdict(place) for place in fitting])
             self._coordinator.close()
@@ -95,10 +99,23 @@ class Keeper:
         (self._folder / OWNER).write_text(json.dumps(owner))
         self._clean_up_after_the_dead()
         try:
-            if self._acquire(min(self._wanted.places, len(fitting))):
+            if goes_on or self._acquire(min(self._wanted.places, len(fitting))):
                 self._watch()
         finally:
             self._release()
+
+    def _goes_on(self) -> bool:
+        """Takes over from a keeper of this session that died; False if there was none."""
+        try:
+            held = places_of(json.loads((self._folder / HELD).read_text()))
+        except OSError:
+            return False
+        for place in held:
+            if len(changes(self._folder, place.name)) % 2:
+                self._lost[place.name] = _Lost(place, time.monotonic())
+            else:
+                self._held[place.name] = place
+        return True
 
     def _fitting(self) -> list[Place]:
         places = self._coordinator.places()
@@ -111,15 +128,16 @@ class Keeper:
     def _acquire(self, number: int) -> bool:
         """Takes so many places, or as many as can be had in time; False if the session ended."""
         self._tokens = [self._reserve() for _ in range(number)]
-        while self._tokens:
+        while self._is_waiting:
             self._attempt(self._look_at_the_queue)
-            if not self._tokens or time.monotonic() >= self._until:
+            if not self._is_waiting or time.monotonic() >= self._until:
                 break
             if _session_ended(_POLL_S):
                 return False
         if not self._held and self._passed_over and not self._tokens:
             names = ", ".join(self._passed_over)
-            raise InfraError(f"no exporter of labgrid shows a service for any of {names}")
+            within = f"within {self._wanted.wait_s:g} s"
+            raise InfraError(f"no exporter of labgrid shows a service for any of {names} {within}")
         if not self._held:
             raise InfraError(
                 f"no place of labgrid was to be had within {self._wanted.wait_s:g} s"
@@ -136,7 +154,16 @@ class Keeper:
         tell(user=self._name, places=held)
         return True
 
+    @property
+    def _is_waiting(self) -> bool:
+        """For places, or, without any, for exporters of those that it could have."""
+        return bool(self._tokens or (self._passed_over and not self._held))
+
     def _look_at_the_queue(self) -> None:
+        for name in tuple(self._passed_over):
+            place = self._place(name)
+            if place is not None and place.services:
+                self._tokens.append(self._passed_over.pop(name))
         for token in tuple(self._tokens):
             self._advance(token)
         for token in self._passed_over.values():

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.device.labgrid.place import Place, Service, Wanted
-from harness.ground import ConfigError, InfraError, cache_root
+from harness.ground import ConfigError, Deadline, InfraError, cache_root
 from harness.ground.host.outliving import run_outliving
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,10 @@ LOST: Final = "lost"
 
 _START_S: Final = 60.0
 _END_S: Final = 5.0
+_LOOK_S: Final = 0.1
+_PAUSE_S: Final = 5.0
+_REPLACED_S: Final = 15.0
+"""So long a keeper that died is replaced in."""
 _CLIENT_S: Final = 60.0
 _MAX_BYTES: Final = 16 << 20
 
@@ -68,18 +73,18 @@ class FoundPlace:
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
             mine = holder == self.found.user
             return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
-        if (changes := self.changes()) and len(changes) % 2:
-            return changes[-1]
+        if (lines := self.changes()) and len(lines) % 2:
+            return lines[-1]
+        replaced = Deadline(_REPLACED_S)
+        while not is_alive(folder) and folder.exists() and not replaced.expired:
+            time.sleep(_LOOK_S)
         if not is_alive(folder):
             return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
         return None
 
     def changes(self) -> list[str]:
         """What became of it since the session has it: lost, had again, and so on."""
-        with contextlib.suppress(OSError):
-            if self.found.folder is not None:
-                return lost_file(self.found.folder, self.place.name).read_text().splitlines()
-        return []
+        return [] if self.found.folder is None else changes(self.found.folder, self.place.name)
 
     @property
     def has_power_port(self) -> bool:
@@ -124,6 +129,13 @@ def lost_file(folder: Path, name: str) -> Path:
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def changes(folder: Path, name: str) -> list[str]:
+    """What became of a place since the session has it."""
+    with contextlib.suppress(OSError):
+        return lost_file(folder, name).read_text().splitlines()
+    return []
+
+
 def is_alive(folder: Path) -> bool:
     """Whether the keeper that has a folder still runs."""
     try:
@@ -141,26 +153,46 @@ class Session:
 
     def __init__(self, wanted: Wanted) -> None:
         """Waits for its places. Raises ConfigError and InfraError."""
+        self._wanted = wanted
+        self._ends = threading.Event()
+        self._starting = threading.Lock()
         root = cache_root() / "labgrid"
         root.mkdir(exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(dir=root))
         (self._folder / LOST).mkdir()
-        with open(self._folder / ALIVE, "wb") as lock:
-            # the keeper's from its start on, since a lock belongs to all who share the open file
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._keeper = _start(wanted, self._folder, lock.fileno())
+        self._keeper = self._start_keeper()
         try:
             told = _answer(self._keeper, wanted.wait_s + _START_S)
-            self.found = FoundPlaces(_places(told), str(told["user"]), self._folder)
+            self.found = FoundPlaces(places_of(told), str(told["user"]), self._folder)
         except BaseException:
             self.close()
             raise
         os.environ[VARIABLE] = str(self._folder)
+        threading.Thread(target=self._replace, name="labgrid", daemon=True).start()
+
+    def _start_keeper(self) -> subprocess.Popen[bytes]:
+        with open(self._folder / ALIVE, "wb") as lock:
+            # the keeper's from its start on, since a lock belongs to all who share the open file
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return _start(self._wanted, self._folder, lock.fileno())
+
+    def _replace(self) -> None:
+        """Has another keeper go on whenever one dies, until `close`."""
+        while True:
+            self._keeper.wait()
+            with self._starting, contextlib.suppress(OSError):
+                if self._ends.is_set():
+                    return
+                _log.warning("what kept places of labgrid ended; another process goes on with it")
+                self._keeper = self._start_keeper()
+            self._ends.wait(_PAUSE_S)
 
     def close(self) -> None:
         """Gives the places back; safe to call twice."""
         if os.environ.get(VARIABLE) == str(self._folder):
             del os.environ[VARIABLE]
+        with self._starting:
+            self._ends.set()
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         try:
@@ -182,11 +214,11 @@ def found_places(wanted: Wanted) -> FoundPlaces:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads((folder / HELD).read_text())
         if held["wanted"] == asdict(wanted):
-            return FoundPlaces(_places(held), "", folder)
+            return FoundPlaces(places_of(held), "", folder)
     keeper = _start(Wanted(wanted.coordinator, wanted.filters), Path())
     try:
         told = _answer(keeper, _START_S)
-        return FoundPlaces(_places(told), str(told["user"]))
+        return FoundPlaces(places_of(told), str(told["user"]))
     finally:
         keeper.kill()
         keeper.wait()
@@ -239,7 +271,8 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
     raise InfraError("labgrid's coordinator says more than a lab can be")
 
 
-def _places(told: Mapping[str, Any]) -> list[Place]:
+def places_of(told: Mapping[str, Any]) -> list[Place]:
+    """The places that a keeper told of, or has written down."""
     return [
         Place(**{**one, "services": tuple(Service(**service) for service in one["services"])})
         for one in told["places"]

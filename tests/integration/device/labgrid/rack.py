@@ -70,6 +70,11 @@ class Labgrid:
                 stderr=log,
             )
         wait_until(lambda: self._client("places").returncode == 0, "the coordinator does not start")
+        self.start_exporter()
+
+    def start_exporter(self) -> None:
+        """Starts it, and waits until it shows everything."""
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
         with (self.folder / "exporter.log").open("ab") as log:
             self._exporter = spawn_guarded(
                 [PROGRAMS / "labgrid-exporter", "-c", self.address, "-n", "rack", "exporter.yaml"],
@@ -83,13 +88,14 @@ class Labgrid:
 
     def stop(self) -> None:
         """Kills both."""
-        for process in (self._exporter, self._coordinator):
-            if process is not None:
-                pid = process.command_pid()
-                if pid is not None:
-                    os.kill(pid, signal.SIGKILL)
-                process.stop()
-        self._exporter = self._coordinator = None
+        self.stop_exporter()
+        _kill(self._coordinator)
+        self._coordinator = None
+
+    def stop_exporter(self) -> None:
+        """Kills it, which the coordinator sees a little later."""
+        was_there, self._exporter = self._exporter, None
+        _kill(was_there)
 
     @contextlib.contextmanager
     def suspended(self):
@@ -143,6 +149,14 @@ class Labgrid:
         lab = {"schema": 1, "labgrid": labgrid | settings, "devices": []}
         lab |= {"recovery": dict(recovery)} if recovery else {}
         runs.file.write_text(yaml.safe_dump(lab))
+
+
+def _kill(process: GuardedProcess | None) -> None:
+    if process is not None:
+        pid = process.command_pid()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        process.stop()
 
 
 class Rack(Labgrid):

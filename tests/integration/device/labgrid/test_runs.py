@@ -72,6 +72,18 @@ def _nothing_is_left(rack: Rack) -> Iterator[None]:
     assert not rack.has_reservations()
 
 
+def keeper_of(process: subprocess.Popen[str]) -> int:
+    """The process that keeps the places of a run."""
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    children = [pid for one in threads for pid in (one / "children").read_text().split()]
+    found = [
+        int(pid)
+        for pid in children
+        if b"harness.device.labgrid" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    return found[0] if found else 0
+
+
 class Steps:
     """A run of SLOW in a process of its own."""
 
@@ -280,12 +292,7 @@ def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Pat
     """The keeper stands still meanwhile, as on a computer that sleeps."""
     with steps(tmp_path / "a", rack, places=2) as begun:
         place = begun.wait_for(0)
-        folder = Path(f"/proc/{begun.process.pid}/task/{begun.process.pid}/children")
-        (keeper,) = [
-            int(pid)
-            for pid in folder.read_text().split()
-            if b"harness.device.labgrid" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        keeper = keeper_of(begun.process)
         os.kill(keeper, signal.SIGSTOP)
         rack.stop()
         rack.start()
@@ -302,15 +309,72 @@ def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Pat
     rack.client("-p", place, "release", user="bob")
 
 
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.nightly)])
+def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
+    rack: Rack, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with steps(tmp_path / "a", rack, *options) as begun:
+        place = begun.wait_for(0)
+        before, keeper = rack.holders(), keeper_of(begun.process)
+        os.kill(keeper, signal.SIGKILL)
+        begun.go(0)
+        assert begun.wait_for(1) == place
+        assert keeper_of(begun.process) != keeper
+        assert rack.holders() == before
+        begun.go(1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert cases == [("passed", None, place)] * 2
+
+
+@pytest.mark.nightly
+def test_a_new_keeper_knows_what_was_lost_before(rack: Rack, tmp_path: Path) -> None:
+    """Its session must not take a place for its own again that the dead keeper saw go."""
+    with steps(tmp_path / "a", rack, places=2) as begun:
+        taken = begun.wait_for(0)
+        rack.client("-p", taken, "release", "--kick")
+        rack.client("-p", taken, "acquire", user="bob")
+        wait_until(lambda: is_noticed(taken), "the keeper does not see it")
+        keeper = keeper_of(begun.process)
+        os.kill(keeper, signal.SIGKILL)
+        wait_until(lambda: keeper_of(begun.process) not in (0, keeper), "it is not replaced")
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    (other,) = {"p1", "p2"} - {taken}
+    assert code == 0, output
+    assert cases == [("error", "infra", taken)] + [("passed", None, other)] * 2
+    rack.client("-p", taken, "release", user="bob")
+
+
+@pytest.mark.nightly
+def test_an_exporter_that_is_away_is_waited_for(rack: Rack, tmp_path: Path) -> None:
+    rack.stop_exporter()
+    wait_until(lambda: not rack.client("resources"), "that the exporter is away")
+    with steps(tmp_path / "a", rack) as begun:
+        wait_until(rack.has_reservations, "nobody queues")
+        rack.start_exporter()
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+    assert "is passed over: its exporter shows no service" in output
+    rack.stop_exporter()
+    wait_until(lambda: not rack.client("resources"), "that the exporter is away")
+    with steps(tmp_path / "b", rack, wait_s=5) as begun:
+        code, output, cases = begun.finish()
+    assert code == 3, output
+    assert "no exporter of labgrid shows a service for any of p" in output
+    assert not cases
+    rack.start_exporter()
+
+
 @pytest.mark.nightly
 def test_the_next_session_gives_back_what_a_reboot_left(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack) as begun:
         begun.wait_for(0)
-        for pid in (
-            Path(f"/proc/{begun.process.pid}/task/{begun.process.pid}/children").read_text().split()
-        ):
-            if b"harness.device.labgrid" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(int(pid), signal.SIGKILL)
+        keeper = keeper_of(begun.process)
+        os.kill(begun.process.pid, signal.SIGSTOP)  # else it would start another one
+        os.kill(keeper, signal.SIGKILL)
         begun.process.kill()
         begun.process.wait()
         left = rack.holders()

@@ -85,6 +85,7 @@ def readiness_answers(
 ) -> Iterator[tuple[str, Answer]]:
     """Name and answer of what keeps an Android phone usable; what it does not say is unknown."""
     ready, percent = vitals.ready, vitals.battery_percent
+    screen = {True: ", screen on", False: ", screen off", None: ""}[vitals.screen_on]
     if percent is not None and ready.is_plugged is None:
         yield "charging", Answer("unknown", "not told")
     elif percent is not None:
@@ -97,7 +98,7 @@ def readiness_answers(
             "throttled",
             None if (n := ready.thermal_status) is None else THERMAL[n],
         ),
-        ("doze", "doze", ready.doze),
+        ("doze", "doze", ready.doze and f"{ready.doze}{screen}"),
         ("figures set by hand", "overridden", "none"),
         ("system update", "update-pending", None if ready.developer is None else "none announced"),
         ("developer options", "developer-off", "on" if ready.developer else None),

@@ -41,7 +41,12 @@ BATTERY_13 = """Current Battery Service state:
 HELD_13 = BATTERY_13.replace(
     "state:\n", "state:\n  (UPDATES STOPPED -- use 'reset' to restart)\n"
 ).replace("USB powered: true", "USB powered: false")
-# bluestacks/frameworks-base-a16@70f41069, the same; 14 and 15 lie between
+# CredenceID/C2_a14_frameworks_base@5b6d2cee, the same
+BATTERY_14 = BATTERY_13.replace("USB powered: true", "USB powered: false").replace(
+    "  Max", "  Dock powered: true\n  Max"
+)
+# bluestacks/frameworks-base-a16@70f41069, the same; 15 has the same rate limits (of
+# muhomorr/platform_frameworks_base-15@072ff768 all but the dump was read)
 BATTERY_16 = """Current Battery Service state:
   AC powered: true
   USB powered: false
@@ -85,6 +90,7 @@ def answered(*, battery: str = "", thermal: str = "", ready: str = "") -> Readin
     [
         ({"battery": BATTERY_13}, {"is_plugged": True}),
         ({"battery": HELD_13}, {"is_plugged": False, "battery_held": True}),
+        ({"battery": BATTERY_14}, {"is_plugged": True, "battery_held": False}),
         ({"battery": BATTERY_16}, {"is_plugged": True}),
         ({"thermal": THERMAL}, {"thermal_status": 3, "throttled": "soc_therm"}),
         ({"thermal": "Thermal Status: 0\n"}, {"thermal_status": 0}),

@@ -37,6 +37,9 @@ def test_a_phone_that_is_ready() -> None:
     assert found["charging"].found == "protect_battery=1, 80 %"
     assert found["users"].found == "0"
     assert found["thermal status"].found == "none"
+    assert found["doze"].found == "ACTIVE"
+    vitals = Vitals(screen_on=False, ready=Readiness(doze="ACTIVE"))
+    assert dict(readiness_answers(vitals, {}))["doze"].found == "ACTIVE, screen off"
 
 
 def test_what_a_phone_does_not_say_is_unknown() -> None:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from harness.ground import counted
 from harness.verdict import is_figure
 
 _Around = Sequence[Mapping[str, Any]]
@@ -33,6 +34,9 @@ def differences(base: _Around, new: _Around) -> Iterator[str]:
         of_base, of_new = (_usual(side, name) for side in (base, new))
         if of_base and of_new and of_base != of_new:
             yield f"{words} {of_new} (was {of_base})"
+    was, now = (_middle(side, "rounds") for side in (base, new))
+    if max(was, now) >= 4 * min(was, now):
+        yield f"at most {counted(int(now), 'round')} of a graph (was {was:.0f})"
     was, now = (_middle(side, "cases_before") + 1 for side in (base, new))
     if len(new) == 1 and abs(now - was) >= _PLACES and max(now, was) >= 2 * min(now, was):
         yield f"number {now:.0f} on its device (was {was:.0f})"

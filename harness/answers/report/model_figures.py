@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
+from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code, shortened
 from harness.answers.report.nodes_table import nodes_tables
 from harness.answers.report.ops_grid import ops_by_version
 from harness.answers.report.ops_table import ops_tables
@@ -56,6 +56,25 @@ def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
     return [*table("How right", *_named(names, rows, len(records))), *untold[:_MOST_ROWS]]
 
 
+def elements(records: Sequence[CaseRecord]) -> list[Block]:
+    """A table for each output, folded: its element that is furthest off, and its worst channels."""
+    told: list[Block] = []
+    for record in records:
+        for one in parts(record, "accuracy"):
+            worst = next(objects([one.get("worst")]), {})
+            of = f" of {worst['sample']}" if worst.get("sample") else ""
+            values = [_number(worst.get(name), 6) for name in ("got", "expected")]
+            place = f"furthest, at {worst.get('index')}{of}"
+            rows: list[list[Line]] = [[Span(place), *values, _number(one.get("max_abs")), "", ""]]
+            for each in objects(one.get("channels")):
+                figures = [_number(each.get("max_abs")), _number(each.get("cosine"), 7)]
+                rows.append([f"channel {each.get('channel')}", "", "", *figures, _sqnr(each)])
+            title = f"{one.get('output')} of {record.case.rpartition('/')[2]}: where it is off most"
+            names = ("Where", "Came", "Expected", "Max error", "Cosine", "SQNR (dB)")
+            told.append(Table(shortened(title, 160), names, rows[:_MOST_ROWS], folded=True))
+    return told[:_MOST_ROWS]
+
+
 def tokens(records: Sequence[CaseRecord]) -> list[Block]:
     """A row for each stage of a language model, and when the first token would be there."""
     rows: list[list[Line]] = []
@@ -103,6 +122,7 @@ FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
     tokens,
     nodes_tables,
     accuracy,
+    elements,
     versions,
     ops_tables,
     ops_by_version,
@@ -113,10 +133,11 @@ FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
 def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[Block]:
     """All tables about the cases of users' files, of which the last attempts count.
 
-    On a `page` ops have a section of their own.
+    On a `page` ops have a section of their own. Only a page has what can be unfolded there.
     """
     own = [record for record in final_attempts(records) if record.suite in _SUITES]
-    told = [made for made in FIGURES if not (page and made is ops_tables)]
+    left = ops_tables if page else elements
+    told = [made for made in FIGURES if made is not left]
     return [block for made in told for block in made(own)] if own else []
 
 

@@ -258,7 +258,9 @@ class CaseBench:
         self._keep("jsonl", run.raw_events)
         self._keep("stderr", run.stderr)
         level = run.plan.settings.log_level
-        self.notes.surroundings = {"log_level": level, **self._surroundings}
+        rounds = max((int(one.fields.get("repeat", 1)) for one in run.plan.steps), default=1)
+        around = {"log_level": level, "rounds": rounds}
+        self.notes.surroundings = around | self._surroundings
         said = self._said()
         self.notes.said += [one for one in said if one not in self.notes.said]
         verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen, said=said)

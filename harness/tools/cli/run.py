@@ -17,6 +17,7 @@ from harness.contexts import RESIDENCIES
 from harness.ground import ENGINES, QNN, ConfigError, HarnessError
 from harness.ground.facts.engines import ORT
 from harness.ground.facts.profiles import PROFILES
+from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, split_list
 from harness.run.pytest_plugin.terminal import LIVE_FROM
 from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
@@ -91,7 +92,6 @@ def run(
     """
     if given["fallback"] == "allow" and given["contexts_engine"] is None:
         given["contexts_engine"] = ORT.name  # nothing else runs nodes on the CPU
-    _require_engine(given)
     _choose_rounds(given, quick)
     if not files:
         raise click.UsageError("FILE: which contexts to run")
@@ -104,7 +104,12 @@ def run(
         raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
 
     context_numbers(split_list(given["contexts_number"]), "--contexts")
-    found = [artefact.path for artefact in artefacts_with_contexts(files)]
+    artefacts = artefacts_with_contexts(files)
+    elsewhere = set(split_list(given["backend"])) - {DEFAULT_BACKEND}
+    if elsewhere and {one.kind for one in artefacts} == {"onnx"}:
+        given["contexts_engine"] = given["contexts_engine"] or ORT.name  # contexts are for HTP
+    _require_engine(given)
+    found = [artefact.path for artefact in artefacts]
     for path in found:
         require_name(path)
     # the folder where it is called is the root, whatever folder the files lie in

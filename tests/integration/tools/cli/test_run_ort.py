@@ -173,3 +173,11 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     diagnosis = lacks["error"]["diagnosis"]
     assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")
     assert "only that of QNN 2.47.0 has it" in diagnosis["words"]
+
+
+def test_a_model_on_another_backend_is_run_by_onnx_runtime(lab: DeviceRuns) -> None:
+    (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (one,) = lab.run_files("m.onnx", "--backend=cpu", "--qnn=2.47.0")
+    assert (code, one["outcome"], one["engine"]) == (0, "passed", "ort"), said
+    (told,) = one["measurements"]["accuracy"]
+    assert told["cosine"] > 0.999999

@@ -11,6 +11,7 @@ from harness.answers.history.surroundings import differences
 USUAL: dict[str, Any] = {
     "log_level": "warn",
     "cases_before": 1,
+    "rounds": 100,
     "hottest_c": 40.0,
     "clock_limit_khz": 2_800_000,
     "governor": "walt",
@@ -33,6 +34,10 @@ USUAL: dict[str, Any] = {
         ({"governor": "powersave"}, ["governor powersave (was walt)"]),
         ({"log_level": "verbose"}, ["log level verbose (was warn)"]),
         ({"log_level": "verbose", "seen_s": 3600}, ["log level verbose (was warn)"]),
+        ({"rounds": 26}, []),
+        ({"rounds": 1}, ["at most 1 round of a graph (was 100)"]),
+        ({"rounds": 400}, ["at most 400 rounds of a graph (was 100)"]),
+        ({"rounds": None}, []),
         ({"cases_before": 11}, ["number 12 on its device (was 2)"]),
         ({"cases_before": 17}, ["number 18 on its device (was 2)"]),
         ({"log_level": "x" * 99}, [f"log level {'x' * 40} (was warn)"]),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from harness.answers.report.document import markdown
-from harness.answers.report.model_figures import accuracy
+from harness.answers.report.document import Span, Table, markdown
+from harness.answers.report.model_figures import accuracy, elements, figure_blocks
+from harness.ground import QNN
 from tests.unit.verdict.results.records import record
 
 
@@ -17,3 +18,22 @@ def test_what_is_not_compared_is_told_below_the_table() -> None:
     assert "How right" not in alone
     assert "`big` is not compared" in alone
     assert accuracy([record(measurements={"not_compared": 3})]) == []
+
+
+def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
+    worst = {"index": [0, 3, 1], "got": 1.5, "expected": 1.0, "sample": "cat"}
+    channel = {"channel": 3, "max_abs": 0.5, "cosine": 0.75, "sqnr_db": 12.345}
+    one = {"output": "y", "max_abs": 0.5, "cosine": 1, "worst": worst, "channels": [channel]}
+    ran = record(case="a/m.onnx::t[x]", suite=QNN.suite, measurements={"accuracy": [one]})
+    (table,) = elements([ran])
+    assert isinstance(table, Table)
+    assert (table.title, table.folded) == ("y of m.onnx::t[x]: where it is off most", True)
+    assert [list(row) for row in table.rows] == [
+        [Span("furthest, at [0, 3, 1] of cat"), "1.5", "1", "0.5", "", ""],
+        ["channel 3", "", "", "0.5", "0.75", "12.35"],
+    ]
+    assert table in figure_blocks([ran], page=True)
+    assert table not in figure_blocks([ran])
+    many = record(measurements={"accuracy": [one] * 99})
+    assert len(elements([many])) == 60
+    assert len(elements([record(measurements={"accuracy": [{"output": "y", "worst": 3}]})])) == 1

@@ -24,32 +24,22 @@ _MOST_EMBEDDED: Final = (2 << 30) - (1 << 20)
 
 @dataclass(frozen=True)
 class MadeFile:
-    """What was compiled: the files that were written, the binary's size (bytes), its metadata.
+    """What was compiled: sha256, size (bytes) and metadata of the binary, wherever it lies."""
 
-    `sha256` is that of the binary, wherever it lies.
-    """
-
-    files: tuple[Path, ...]
     sha256: str
     bytes: int
     metadata: Mapping[str, Any]
 
 
 def compile_to_file(
-    model: Model,
-    host: CompilerHost,
-    soc: Soc,
-    probes: ProbeBuilder,
-    output: Path,
-    *,
-    embedded: bool = True,
+    model: Model, host: CompilerHost, soc: Soc, probes: ProbeBuilder, output: Path
 ) -> MadeFile:
     """Compiles a model for the HTP of a SoC into `output`, which is there whole or not at all.
 
-    `output` that ends with .onnx becomes a model with one EPContext node, which holds the binary,
-    or with `embedded` false names a .bin that is written beside it. Anything else is the binary
-    itself. Raises CompileError if the compiler does not make it, ConfigError for a SoC without
-    HTP and for a binary that is too large to be embedded, InfraError if it cannot be written.
+    `output` that ends with .onnx becomes a model with one EPContext node, which holds the binary.
+    Anything else is the binary itself. Raises CompileError if the compiler does not make it,
+    ConfigError for a SoC without HTP and for a binary that is too large to be embedded, InfraError
+    if it cannot be written.
     """
     arch = soc.htp_arch
     if arch is None:
@@ -67,33 +57,28 @@ def compile_to_file(
         (metadata,) = read_metadata(probes, host.system_library, [binary])
         check_arch(metadata, job.complaint, arch)
         digest, size = sha256_of(binary), binary.stat().st_size
-        files = {output: binary}
+        made = binary
         if output.suffix == ".onnx":
-            beside = output.with_suffix(".bin")
-            holder = _epcontext(job.folder / "context.onnx", binary, output, embedded, beside.name)
-            # the model comes last: a reader of it finds what it names
-            files = ({} if embedded else {beside: binary}) | {output: holder}
-        for path, made in files.items():
-            with (
-                disk_errors(f"cannot write {path}"),
-                made.open("rb") as content,
-                written_whole(path) as stream,
-            ):
-                shutil.copyfileobj(content, stream)
-    return MadeFile(tuple(files), digest, size, metadata)
+            made = _epcontext(job.folder / "context.onnx", binary, output)
+        with (
+            disk_errors(f"cannot write {output}"),
+            made.open("rb") as content,
+            written_whole(output) as stream,
+        ):
+            shutil.copyfileobj(content, stream)
+    return MadeFile(digest, size, metadata)
 
 
-def _epcontext(written: Path, binary: Path, output: Path, embedded: bool, beside: str) -> Path:
-    """The model that the compiler wrote, which holds its binary now, or calls it `beside`."""
+def _epcontext(written: Path, binary: Path, output: Path) -> Path:
+    """The model that the compiler wrote, which holds its binary now."""
     import onnx
 
+    if (size := binary.stat().st_size) > _MOST_EMBEDDED:
+        problem = f"a context of {size} bytes does not fit into an .onnx"
+        raise ConfigError(problem, file=output, choices=["a file that ends with .bin"])
     model = onnx.load(written, load_external_data=False)
     (node,) = (one for one in model.graph.node if one.op_type == "EPContext")
-    if embedded and (size := binary.stat().st_size) > _MOST_EMBEDDED:
-        problem = f"a context of {size} bytes does not fit into an .onnx"
-        raise ConfigError(problem, file=output, choices=["--beside", "a file that ends with .bin"])
-    content = binary.read_bytes() if embedded else beside
-    held = {"embed_mode": int(embedded), "ep_cache_context": content}
+    held = {"embed_mode": 1, "ep_cache_context": binary.read_bytes()}
     kept = [one for one in node.attribute if one.name not in held]
     del node.attribute[:]
     node.attribute.extend(kept)

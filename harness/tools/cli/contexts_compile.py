@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
 from harness.contexts import CompileError, OnnxModel, memory_bytes
-from harness.contexts.compiler.made_file import MadeFile, compile_to_file
+from harness.contexts.compiler.made_file import compile_to_file
 from harness.contexts.context.metadata import entries
 from harness.contexts.sources.onnx_nodes import OnnxNodes
 from harness.ground import SOCS, ConfigError, cache_root
@@ -34,7 +33,6 @@ _NEGATIVE: Final = 1
 @click.option("-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="The file.")
 @click.option("--soc", required=True, metavar="SOC", help="For which SoC, such as SM8650.")
 @click.option("--qnn", metavar="VERSION", help="Whose compiler. By default the newest.")
-@click.option("--beside", is_flag=True, help="Of an .onnx: the binary lies beside it.")
 @lab_option
 @json_option
 def compile_command(
@@ -42,7 +40,6 @@ def compile_command(
     output: Path,
     soc: str,
     qnn: str | None,
-    beside: bool,
     lab_file: Path,
     as_json: bool,
 ) -> int:
@@ -59,9 +56,6 @@ def compile_command(
     if (kind := open_artefact(model).kind) != "onnx":
         problem = f"what is compiled is an .onnx, and this is: {kind}"
         raise ConfigError(problem, file=model)
-    if beside and output.suffix != ".onnx":
-        problem = "--beside is of an .onnx, and this is the binary itself"
-        raise ConfigError(problem, file=output, field="--output", choices=["a name with .onnx"])
     _require_writable(output)
     if output.exists() and output.samefile(model):
         raise ConfigError("is the model itself; name another file", file=output, field="--output")
@@ -72,7 +66,7 @@ def compile_command(
     host = open_catalog(lab_file).compiler_host(versions[-1])
     probes = ProbeBuilder(cache_root() / "probe")
     try:
-        made = compile_to_file(source, host, chosen, probes, output, embedded=not beside)
+        made = compile_to_file(source, host, chosen, probes, output)
     except CompileError as error:
         refused = refused_nodes(messages_of(error.output))
         words = refusal_text(refused, OnnxNodes.of(model).shapes(), str(error).partition(": ")[0])
@@ -80,7 +74,7 @@ def compile_command(
         return _NEGATIVE
     graphs = [str(one.get("name")) for one in entries(made.metadata, "graphs")]
     told = {
-        "files": [str(one) for one in made.files],
+        "files": [str(output)],
         "bytes": made.bytes,
         "sha256": made.sha256,
         "qnn": host.qnn_version,
@@ -89,17 +83,15 @@ def compile_command(
         "graphs": graphs,
         "memory_bytes": memory_bytes(made.metadata),
     }
-    say_found(told, _lines(made, host.qnn_version, chosen, graphs), as_json)
+    by = f"compiled by QNN {host.qnn_version} for {chosen.name}, HTP v{chosen.htp_arch}"
+    needs = f"it needs {memory_bytes(made.metadata):,} bytes at least"
+    lines = [
+        f"{output}: {by}",
+        f"    context of {made.bytes:,} bytes; {needs}; graphs: {', '.join(graphs)}",
+        f"    sha256 {made.sha256}",
+    ]
+    say_found(told, lines, as_json)
     return 0
-
-
-def _lines(made: MadeFile, qnn: str, soc: Soc, graphs: list[str]) -> Iterator[str]:
-    yield f"{made.files[-1]}: compiled by QNN {qnn} for {soc.name}, HTP v{soc.htp_arch}"
-    needs = f"{memory_bytes(made.metadata):,} bytes at least"
-    yield f"    context of {made.bytes:,} bytes; it needs {needs}; graphs: {', '.join(graphs)}"
-    yield f"    sha256 {made.sha256}"
-    for beside in made.files[:-1]:
-        yield f"    the context lies in {beside}"
 
 
 def soc_with_htp(name: str) -> Soc:

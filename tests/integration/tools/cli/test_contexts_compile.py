@@ -68,16 +68,14 @@ def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_an_onnx_holds_the_binary_or_names_it(model: Path, tmp_path: Path, beside: bool) -> None:
+def test_an_onnx_holds_the_binary(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "ctx.onnx"
-    more = ["--beside"] if beside else []
-    done = qnn_harness("contexts", "compile", model, "--soc", "QCS8550", "-o", out, *more)
+    done = qnn_harness("contexts", "compile", model, "--soc", "QCS8550", "-o", out)
     assert done.returncode == 0, done.stderr
     artefact = open_artefact(out)
     assert artefact.kind == "epcontext"
     (piece,) = artefact.pieces
-    assert piece.path == (tmp_path / "ctx.bin" if beside else out)
+    assert piece.path == out
     assert str(piece.sha256()) in done.stdout
     assert inspected(out)["htp_arch"] == 73
 
@@ -101,7 +99,6 @@ def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> No
         (["--soc", "SM8650", "-o", "gone/a.bin"], "gone: --output: there is no such folder"),
         (["--soc", "SM8650", "-o", "."], "--output: is a folder"),
         (["--soc", "SM8650", "-o", "model.onnx"], "is the model itself"),
-        (["--soc", "SM8650", "-o", "a.bin", "--beside"], "--beside is of an .onnx"),
         (
             ["--soc", "SM8650", "-o", "a.bin", "--qnn", "9.9"],
             "unknown QNN version '9.9' (valid: 2.",

@@ -48,7 +48,7 @@ def figures_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, 
         made |= dict.fromkeys(one.node.writes, one.part)
     known = [sizes[tensor] for tensor, _ in carried if tensor in sizes]
     return {
-        "nodes": [_row(one) for one in placed],
+        "nodes": [place_row(one.node, one.on, one.reason) for one in placed],
         "partitions": len({one.part for one in placed} - {None}),
         "transfers": {
             "tensors": len(carried),
@@ -57,13 +57,9 @@ def figures_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, 
     }
 
 
-def _row(one: Placed) -> PlaceRow:
-    return {
-        "node": one.node.name,
-        "op_type": one.node.op_type,
-        "on": one.on,
-        "reason": one.reason,
-    }
+def place_row(node: GraphNode, on: str, reason: str | None) -> PlaceRow:
+    """A node as it stands in a record."""
+    return {"node": node.name, "op_type": node.op_type, "on": on, "reason": reason}
 
 
 Assigned = Sequence[tuple[str | None, str, Collection[tuple[str, str]]]]

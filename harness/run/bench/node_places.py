@@ -13,8 +13,8 @@ from harness.contexts.sources.onnx_nodes import OnnxNodes
 from harness.libraries.containers.graph_nodes import (
     CPU,
     NPU,
-    Placed,
     figures_of,
+    place_row,
     placed_as,
 )
 from harness.probe import Transcript
@@ -58,18 +58,12 @@ def session_figures(
 
 def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str, object]:
     """The nodes of a model of which some were refused, and nothing else is known, as figures."""
-    if not refused:
-        return {}
-    left = {(one.name, one.op_type): one for one in refused}
-    placed, part, last = [], 0, False
-    for node in model.nodes:
-        no = left.get((node.name, node.op_type))
-        part += no is None and not last
-        last = no is None
-        why = None if no is None else no.reason or "the provider names no reason"
-        placed.append(Placed(node, CPU, None, why) if no else Placed(node, on, f"{part}"))
+    no = "the provider names no reason"
+    why = {(one.name, one.op_type): one.reason or no for one in refused}
+    reasons = [(one, why.get((one.name, one.op_type))) for one in model.nodes]
     # how the provider would have cut it is not known
-    return {"nodes": figures_of(placed, {})["nodes"]}
+    rows = [place_row(node, CPU if reason else on, reason) for node, reason in reasons]
+    return {"nodes": rows} if refused else {}
 
 
 def _assigned(told: object, on: str) -> Iterator[tuple[str | None, str, list[tuple[str, str]]]]:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, shortened
 from harness.answers.report.summary import part_of
+from harness.contexts.context.metadata import entries
 from harness.verdict import CaseRecord, is_figure
 from harness.verdict.results.op_events import most_expensive
 
@@ -48,10 +49,7 @@ def _of_case(record: CaseRecord, page: bool) -> Iterator[Block]:
         columns = ("Op", "Node", unit, "Share", "Together", "Spread", *bar)
         rows = [_row(one, sum_, unit, highest if page else None) for one, sum_ in shown]
         yield Table(title, columns, rows, "measured sortable" if page else "")
-    told = profile.get("phases")
-    phases = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
-    if phases:
-        rows = [_phase(one) for one in phases]
+    if rows := [_phase(one) for one in entries(profile, "phases")]:
         yield Table("What preparing and loading took", ("Phase", "us"), rows, "measured")
 
 

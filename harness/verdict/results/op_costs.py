@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from harness.contexts.context.metadata import entries
 from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.op_events import OPS_MOST
 
@@ -44,7 +45,8 @@ def op_costs(profile: object) -> dict[str, OpCost]:
     """
     runs: dict[str, list[list[int]]] = {}
     units: dict[str, str] = {}
-    for one in _ops(profile):
+    told = entries(profile, "ops") if isinstance(profile, Mapping) else []
+    for one in told[:OPS_MOST]:
         unit = next((name for name in ("cycles", "us") if name in one), None)
         seen = whole_numbers(one.get("runs")) or whole_numbers([one.get(unit or "")])
         name = _name(one)
@@ -73,12 +75,6 @@ def dearest(profile: object, most: int = 5) -> list[str]:
     """The names of the ops that took most."""
     costs: Iterable[OpCost] = op_costs(profile).values()
     return [one.op for one in sorted(costs, key=lambda one: one.value, reverse=True)[:most]]
-
-
-def _ops(profile: object) -> list[Mapping[str, Any]]:
-    ops = profile.get("ops") if isinstance(profile, Mapping) else None
-    listed = ops[:OPS_MOST] if isinstance(ops, list) else []
-    return [one for one in listed if isinstance(one, Mapping)]
 
 
 def _name(one: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from itertools import accumulate
 from operator import truediv
 from typing import Any, Final, TypeGuard
 
+from harness.contexts.context.metadata import entries
 from harness.ground.facts.profiles import KINDS, UNITS, ProfileAsked
 
 EVENTS_MOST: Final = 4096
@@ -46,10 +47,9 @@ ProfiledRun = Sequence[ProfileEvent]
 
 def probe_events(data: Mapping[str, object]) -> list[ProfileEvent]:
     """The events of a step that was profiled, as far as each has its proper form."""
-    told = data.get("profile_events")
     found = []
-    for one in told[:EVENTS_MOST] if isinstance(told, list) else []:
-        value, depth = (one.get("value"), one.get("depth")) if isinstance(one, dict) else (-1, -1)
+    for one in entries(data, "profile_events")[:EVENTS_MOST]:
+        value, depth = one.get("value"), one.get("depth")
         if _is_count(value) and _is_count(depth):
             kind, unit = _known(KINDS, one.get("type")), _known(UNITS, one.get("unit"))
             name = str(one.get("name", ""))[:_NAME_CHARS]
@@ -222,9 +222,7 @@ def most_expensive(profile: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], 
 
     What has not the form of an op is left out: a record can be anybody's.
     """
-    told = profile.get("ops")
-    ops = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
-    ops.sort(key=_share, reverse=True)
+    ops = sorted(entries(profile, "ops"), key=_share, reverse=True)
     return list(zip(ops, accumulate(map(_share, ops)), strict=True))
 
 

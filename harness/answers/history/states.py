@@ -82,8 +82,8 @@ class CaseState:
     is_sure: bool
     versions: RanWith = ()
     """With which it was seen to end both ways, on one device; the newest of them."""
-    bad_with: frozenset[RanWith] = frozenset()
-    """All with which it was seen to fail, of what is flaky."""
+    never_bad_with: frozenset[RanWith] = frozenset()
+    """All with which it was not seen to fail, of what is flaky: it may have come with others."""
 
     @property
     def is_flaky(self) -> bool:
@@ -101,27 +101,17 @@ class CaseState:
         return wilson(self.failed, self.verdicts)
 
     @property
-    def rate(self) -> str:
-        """How often it fails, in words."""
-        low, high = (round(100 * bound) for bound in self.interval)
-        share = round(100 * self.failed / self.verdicts)
-        return f"{self.failed} of {self.verdicts} failed ({share} %, 95 %: {low} to {high} %)"
-
-    def tells_of(self, before: Brief) -> bool:
-        """Whether it failed with the versions of an attempt, too: others are not the reason."""
-        return versions_of(before) in self.bad_with
-
-    @property
-    def not_the_version(self) -> str:
-        """Why versions do not tell of it; empty if it was not seen to end both ways with any."""
-        named = ", ".join(f"{name} {said}" for name, said in self.versions if said)
-        return f"good and bad with {named}: it is not the version" if self.versions else ""
-
-    @property
     def said(self) -> str:
-        """What is told of a flaky case, in one line."""
-        why = f"; {self.not_the_version}" if self.versions else ""
-        return f"{self.rate} since {self.since[:10] or 'then'}{why}"
+        """What is told of a flaky case: how often it fails, and why it is not the version."""
+        share, low, high = (
+            round(100 * part) for part in (self.failed / self.verdicts, *self.interval)
+        )
+        named = ", ".join(f"{name} {said}" for name, said in self.versions if said)
+        why = "" if self.never_bad_with else ": it is not the version"
+        return (
+            f"{self.failed} of {self.verdicts} failed ({share} %, 95 %: {low} to {high} %) since "
+            f"{self.since[:10] or 'then'}; good and bad with {named}{why}"
+        )
 
 
 @dataclass
@@ -186,7 +176,10 @@ def state_of(runs: Iterable[Verdicts]) -> CaseState | None:
     tail = seen[len(seen) - (length if last is not None else 1) :]
     before = seen[: len(seen) - len(tail)]
     number = sum(one.number for one in tail)
-    split = {key for key, of_key in _by_key(seen) if _is_unsteady(of_key)}
+    by_key: dict[_Key, list[Verdicts]] = {}
+    for one in seen:
+        by_key.setdefault((one.under, one.on), []).append(one)
+    split = {key for key, of_key in by_key.items() if _is_unsteady(of_key)}
     if split and not _is_over(before, tail, split):
         return _flaky(seen, split)
     just = len(tail) == 1 and bool(before)
@@ -200,13 +193,6 @@ def state_of(runs: Iterable[Verdicts]) -> CaseState | None:
 
 
 _Key = tuple[RanWith, str]
-
-
-def _by_key(seen: Sequence[Verdicts]) -> list[tuple[_Key, list[Verdicts]]]:
-    found: dict[_Key, list[Verdicts]] = {}
-    for one in seen:
-        found.setdefault((one.under, one.on), []).append(one)
-    return list(found.items())
 
 
 def _is_unsteady(seen: Sequence[Verdicts]) -> bool:
@@ -235,14 +221,14 @@ def _is_over(before: Sequence[Verdicts], tail: Sequence[Verdicts], split: set[_K
 
 def _flaky(seen: Sequence[Verdicts], split: set[_Key]) -> CaseState:
     counted = [one for one in seen if (one.under, one.on) in split]
-    first = next(one for one in counted if one.failed)
-    newest = counted[-1].under
     return CaseState(
         kind="flaky",
-        since=first.started,
+        since=next(one.started for one in counted if one.failed),
         failed=sum(one.failed for one in counted),
         verdicts=sum(one.number for one in counted),
         is_sure=True,
-        versions=newest,
-        bad_with=frozenset(one.under for one in seen if one.failed),
+        versions=counted[-1].under,
+        never_bad_with=frozenset(
+            {one.under for one in seen} - {one.under for one in seen if one.failed}
+        ),
     )

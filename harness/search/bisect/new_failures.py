@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness.answers import Bisectable, Brief, Pair
 from harness.answers.history.attempts import same_failure
-from harness.answers.history.states import CaseState
+from harness.answers.history.states import CaseState, versions_of
 from harness.ground import AxisName, ConfigError, QnnVersion
 from harness.ground.facts.axes import SEARCHED
 from harness.search.bisect.match import ELSE_GOOD
@@ -40,8 +40,9 @@ class NewFailure:
     @property
     def hindrance(self) -> str | None:
         """Why no bisection can tell more; None if one can."""
-        if self.is_flaky and self.state and (not self.changed or self.state.tells_of(self.before)):
-            return f"flaky: {self.state.said}"
+        if self.state is not None and self.state.is_flaky:
+            came = self.changed and versions_of(self.before) in self.state.never_bad_with
+            return None if came else f"flaky: {self.state.said}"
         if not self.changed:
             return "with the same versions as before: bisecting them tells nothing"
         if self.after.device is None:

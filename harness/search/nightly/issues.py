@@ -306,6 +306,8 @@ def bisected(issue: Issue) -> str:
     search = issue.search
     if issue.fault is not None:
         return "not bisected: a verdict that is missing tells of no version"
+    if search is None and issue.flaky:
+        return f"not bisected: flaky: {issue.flaky}"
     if search is None:
         return f"not bisected: {issue.hindrance or 'it is not known when it was not there'}"
     if not search.is_open:

@@ -24,9 +24,10 @@ from harness.answers import (
     since_previous,
     told,
 )
-from harness.answers.history.comparison import BISECTED, TITLES, Category, groups
+from harness.answers.history.comparison import BISECTED, TITLES, Category, groups, settled
 from harness.answers.history.comparison_json import report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, page
+from harness.answers.history.previous import histories
 from harness.ground import HarnessError
 from harness.run import Ending
 from harness.search import NewFailure
@@ -106,6 +107,9 @@ def compare(
     asked = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
     found = compared(base, folder, asked, late=previous)
+    if previous:  # runs lie in one line, as nights do
+        seen = histories(folder, base)
+        found = settled(found, {name: one for name, one in seen.items() if one.is_flaky})
     if found.unjudged is not None:
         say(f"note: {found.unjudged}", err=True)
     lab, reports = str(lab_file), str(folder.path.parent)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from harness.answers.history.previous import previous_of
 from harness.ground.facts.versions import QNN_WHEELS
+from harness.verdict.results.run_folder import RunFolder
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
+from tests.unit.answers.history.runs import attempt, run_folder
 
 QNN = list(QNN_WHEELS)
 SUITE = """import pytest
@@ -74,6 +78,18 @@ def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
         words = dict(zip(bisect[2::2], bisect[3::2], strict=True))
         assert (words["--good"], words["--bad"]) == (QNN[1], QNN[-1])
     assert len(list(lab.reports.glob("history.sqlite"))) == 1
+
+
+def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> None:
+    for outcome in ("passed", "failed", "passed", "failed"):
+        newest = run_folder(tmp_path, attempt(f"a {outcome}"), attempt("b passed"))
+    done = qnn_harness("compare", "--previous", newest)
+    assert done.returncode == 0, done.stdout
+    told = "flaky: failed: call|1002|it broke; 2 of 4 failed (50 %, 95 %: 15 to 85 %) since "
+    assert told in done.stdout
+    assert "2 of 2 cases have a verdict; 1 flaky; 0 still failing, 1 still passing" in done.stdout
+    between = qnn_harness("compare", previous_of(RunFolder.open(newest)).path, newest)
+    assert (between.returncode, "1 x new" in between.stdout) == (1, True), "two runs say no more"
 
 
 @pytest.mark.parametrize(

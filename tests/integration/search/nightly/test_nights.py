@@ -250,6 +250,46 @@ def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: Dev
     assert told["failed_on"] == ["known issues that passed (--strict-known)"]
 
 
+FLAKY = SUITE.replace(
+    '    assert bench.placement.qnn < "2.49", "too new"\n',
+    """    from pathlib import Path
+    course = Path(__file__).with_name("course")
+    now, *then = course.read_text().split() or ["P"]
+    course.write_text(" ".join(then))
+    assert now == "P", "now and then"
+""",
+)
+
+
+@pytest.mark.nightly
+def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
+    (farm.folder / "test_mine.py").write_text(FLAKY)
+    course = farm.folder / "course"
+    told = []
+    # a pass; a failure among passes; a failure alone; a pass
+    for ends in ("P", "F P P F P P F", "F", "P"):
+        course.write_text(ends)
+        code, over, said = night(farm, NEW)
+        assert course.read_text() == "", "as often as it is run again"
+        issues = [(one["state"], bool(one["flaky"]), one["search"]) for one in over["issues"]]
+        told.append((code, over["failed_on"], issues))
+        assert ("nightly: run again 1 case" in said) == ("P P" in ends), said
+        info = json.loads((farm.reports / over["run"] / "run.json").read_text())
+        assert (info["finished"] is not None, info["problem"]) == (True, None)
+    assert told == [
+        (0, [], []),
+        (1, ["flaky"], [("open", True, None)]),
+        (0, [], [("open", True, None)]),
+        (0, [], [("open", True, None)]),
+    ]
+    (issue,) = over["issues"]
+    assert issue["flaky"].startswith("4 of 10 failed (40 %, 95 %: 17 to 69 %) since ")
+    assert issue["flaky"].endswith("good and bad with qnn 2.51.0: it is not the version")
+    assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert summary.startswith("### Devices: nothing new fails\n\nLab: 1 of 1 device there.\n")
+
+
 @pytest.mark.nightly
 def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
     farm: DeviceRuns,
@@ -263,7 +303,7 @@ def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
         assert lost["verdict"].startswith("1 of 2 cases has a verdict, 1 lost to the lab")
     (farm.folder / "lost").unlink()
     code, over, said = night(farm, NEW, "--retries", "0")
-    assert (code, over["base"], over["failed_on"]) == (1, lost["run"], ["added"]), said
+    assert (code, over["base"], over["failed_on"]) == (1, lost["run"], ["new"]), said
     states = {one["fault"]: (one["state"], one["search"]) for one in over["issues"]}
     assert states["lab"] == ("closed", None)
     state, search = states[None]

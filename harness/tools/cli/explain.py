@@ -154,6 +154,8 @@ def _of_device(layers: Sequence[Checked]) -> Iterator[str]:
             yield f"  what helps: {ends.advice}"
     elif layers[0].name == "asked":
         yield f"{name} could not be asked: {layers[0].found}"
+    elif layers[0].status == "not-applicable":
+        yield f"on {name} there is nothing to ask: {layers[0].found}"
     else:
         yield f"on {name} nothing that can be read is wrong"
 

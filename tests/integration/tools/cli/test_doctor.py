@@ -84,6 +84,19 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     assert checks["lab", "devices.yaml"]["status"] == "ok"
 
 
+def test_explain_asks_a_device_and_puts_nothing_on_it(simulated_lab: Path, tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("QnnDsp <E> Failed to create transport for device, error: 4000\n")
+    done = qnn_harness("explain", log, "--device", NAME, "--lab", simulated_lab)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith(f"on {NAME} ")]
+    simulated = "the HTP is a simulator inside libQnnHtp.so"
+    assert told == [f"on {NAME} there is nothing to ask: {simulated}"]
+    for wrong in ("none", ""):
+        done = qnn_harness("explain", log, "--device", wrong, "--lab", simulated_lab)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
 @pytest.mark.nightly
 def test_a_runtime_older_than_every_compiler(
     simulated_lab: Path, runtime_for: RuntimeFor, tmp_path: Path

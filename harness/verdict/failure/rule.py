@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from harness.ground.facts.codes import RANGE_ENDS, describe, same_code
@@ -122,7 +122,7 @@ class Rule:
         """The addresses of the threads; GitHub leads from an issue's to a pull request's."""
         return tuple(f"{_GITHUB}/{thread.replace('#', '/issues/')}" for thread in self.threads)
 
-    @property
+    @cached_property
     def all_signs(self) -> tuple[Sign, ...]:
         """Its signs, and the messages that tell of it according to the table of messages."""
         heard = (

@@ -14,9 +14,11 @@ from typing import Final
 import pytest
 
 from harness.verdict.failure.rules import RULES
+from tests.unit.verdict.failure import test_dsp_chains, test_fastrpc_chains
 from tests.unit.verdict.failure.failure_page import PAGE, answered
 from tests.unit.verdict.failure.test_field_logs import NOISE
 
+OFTEN: Final = ("alone", "cut", "logcat", "journald", "dmesg", "Windows", "GitHub", "red")
 EXAMPLE: Final = re.compile(r"    (?P<confidence>known|likely|possible): (?P<text>.+)")
 COLUMNS: Final = 120
 OTHERS: Final = 10_000
@@ -54,6 +56,9 @@ DISGUISES: Final[dict[str, Callable[[str], str]]] = {
     "red": before("\x1b[31;1m", "\x1b[0m\n"),
     "in colours": before("\x1b[2m09:12:09\x1b[0m \x1b[38;5;196mERROR\x1b[0m \x1b[K", "\x1b[m\n"),
 }
+BY_DAY: Final = [
+    pytest.param(one, marks=() if one in OFTEN else pytest.mark.nightly) for one in DISGUISES
+]
 
 
 def examples() -> list[tuple[str, str]]:
@@ -78,7 +83,7 @@ def test_every_cause_has_examples_on_the_page() -> None:
     assert {expected.split()[0] for expected, _ in examples()} == {rule.id for rule in RULES}
 
 
-@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("disguise", BY_DAY)
 def test_each_example_is_answered_by_its_own_rule(disguise: str) -> None:
     disguised = [(expected, DISGUISES[disguise](text)) for expected, text in examples()]
     wrong = [(one, text, got) for one, text in disguised if (got := answered(text)) != one]
@@ -94,3 +99,12 @@ def test_an_example_is_found_among_other_lines(expected: tuple[str, str]) -> Non
 def test_each_example_is_found_among_other_lines() -> None:
     found = [(expected, answered(middle(text)), text) for expected, text in examples()]
     assert [one for one in found if one[0] != one[1]] == []
+
+
+@pytest.mark.parametrize("disguise", [one for one in BY_DAY if one.values[0] != "cut"])
+def test_chains_of_the_real_libraries_are_answered_whoever_wrote_them_down(disguise: str) -> None:
+    disguised = DISGUISES[disguise]
+    for chains in (test_fastrpc_chains, test_dsp_chains):
+        recorded = [(chains.expected(one.label), one.lines) for one in chains.recorded()]
+        got = [answered("\n".join(map(disguised, lines))) for _, lines in recorded]
+        assert got == [expected for expected, _ in recorded]

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import codecs
 import re
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from typing import BinaryIO, Final, cast
 
+import numpy as np
+
 from harness.verdict.failure.error import clean_text
 from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
+from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
+from harness.verdict.failure.prefilter import Prefilter
+from harness.verdict.failure.rules import RULES
 
 MAX_CHARS: Final = 256 << 20
 """So much of a log is read; a log of logcat's has far less."""
@@ -30,27 +37,9 @@ _CHUNK_CHARS: Final = 1 << 20
 _MAX_LINE_CHARS: Final = 16_384
 _MAX_TEXT_CHARS: Final = 1_000
 
-# Words of which every line has one that a rule can take, or that names a code of QNN's: cheaper to
-# look for than the rules' patterns.
-_WORDS: Final = (
-    *("qnn", "htp", "hexagon", "dsp", "rpc", "skel", "stub", "vtcm", "tcm", "hmx", "npu", "remote"),
-    *("session", "graph", "context", "dispatch", "snapdragon", "opencl", "adreno", "gpu", "dmabuf"),
-    *("cl_mem", "avc", "ssr", "conn reset", "lowmemory", "lmkd", "out of memory", ".so", "symbol"),
-    *("flatbuffer", "deserializ", "create op", "validat", "fp16", "float", "half", "nhwc", "err"),
-    *("nodes are", "elements", "transport", "blob", "incorrect value", "signature", "test-sig"),
-    *("elf ", "preregistermem", "unsupported version", "ended by sig", "weights", "ort_"),
-    *("translation", "user pd", "opened handle", "implementation", "request feature", "allocation"),
-    *(
-        "buffer",
-        "smmu",
-        "valid interface",
-        "soc model",
-        "delegate",
-        "accelerated",
-        "qairt",
-        "0x8000",
-    ),
-    *("genie", "onnx", "ggml", "dma", "untrusted", "crashed", "preflight", "sigkill", "shell"),
+# A number that is named as an error, in lower case: a code of QNN's may be one.
+_NUMBERED: Final = re.compile(
+    rb"err(?:or)?[ _]?(?:code|no)?\W{0,3}(?:is |was |of )?\W{0,2}(?:0x[0-9a-f]|\d)"
 )
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(
@@ -65,7 +54,7 @@ _BEFORE: Final = re.compile(
     re.VERBOSE,
 )
 _PASTED: Final = re.compile(r"\s//?\s")
-_DIGITS: Final = dict.fromkeys(map(ord, "123456789"), "0")
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.I)
 
 
@@ -114,6 +103,15 @@ def read_log(stream: BinaryIO) -> ScannedLog:
     return ScannedLog(kept.lines(), number if rest or begun else number - 1, whole_log)
 
 
+@cache
+def _prefilter() -> Prefilter:
+    """Finds what any sign can take or must not find, and what tells of QNN at all."""
+    signs = [sign for rule in RULES for sign in rule.all_signs]
+    ours = [API, CLIENT, FORESEEN, OURS, *(pattern for pattern, _ in CALLS)]
+    texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
+    return Prefilter([*texts, *(pattern.pattern for pattern in ours)])
+
+
 class _Kept:
     """The lines of a log that are kept. The time this takes grows with the log's length."""
 
@@ -124,22 +122,23 @@ class _Kept:
         self._alike: Counter[int] = Counter()
         self._full: set[int] = set()
         self._looked = 0
-        self._unlooked: deque[tuple[int, str]] = deque(maxlen=MAX_LINES // 2)
+        self._unlooked: deque[tuple[int, str, int]] = deque(maxlen=MAX_LINES // 2)
 
     def take(self, text: str, number: int) -> int:
         """Takes whole lines, the first of which has this number; how many they are."""
-        low = text.lower()
-        # most words stand nowhere in a piece, and are not looked for in each of its lines
-        words = [word for word in _WORDS if word in low]
-        if not words:
-            return text.count("\n") + 1
-        lines = text.split("\n")
-        for at, line in enumerate(low.split("\n")):
-            for word in words:
-                if word in line:
-                    self._take(number + at, lines[at])
-                    break
-        return len(lines)
+        plain = _ANSI.sub("", text) if "\x1b" in text else text
+        data = plain.encode("utf-8", "replace")
+        low = data.lower()
+        found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
+        ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n")).tolist()
+        for line in sorted({bisect_left(ends, place) for place in found}):
+            begin = ends[line - 1] + 1 if line else 0
+            end = ends[line] if line < len(ends) else len(data)
+            # a line like many before it but for its digits, and so but for its time, is not kept
+            rough = hash(data[begin:end].translate(_DIGITS))
+            if rough not in self._full:
+                self._take(number + line, data[begin:end].decode("utf-8", "replace"), rough)
+        return len(ends) + 1
 
     def lines(self) -> tuple[LogText, ...]:
         """Those that are kept."""
@@ -147,18 +146,14 @@ class _Kept:
             self._look(*self._unlooked.popleft())
         return (*self._first, *self._last)
 
-    def _take(self, number: int, line: str) -> None:
+    def _take(self, number: int, line: str, rough: int) -> None:
         if self._looked >= _MAX_LOOKED:
-            self._unlooked.append((number, line[:_MAX_UNLOOKED_CHARS]))
+            self._unlooked.append((number, line[:_MAX_UNLOOKED_CHARS], rough))
             return
         for begin in range(0, len(line), _MAX_LINE_CHARS):
-            self._look(number, line[begin : begin + _MAX_LINE_CHARS])
+            self._look(number, line[begin : begin + _MAX_LINE_CHARS], rough)
 
-    def _look(self, number: int, line: str) -> None:
-        # a line like many before it but for its digits, and so but for its time, is not kept
-        rough = hash(line.translate(_DIGITS))
-        if rough in self._full:
-            return
+    def _look(self, number: int, line: str, rough: int) -> None:
         full, origin = True, origin_of(line)
         for text in texts_of(line):
             self._looked += 1

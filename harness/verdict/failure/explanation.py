@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
@@ -13,41 +12,14 @@ from harness.ground.facts.ort_errors import qnn_code_in
 from harness.verdict.failure.any_log import LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
+from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
 from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES
 
 MAX_SHOWN: Final = 8
-_MAX_CLIENTS: Final = 4
+_MAXCLIENTS: Final = 4
 _NEAR_S: Final = 60.0
 """What the system logs this long before or after a process's lines may be about it."""
-
-# Words of programs that use the NPU, in a line of theirs: such processes fail each on its own.
-_CLIENT: Final = re.compile(
-    r"Qnn(?:Dsp|Htp|Gpu|[A-Z][a-z]+_)|Qnn ExecuTorch|QNNExecution|QnnBackendManager|ggml-hex"
-    r"|(?i:lite_?rt|genie)"
-)
-
-# How frameworks speak of the calls that a rule may ask for.
-_CALLS: Final = tuple(
-    (re.compile(pattern), api)
-    for pattern, api in (
-        (
-            r"(?i)context from (?:context )?binary|create from binary|EpContext model",
-            "QnnContext_createFromBinary",
-        ),
-        (r"(?i)failed to create (?:qnn )?context\b", "QnnContext_createFromBinary"),
-        (r"(?i)create (?:qnn )?device\b|device_?handle|device creation", "QnnDevice_create"),
-        (r"(?i)backend_?handle|initialize backend", "QnnBackend_create"),
-        (r"(?i)graph_? ?execut\w+|running QNN_", "QnnGraph_execute"),
-    )
-)
-# A number without any of these may be anybody's: 1008 and 14001 are errors of other programs, too.
-_OURS: Final = re.compile(
-    r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu"
-)
-# What a run of this harness had found beforehand, as its summary says it.
-_FORESEEN: Final = re.compile(r"\bpreflight (?:error|warning) ([a-z][a-z0-9-]{2,40}): (.{1,300})")
-_API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 
 
 class ExplainedLine(Part):
@@ -123,8 +95,8 @@ def _told(
 
 def _apart(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
     """The lines of each process that uses the NPU, with those of nobody and of the system."""
-    found = (line.origin.process for line in lines if _CLIENT.search(line.text))
-    clients = list(dict.fromkeys(one for one in found if one is not None))[:_MAX_CLIENTS]
+    found = (line.origin.process for line in lines if CLIENT.search(line.text))
+    clients = list(dict.fromkeys(one for one in found if one is not None))[:_MAXCLIENTS]
     return {
         client: [one for one in lines if one.origin.process not in set(clients) - {client}]
         for client in clients
@@ -164,12 +136,13 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     apis: dict[str, None] = {}
     ours: set[int | None] = set()
     for line in telling:
-        called = [found[0] for found in _API.finditer(line.text)]
-        called += [api for pattern, api in _CALLS if pattern.search(line.text)]
+        called = [found[0] for found in API.finditer(line.text)]
+        called += [api for pattern, api in CALLS if pattern.search(line.text)]
         apis |= dict.fromkeys(called)
-        if called or _OURS.search(line.text):
+        if called or OURS.search(line.text):
             ours.add(line.origin.process)
-    coded = [one.text for one in telling if ours and one.origin.process in {None, *ours}]
+    counted = {None, *ours} if ours else set()
+    coded = [one.text for one in telling if one.origin.process in counted]
     return Symptoms(
         outcome="failed",
         apis=tuple(apis),
@@ -177,7 +150,7 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
         said=texts,
         evidence=tuple(dict.fromkeys(line.text for line in near)),
         foreseen=tuple(
-            (found[1], found[2]) for text in texts if (found := _FORESEEN.search(text)) is not None
+            (found[1], found[2]) for text in texts if (found := FORESEEN.search(text)) is not None
         ),
     )
 
@@ -211,7 +184,7 @@ def _explained(
 
 def _is_foreign(found: FittingRule, explained: Explained) -> bool:
     by_code = not found.lines and bool(explained.lines)
-    return by_code and not any(_OURS.search(line.text) for line in explained.lines)
+    return by_code and not any(OURS.search(line.text) for line in explained.lines)
 
 
 def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:

@@ -68,7 +68,7 @@ def test_a_letter_at_the_start_of_a_log_is_kept() -> None:
 
 
 def test_a_line_without_end_is_one_line() -> None:
-    log = read(f"{'x' * 100_000} error\n{LINE}".encode())
+    log = read(f"{'x' * 100_000} error 1002\n{LINE}".encode())
     assert [line.number for line in log.lines] == [1, 2]
     assert log.line_count == 2
 

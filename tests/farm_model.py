@@ -25,12 +25,14 @@ def needs_of(one: Waiting) -> Needs:
 class Farm:
     """What is simulated: `kinds` has each device's kind, `cases` what to run.
 
-    `seconds` is how long each case really takes, by its number: `Waiting.seconds` is a guess.
+    `seconds` is how long each case really takes, by its number: `Waiting.seconds` is a guess. On a
+    device that is among `paces` it takes so many times as long.
     """
 
     kinds: Mapping[str, str]
     cases: Sequence[Waiting]
     seconds: Sequence[float]
+    paces: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def random(
@@ -88,7 +90,9 @@ class Day:
 def simulate(farm: Farm, trouble: Trouble | None = None) -> Day:
     """Runs all cases; a device that fails gives its case back, and joins again later."""
     trouble, day = trouble or Trouble(), Day()
-    scheduler = Scheduler(lambda needs, kind: kind in needs)
+    clock = [0.0]
+    scheduler = Scheduler(lambda needs, kind: kind in needs, clock=lambda: clock[0])
+    took: dict[str, float] = {}
     events: list[tuple[float, str, Waiting | None, bool]] = []
     idle: dict[str, None] = {}
     since: dict[str, float] = {}
@@ -101,9 +105,10 @@ def simulate(farm: Farm, trouble: Trouble | None = None) -> Day:
             idle[device] = None
             return
         idle.pop(device, None)
-        takes = farm.seconds[one.case]
+        takes = farm.seconds[one.case] * farm.paces.get(device, 1.0)
         fails = trouble.random.random() < trouble.chance
         takes *= trouble.random.random() if fails else 1.0
+        took[device] = takes
         day.work[needs_of(one)] = day.work.get(needs_of(one), 0.0) + takes
         day.of_case[one.case] = day.of_case.get(one.case, 0.0) + takes
         heapq.heappush(events, (now + takes, device, one, fails))
@@ -122,6 +127,7 @@ def simulate(farm: Farm, trouble: Trouble | None = None) -> Day:
         ask(device, 0.0)
     while events and len(day.ran) < len(farm.cases):
         now, device, case, fails = heapq.heappop(events)
+        clock[0] = now
         if case is None:
             join(device, now)
         elif fails:
@@ -134,10 +140,12 @@ def simulate(farm: Farm, trouble: Trouble | None = None) -> Day:
             for other in list(idle):
                 ask(other, now)
         else:
-            scheduler.finished(device, case.case)
+            scheduler.finished(device, case.case, took[device])
             day.ran.append(case.case)
             day.makespan = now
             ask(device, now)
+            for other in list(idle) if farm.paces else ():
+                ask(other, now)
     for device, begin in since.items():
         day.present.setdefault(farm.kinds[device], []).append((begin, float("inf")))
     return day

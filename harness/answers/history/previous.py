@@ -145,15 +145,28 @@ def _named(pair: Pair) -> set[str]:
 
 def last_durations(folder: RunFolder) -> dict[str, float]:
     """How long each case took in the last run of the same selection; empty if there is none."""
+    return {case: seconds for case, _, _, seconds in last_rows(folder)}
+
+
+def last_rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
+    """Case, test, device and seconds of each case in the last run of the same selection."""
     with contextlib.suppress(HarnessError):
-        return durations(previous_of(folder))
-    return {}
+        return _rows(previous_of(folder))
+    return []
 
 
 def durations(folder: RunFolder) -> dict[str, float]:
     """How long each case took in a run. Raises ConfigError if its journal cannot be read."""
-    last: dict[str, tuple[int, float]] = {}
+    return {case: seconds for case, _, _, seconds in _rows(folder)}
+
+
+def _rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
+    last: dict[str, tuple[int, tuple[str, str, str, float]]] = {}
     for _, record in cases_in(folder.path / JOURNAL, LeftOut()):
-        if record.attempt >= last.get(record.case, (0, 0.0))[0]:
-            last[record.case] = record.attempt, record.duration_s
-    return {case: seconds for case, (_, seconds) in last.items()}
+        if record.attempt >= (last[record.case][0] if record.case in last else 0):
+            test, device = (
+                record.test.partition("[")[0],
+                record.device.name if record.device else "",
+            )
+            last[record.case] = record.attempt, (record.case, test, device, record.duration_s)
+    return [row for _, row in last.values()]

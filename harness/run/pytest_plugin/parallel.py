@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,18 +181,24 @@ class Controller:
             self._workers,
             self._cases,
             kinds=lambda: self._run.asked.kinds,
-            earlier=self._earlier,
+            earlier=lambda: self._before[0],
+            paces=lambda: self._before[1],
             bind=self._bind,
             is_taken=lambda device: self._run.workbench.lab.device(device).is_taken,
             is_lent=lambda device: self._run.workbench.lab.device(device).has_loan,
         )
         return self._scheduler
 
-    def _earlier(self) -> dict[str, float]:
-        from harness.answers import last_durations
+    @cached_property
+    def _before(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """How long cases took before on a usual device, and the paces of devices."""
+        from harness.answers.history.previous import last_rows
+        from harness.run.scheduling.pace import paces_of
 
         records = self._run.records
-        return records.durations or (last_durations(records.folder) if records.folder else {})
+        if records.durations or records.folder is None:
+            return records.durations, {}
+        return paces_of(last_rows(records.folder))
 
     def _bind(self, node_id: str, device: str) -> None:
         """Tells where a case goes on, or where one begins that several devices can run."""

@@ -69,6 +69,7 @@ class ByDevice:
         *,
         kinds: Callable[[], Mapping[str, str]] = dict,
         earlier: Callable[[], Mapping[str, float]] = dict,
+        paces: Callable[[], Mapping[str, float]] = dict,
         bind: Callable[[str, str], None] = lambda node_id, device: None,
         is_taken: Callable[[str], bool] = lambda device: False,
         is_lent: Callable[[str], bool] = lambda device: False,
@@ -77,14 +78,15 @@ class ByDevice:
         """`cases` has what workers told by node id, before `schedule`.
 
         `kinds` has the kind of each device, by default the device itself; `earlier` how long cases
-        took before. `bind` is told the device of each case before it is sent. `is_taken` tells
-        whether another session has a device, `is_lent` whether a person has one or asks for it: no
-        worker waits for that as long as there are others.
+        took before on a usual one, `paces` what is known of the others, as `Paces` have it. `bind`
+        is told the device of each case before it is sent. `is_taken` tells whether another session
+        has a device, `is_lent` whether a person has one or asks for it: no worker waits for that as
+        long as there are others.
         """
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
         self._cases = cases
-        self._kinds, self._earlier, self._bind = kinds, earlier, bind
+        self._kinds, self._earlier, self._bind, self._paces = kinds, earlier, bind, paces
         self._devices = Allotment(is_taken=is_taken, is_lent=is_lent, clock=clock)
         self._names: list[str] | None = None
         self._numbers: dict[str, int] = {}
@@ -168,7 +170,6 @@ class ByDevice:
 
     def mark_test_complete(self, node: Any, item_index: int | str, duration: float = 0) -> None:
         """A worker has finished a test, or a pause, or tells something (`tell_scheduler`)."""
-        del duration
         if isinstance(item_index, str):
             self._was_told(*item_index.split(" ", 1))
             return
@@ -177,7 +178,7 @@ class ByDevice:
         _, what = load.tests.pop(at)
         if what is _What.CASE:
             if load.device is not None:
-                self._devices.finished(load.device, item_index)
+                self._devices.finished(load.device, item_index, duration)
             if load.case is not None and item_index in self._returned:
                 self._returned.remove(item_index)
                 self._devices.add(load.case)
@@ -242,6 +243,7 @@ class ByDevice:
     def _take_all(self, names: Sequence[str]) -> None:
         # without cases nobody need have a lab
         kinds, earlier = (self._kinds(), self._earlier()) if self._cases else ({}, {})
+        paces = self._paces() if self._cases else {}
         like: dict[str, list[str]] = {}
         for device, kind in kinds.items():
             like.setdefault(kind, []).append(device)
@@ -255,7 +257,7 @@ class ByDevice:
             _, wants, needs = self._cases[name]
             for kind in set(needs) - seen:
                 for device in like.get(kind, [kind]):
-                    self._devices.know(device, kind)
+                    self._devices.know(device, kind, paces.get(device))
             seen.update(needs)
             seconds = max(_LEAST_S, earlier.get(name, usual_s))
             self._devices.add(Waiting(number, tuple(needs), seconds, wants))

@@ -62,7 +62,7 @@ class Allotment:
         to a person (`is_lent`).
         """
         self._is_taken, self._is_lent, self._clock = is_taken, is_lent, clock
-        self._farm = Scheduler(lambda needs, kind: kind in needs)  # type: ignore[operator]
+        self._farm = Scheduler(lambda needs, kind: kind in needs, clock=clock)  # type: ignore[operator]
         self._devices: dict[str, FarmDevice] = {}
         self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
 
@@ -71,9 +71,11 @@ class Allotment:
         """How many cases no device has been given."""
         return self._farm.waiting
 
-    def know(self, device: str, kind: str) -> None:
-        """A device that cases can run on, and of which kind it is."""
-        self._devices[device] = FarmDevice(device, kind)
+    def know(self, device: str, kind: str, pace: float | None = None) -> None:
+        """A device that cases can run on, of which kind it is, and how fast, as `Paces` have it."""
+        self._devices[device] = made = FarmDevice(device, kind)
+        if pace is not None:
+            self._farm.paces.expect(made, pace)
 
     def add(self, case: Waiting) -> None:
         """A case more."""
@@ -113,10 +115,10 @@ class Allotment:
                     return device, case
         return None
 
-    def finished(self, device: FarmDevice, case: int) -> None:
-        """A device has done with a case."""
+    def finished(self, device: FarmDevice, case: int, took_s: float | None = None) -> None:
+        """A device has done with a case, in `took_s` if that is known."""
         if device.joined:
-            self._farm.finished(device, case)
+            self._farm.finished(device, case, took_s)
 
     def let_go(self, held: Collection[FarmDevice]) -> None:
         """Whoever held these devices is gone."""

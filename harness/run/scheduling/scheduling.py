@@ -3,7 +3,9 @@
 Devices of one kind can run the same cases. Cases that fit the same kinds wait together. A plan says
 how much of each such group's work each kind does, so that all kinds are done together if the needs
 of cases allow it. A free device takes the longest case of what is planned for its kind. If cases
-are short against what is left, it takes one whose files it has.
+are short against what is left, it takes one whose files it has. Where devices take longer than
+others, they are reckoned by what they can do, and towards the end each case is left to the device
+that would be done with it first, also if that is not free yet.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from harness.run.scheduling.pace import Paces
+
 _SWEEPS: Final = 12
 _SETTLED: Final = 1e-3
 _PLANNED_AGAIN: Final = 0.05
@@ -23,6 +27,10 @@ _OTHER_DEVICES: Final = 0.05
 """The plan is also made anew when this part of the devices has joined or left."""
 _LOOKED_FOR: Final = 32
 """So many contents are remembered for each device."""
+_MOST_WEIGHED: Final = 500
+"""Of so many waiting cases each is weighed."""
+_LEAST_LEFT: Final = 0.1
+"""What takes longer than expected is expected to take this part of it more."""
 _ENDGAME: Final = 3.0
 """A case is long if what is left takes each device less than so many times as long."""
 
@@ -70,6 +78,18 @@ class _Group:
                 return -seconds, content
             heapq.heappop(self.longest)
 
+    def remove(self, one: Waiting) -> None:
+        """Takes a case that need not be the longest."""
+        heap = self.heaps[one.content]
+        heap.remove((-one.seconds, one.case, one))
+        heapq.heapify(heap)
+        if heap:
+            heapq.heappush(self.longest, (*heap[0][:2], one.content))
+        else:
+            del self.heaps[one.content]
+        self.work_s -= one.seconds
+        self.count -= 1
+
     def take(self, content: Hashable) -> Waiting:
         heap = self.heaps[content]
         _, _, one = heapq.heappop(heap)
@@ -87,14 +107,25 @@ class _Device:
     kind: Hashable
     has: dict[Hashable, None] = field(default_factory=dict)
     given: dict[int, Waiting] = field(default_factory=dict)
+    since: float = 0.0
+    has_run: bool = False
 
 
 class Scheduler:
     """Gives cases to devices that ask for one; devices may join and leave at any time."""
 
-    def __init__(self, fits: Callable[[Hashable, Hashable], bool]) -> None:
-        """`fits` says whether cases with some needs can run on a kind of device."""
-        self._fits = fits
+    def __init__(
+        self,
+        fits: Callable[[Hashable, Hashable], bool],
+        *,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`fits` says whether cases with some needs can run on a kind of device.
+
+        `paces` is for who knows something of devices before.
+        """
+        self._fits, self._clock = fits, clock
+        self.paces = Paces()
         self._groups: dict[Hashable, _Group] = {}
         self._again: list[Waiting] = []
         self._devices: dict[Hashable, _Device] = {}
@@ -138,9 +169,14 @@ class Scheduler:
         self._changed += 1
         return list(gone.given.values())
 
-    def finished(self, device: Hashable, case: int) -> None:
-        """A device has done with a case that it was given."""
-        self._devices[device].given.pop(case, None)
+    def finished(self, device: Hashable, case: int, took_s: float | None = None) -> None:
+        """A device has done with a case that it was given; in `took_s` if that tells its pace."""
+        known = self._devices[device]
+        done = known.given.pop(case, None)
+        # the first one waits for its files
+        if done is not None and took_s is not None and known.has_run:
+            self.paces.learn(device, done.seconds, took_s)
+        known.has_run = True
 
     def next(self, device: Hashable) -> Waiting | None:
         """The case that a device is to run now; None if none that waits can run there."""
@@ -168,11 +204,52 @@ class Scheduler:
         if best is None:
             return None
         needs = best[1]
-        one = self._taken(asks, self._groups[needs], work_s / len(self._devices))
+        left_s = work_s / sum(1 / self.paces.of(one) for one in self._devices)
+        if self._is_near_end(left_s):
+            found = self._soonest_here(device)
+            if found is None:
+                return None
+            self._groups[found.needs].remove(found)
+            one, needs = found, found.needs
+        else:
+            one = self._taken(asks, self._groups[needs], left_s / self.paces.of(device))
         if not self._groups[needs].count:
             del self._groups[needs]
-        plan[needs] -= one.seconds
+        plan[needs] = plan.get(needs, 0.0) - one.seconds
         return self._given(asks, one)
+
+    def _is_near_end(self, left_s: float) -> bool:
+        """Whether devices are so different that who takes which case decides when all is done."""
+        if not self.paces.differ(self._devices) or self.waiting > _MOST_WEIGHED:
+            return False
+        longest_s = max(group.top()[0] for group in self._groups.values())
+        return left_s < _ENDGAME * longest_s * max(map(self.paces.of, self._devices))
+
+    def _soonest_here(self, device: Hashable) -> Waiting | None:
+        """The longest case with which this device is done before any other one would be."""
+        now = self._clock()
+        free_at = {name: self._free_in(name, one, now) for name, one in self._devices.items()}
+        free_at[device] = 0.0
+        heaps = (heap for group in self._groups.values() for heap in group.heaps.values())
+        for _, _, one in sorted(entry for heap in heaps for entry in heap):
+            ends = {
+                name: at + one.seconds * self.paces.of(name)
+                for name, at in free_at.items()
+                if self._can(one.needs, self._devices[name].kind)
+            }
+            if not ends:
+                continue
+            best = min(ends.values())
+            if ends.get(device) == best:
+                return one
+            first = next(name for name, end in ends.items() if end == best)
+            free_at[first] = best
+        return None
+
+    def _free_in(self, name: Hashable, one: _Device, now: float) -> float:
+        """In how many seconds a device will be done with what it is at."""
+        takes_s = self.paces.of(name) * sum(each.seconds for each in one.given.values())
+        return max(takes_s - (now - one.since), _LEAST_LEFT * takes_s)
 
     @staticmethod
     def _taken(asks: _Device, group: _Group, left_s: float) -> Waiting:
@@ -182,9 +259,8 @@ class Scheduler:
             content = next((one for one in reversed(asks.has) if one in group.heaps), content)
         return group.take(content)
 
-    @staticmethod
-    def _given(asks: _Device, one: Waiting) -> Waiting:
-        asks.given[one.case] = one
+    def _given(self, asks: _Device, one: Waiting) -> Waiting:
+        asks.given[one.case], asks.since = one, self._clock()
         asks.has.pop(one.content, None)
         asks.has[one.content] = None  # as the last
         if len(asks.has) > _LOOKED_FOR:
@@ -222,7 +298,10 @@ class Scheduler:
 
     def _make_plan(self) -> None:
         work = {needs: group.work_s for needs, group in self._groups.items()}
-        self._plan = spread(work, self._kinds, self._can, self._plan)
+        able: dict[Hashable, float] = defaultdict(float)
+        for name, one in self._devices.items():
+            able[one.kind] += 1 / self.paces.of(name)
+        self._plan = spread(work, able, self._can, self._plan)
 
 
 WorkShares = dict[Hashable, dict[Hashable, float]]
@@ -231,15 +310,15 @@ WorkShares = dict[Hashable, dict[Hashable, float]]
 
 def spread(
     work: Mapping[Hashable, float],
-    devices: Mapping[Hashable, int],
+    devices: Mapping[Hashable, float],
     fits: Callable[[Hashable, Hashable], bool],
     before: WorkShares,
 ) -> WorkShares:
     """Spreads the work of each needs over the kinds it fits, so that loads are level.
 
-    `devices` is how many there are of each kind. Needs by needs, the work fills the kinds up to one
-    level above what others have put there; after some sweeps nothing changes any more. It begins
-    with the plan before, which is not far off.
+    `devices` is how much those of each kind can do, in expected seconds a second. Needs by needs,
+    the work fills the kinds up to one level above what others have put there; after some sweeps
+    nothing changes any more. It begins with the plan before, which is not far off.
     """
     shares: WorkShares = {}
     loads: dict[Hashable, float] = defaultdict(float)  # seconds for each device of the kind
@@ -268,12 +347,12 @@ def spread(
     }
 
 
-def _level(work: float, kinds: list[tuple[float, int]]) -> float:
-    """Up to where work fills kinds, each of a load and a number of devices.
+def _level(work: float, kinds: list[tuple[float, float]]) -> float:
+    """Up to where work fills kinds, each of a load and of what its devices can do.
 
     Below this level the kinds cannot take all the work; those loaded less take it just at it.
     """
-    level, held, devices = math.inf, 0.0, 0
+    level, held, devices = math.inf, 0.0, 0.0
     for load, number in sorted(kinds):
         held += load * number
         devices += number

@@ -417,3 +417,52 @@ def test_a_plan_that_is_still_right_is_looked_at_once_only() -> None:
         kind: pytest.approx(own, rel=0.01, abs=0.01) for kind, own in plan.items()
     }
     assert again.looks == len(work) < first.looks
+
+
+def uneven(seed: int, cases: int, spread_of: float, *, known: bool, slow: float = 3.0) -> Farm:
+    """Four devices, and four that take so many times as long."""
+    chance = random.Random(seed)
+    seconds = [chance.lognormvariate(0, spread_of) for _ in range(cases)]
+    kind = frozenset({"k"})
+    waiting = [Waiting(n, kind, seconds[n] if known else 1.0, n % 8) for n in range(cases)]
+    names = [f"device{n}" for n in range(8)]
+    paces = dict.fromkeys(names[4:], slow)
+    return Farm(dict.fromkeys(names, "k"), waiting, seconds, paces)
+
+
+@pytest.mark.parametrize(
+    ("cases", "spread_of", "known", "most"),
+    [
+        (100, 0.2, True, 1.05),
+        (100, 1.0, True, 1.05),
+        (200, 0.5, True, 1.05),
+        (200, 0.2, False, 1.05),
+        (400, 0.5, False, 1.05),
+        # which case is a long one nobody can know
+        (1000, 1.0, False, 1.15),
+    ],
+)
+def test_slow_devices_hold_nobody_up(
+    cases: int, spread_of: float, known: bool, most: float
+) -> None:
+    for seed in range(6):
+        farm = uneven(seed, cases, spread_of, known=known)
+        day = simulate(farm)
+        assert sorted(day.ran) == list(range(cases))
+        least_s = max(sum(farm.seconds) / (4 + 4 / 3), *farm.seconds)
+        assert day.makespan <= most * least_s, seed
+
+
+def test_a_slow_device_leaves_the_last_case_to_a_fast_one_that_will_be_free() -> None:
+    clock = [0.0]
+    made = Scheduler(lambda needs, kind: True, clock=lambda: clock[0])
+    for name, pace in (("fast", 1.0), ("slow", 5.0)):
+        made.join(name, "a")
+        made.paces.expect(name, pace)
+    for n in range(2):
+        made.add(Waiting(n, "a", 2.0))
+    assert given_to(made, "slow") is None
+    assert given_to(made, "fast") == 0
+    assert given_to(made, "slow") is None, "4 s there and 10 s here"
+    made.add(Waiting(2, "a", 30.0))
+    assert given_to(made, "slow") == 1, "now the fast one has more to do"

@@ -241,7 +241,7 @@ class DeviceWatch:
                 strikes,
                 own_server=ours and not _others_run(device),
                 may_reboot=device.may_reboot and not _is_full(health),
-                may_restart=device.may_restart_server,
+                may_restart=device.may_restart_server and not _others_run(device),
             ):
                 if self._is_over():
                     raise InfraError(f"device {device.name} is not brought back: the run is over")
@@ -261,7 +261,8 @@ class DeviceWatch:
         fitness, now = device.fitness, self._clock()
         may = device.may_reboot or device.config.power is not None
         helps = health.state == "bad" and is_worth_trying("power-cycle", _codes(health))
-        if not (may and helps and now >= fitness.switch_at and device.can_power_cycle):
+        due = now >= fitness.switch_at and not self._is_over()
+        if not (may and helps and due and device.can_power_cycle):
             return health
         fitness.switch_at = now + _SWITCH_AGAIN_S * 2 ** min(fitness.switches, 4)
         fitness.switches += 1
@@ -359,8 +360,9 @@ def is_lent(device: LabDevice) -> bool:
 
 
 def _others_run(device: LabDevice) -> bool:
-    """Whether another device of our adb server may be running a case."""
-    return any(one.is_ours and one.fitness.is_fit for one in device.lab.devices)
+    """Whether another device, of our adb server or of others', may be running a case."""
+    alike = (one for one in device.lab.devices if one.is_ours == device.is_ours)
+    return any(one.fitness.is_fit for one in alike)
 
 
 def _is_full(health: Health) -> bool:

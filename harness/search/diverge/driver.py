@@ -54,6 +54,7 @@ class FirstWrong:
     inputs: Path | None = None
     least: float | None = None
     compiles: int = 0
+    whole: bool = True
     refused: str | None = None
     skipped: dict[str, str] = field(default_factory=dict)
     mine: Values = field(default_factory=dict)
@@ -88,8 +89,7 @@ class FirstWrong:
         self._reference_values()
         changed = self._changed() if self.exact is not self.network else {}
         cuts = [one for one in self.units if self._can_be_cut(one)]
-        complete = self._in_graph(cuts)
-        near = self.units if complete else self._near(cuts)
+        near = self._in_graph(cuts)
         some = [one for one in near if one.op not in self.skipped and self._known(one)]
         made = self._by_themselves(some, unit=True)
         inherited = self._inherited(cuts)
@@ -121,7 +121,7 @@ class FirstWrong:
             threshold=self.threshold,
             first=first,
             curve=tuple(curve),
-            whole=complete,
+            whole=self.whole,
             refused=self.refused,
             compiles=self.compiles,
             exit_code=1 if first else 0,
@@ -161,27 +161,29 @@ class FirstWrong:
         value, kind = self.values.get(op.gives[0]), self.network.kinds[op.gives[0]]
         return value is not None and value.kind.dtype == kind.dtype
 
-    def _in_graph(self, cuts: Sequence[Op]) -> bool:
+    def _in_graph(self, cuts: Sequence[Op]) -> Sequence[Op]:
         """Has both sides calculate ops in the graph: all, or those on the way to the first.
 
-        Says whether it was all of them.
+        What is left to be looked at by itself: all, or those up to the first that is not well.
         """
         sizes = [self.network.kinds[one.gives[0]].size for one in cuts]
-        limits = MOST_BYTES, MOST_TENSORS
-        parts = chunks(sizes, *limits)
+        parts = chunks(sizes, MOST_BYTES, MOST_TENSORS)
         if len(parts) <= MOST_MODELS:
             self._look([[cuts[at] for at in part] for part in parts])
-            return True
-        good, bad = -1, len(cuts) - 1
+            return self.units
+        self.whole, good, bad = False, -1, len(cuts) - 1
         self._look([[cuts[bad]]])
-        while self.refused is None and bad - good > 1 and self._wrong(cuts[bad]):
-            chosen = spread(good, bad, sizes, *limits)
+        if self.refused is None and not self._wrong(cuts[bad]):
+            return []
+        while self.refused is None and bad - good > 1:
+            chosen = spread(good, bad, sizes, MOST_BYTES, MOST_TENSORS)
             if not chosen:
                 break
             self._look([[cuts[at] for at in chosen]])
             bad = next((at for at in chosen if self._wrong(cuts[at])), bad)
             good = max([at for at in chosen if at < bad], default=good)
-        return False
+        begin = self.units.index(cuts[good]) + 1 if good >= 0 else 0
+        return self.units[begin : self.units.index(cuts[bad]) + 1]
 
     def _look(self, parts: Sequence[Sequence[Op]]) -> None:
         """Calculates the graph with the outputs of these ops, a model for each part of them."""
@@ -205,15 +207,6 @@ class FirstWrong:
 
     def _wrong(self, op: Op) -> bool:
         return (_far(op, self.mine, self.theirs) or 0.0) > self.threshold
-
-    def _near(self, cuts: Sequence[Op]) -> Sequence[Op]:
-        """The ops between the last that is well and the first that is not."""
-        looked = [self.units.index(one) for one in cuts if one.gives[0] in self.mine]
-        bad = next((at for at in looked if self._wrong(self.units[at])), None)
-        if bad is None:
-            return [] if looked else self.units
-        good = max((at for at in looked if at < bad), default=-1)
-        return self.units[good + 1 : bad + 1]
 
     def _by_themselves(self, ops: Sequence[Op], *, unit: bool) -> tuple[Values, Values]:
         """What ops make of the reference's inputs: on the tested side, and as it should be.

@@ -55,7 +55,7 @@ site: $(READY)
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: $(READY)
 	@rm -rf dist
-	@$(VENV)/bin/python -m harness.probe.ship
+	@$(VENV)/bin/python -m harness.tools.cli.ship
 	@$(VENV)/bin/python -m build --no-isolation --outdir dist . || { rm -rf harness/probe/shipped; exit 1; }
 	@rm -rf harness/probe/shipped
 	@$(VENV)/bin/twine check --strict dist/*

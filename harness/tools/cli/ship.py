@@ -1,4 +1,4 @@
-"""`python -m harness.probe.ship`: builds the probes that the package brings, for old C libraries.
+"""`python -m harness.tools.cli.ship`: builds the probes that the package brings, for old C libraries.
 
 The wheel `ziglang` compiles them, so that the same sources give the same bytes everywhere.
 """
@@ -16,6 +16,7 @@ from harness.device.simulator.emulation import ZIG_TARGET
 from harness.ground import ConfigError
 from harness.probe.build import ProbeBuilder
 from harness.probe.prebuilt import SHIPPED
+from harness.tools.cli.say import say
 
 # those of QNN's own libraries, or older
 _LINUX: Final = {
@@ -41,7 +42,7 @@ def main() -> None:
             except ConfigError:
                 if target in _LINUX:
                     raise
-                print(f"no probe for {target}: no NDK is named", file=sys.stderr)
+                say(f"no probe for {target}: no NDK is named", err=True)
                 continue
             shutil.copyfile(built, SHIPPED / f"{built.name}-{target}")
 

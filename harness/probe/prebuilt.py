@@ -1,8 +1,8 @@
 """A probe that was built elsewhere: found by its name, and checked before it is believed.
 
 `QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it. The
-package from an index has such a folder, too (`python -m harness.tools.cli.ship` makes it), so that who installs
-it needs no compiler.
+package from an index has such a folder, too (`python -m harness.tools.cli.ship` makes it), so that
+who installs it needs no compiler.
 """
 
 from __future__ import annotations

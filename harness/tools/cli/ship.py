@@ -1,4 +1,4 @@
-"""`python -m harness.tools.cli.ship`: builds the probes that the package brings, for old C libraries.
+"""`python -m harness.tools.cli.ship`: builds the probes that come with the package.
 
 The wheel `ziglang` compiles them, so that the same sources give the same bytes everywhere.
 """

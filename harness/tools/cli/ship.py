@@ -14,7 +14,7 @@ from typing import Final
 
 from harness.device.simulator.emulation import ZIG_TARGET
 from harness.ground import ConfigError
-from harness.probe.build import ProbeBuilder
+from harness.probe import ProbeBuilder
 from harness.probe.prebuilt import SHIPPED
 from harness.tools.cli.say import say
 

@@ -202,17 +202,42 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 says=r"it is \1",
             ),
             known(
+                r"\b(?:qnn|snpe|genie|llama)-\S+: error while loading shared libraries: ([^\s:]+)",
+                says=r"it is \1",
+            ),
+            known(
+                r'library "([^"]+)" not found: needed by (?:\S*/lib(?:Qnn|Snpe|Genie)|main exec)',
+                says=r"it is \1",
+            ),
+            # Windows has no words for it where no window can be shown
+            likely(r"-1073741515\b|\b0xC0000135\b", evidence=rf"{OURS}|qnn-|Genie|genie-"),
+            known(
                 rf"^(?=.*{OURS}).*(?:version \W{{0,2}}(?:GLIBC\w*|CXXABI)_[\d.]+\W{{0,2}} not found"
                 r"|is for EM_\w+ .{0,8}instead of EM_|has bad ELF magic)"
             ),
             known(
                 rf"^(?=.*(?:{OURS}|QNN)).*(?:[Cc]ould not find module|[Ee]rror (?:126|193)\b"
-                r"|is not a valid Win32 application|DLL load failed)"
+                r"|dll was not found|is not a valid Win32 application|DLL load failed)"
             ),
             known(
                 r"\.so\b|ELF|[Ss]ymbol",
                 foreseen="elf-damaged|wrong-(?:machine|libc)|glibc-too-old|android-api"
                 "|needed-missing",
+            ),
+        ),
+    ),
+    Rule(
+        "sdk-python",
+        "Python does not find the modules of the QAIRT SDK: its environment is not set up, or it "
+        "is for another version of Python",
+        "`source bin/envsetup.sh` of the SDK in this shell (on Windows envsetup.ps1), with the "
+        "version of Python that its release names (3.10), for this processor",
+        "the line names a module of the SDK (qti, libPyIrGraph); no device is at fault",
+        (),
+        (
+            known(
+                r"No module named '(?:qti|qairt|snpe|libPy\w+)\b"
+                r"|\blibPy(?:Ir|Quant)\w*\.\w+: cannot"
             ),
         ),
     ),

@@ -9,7 +9,7 @@ from harness.verdict.failure.rule import Rule, known, likely, possible
 
 OURS: Final = (
     r"(?:lib(?:Qnn|qnn_|Snpe|SNPE|Genie|ggml|llama|onnxruntime|LiteRt|tensorflowlite|executorch|MNN)"
-    r"|onnxruntime_pybind|Qnn[A-Z]\w*\.dll|(?:Genie|onnxruntime|ggml)[\w-]*\.dll|llama-)"
+    r"|onnxruntime_pybind|appbuilder|Qnn[A-Z]\w*\.dll|(?:Genie|onnxruntime|ggml)[\w-]*\.dll|llama-)"
 )
 """Files of programs that use the NPU; linkers speak of others, too."""
 LOAD: Final = r"QnnContext_createFromBinary\w*"
@@ -45,6 +45,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             possible(
                 evidence=r"\d\.remoteproc: (?:fatal error|watchdog) (?:received|without)"
                 r"(?!.*(?i:modem|mpss|wpss|wlan|slpi|adsp|audio))"
+                r"|crash detected in [0-9a-f]+\.remoteproc"
             ),
             possible(codes=(1007,)),
         ),
@@ -316,8 +317,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "no-qnn-provider",
-        "this build of ONNX Runtime has no QNN provider, or it was not registered or did not come "
-        "up",
+        "this build of the framework has no QNN in it (ONNX Runtime its provider, ExecuTorch its "
+        "backend), or it was not registered or did not come up",
         "install onnxruntime-qnn, or register the plug-in's library before the session is made; on "
         "Windows a newer NPU driver",
         "`onnxruntime.get_available_providers()` lists those that there are; lines before it tell "
@@ -325,6 +326,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("microsoft/foundry-dev-tools#151",),
         (
             likely(r"Could not find an implementation for EPContext\(\d+\) node"),
+            known(r"Backend QnnBackend is not (?:registered|available)"),
             known(
                 r"QNNExecutionProvider.{0,60}(?i:is not in available|not enabled in this build"
                 r"|which is not)|[Uu]nknown (?:execution )?provider.{0,12}QNN"

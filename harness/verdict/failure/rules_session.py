@@ -148,7 +148,8 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 says=r"the DSP does not start (\1)",
             ),
             likely(
-                r"remoteproc.*(?:start timed out|Boot failed: -|request_firmware failed: )",
+                r"remoteproc.*(?:start timed out|Boot failed: -|request_firmware failed: "
+                r"|Failed to load program segments)",
                 absent=_UP,
                 says="a processor beside the CPU does not start",
             ),

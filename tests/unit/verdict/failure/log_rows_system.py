@@ -48,6 +48,11 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("dsp-restarted likely", f"{_ADDRESSED}:0:EX:kernel:0:frpck_0_0:108a:PC=c0117de0"),
     ("dsp-restarted possible", f"{_ADDRESSED}EX:kernel:0:PC=c0117de0"),
     (None, f"{_ADDRESSED}modem_main.c:512"),
+    (
+        "dsp-restarted possible",
+        "remoteproc2: crash detected in 32300000.remoteproc: type fatal error",
+    ),
+    ("no-dsp-session likely", "remoteproc remoteproc1: Failed to load program segments: -22"),
     ("killed-for-memory likely", f"{_KILL} 0 to free 4223760kB rss"),
     (None, f"{_KILL} 905 to free 4223760kB rss"),
     ("killed-for-memory likely", "Out of memory: Killed process 4711 (qnn-net-run) total-vm:8kB"),
@@ -135,6 +140,22 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         'dlopen failed: "/x/libQnnHtp.so" is for EM_X86_64 (62) instead of EM_AARCH64 (183)',
     ),
     ("library-not-loaded known", "LoadLibrary failed with error 126 when trying to load Genie.dll"),
+    (
+        "library-not-loaded known",
+        "./qnn-net-run: error while loading shared libraries: libc++.so.1: x",
+    ),
+    (
+        "library-not-loaded known",
+        'dlopen failed: library "libc++_shared.so" not found: needed by /data/app/x/libQnnHtp.so',
+    ),
+    (
+        "linker-namespace known",
+        'dlopen failed: library "libcdsprpc.so" not found: needed by /x/libQnnS.so in namespace a',
+    ),
+    ("library-not-loaded likely", "qnn-net-run.exe exited with code -1073741515 (0xC0000135)"),
+    (None, "ERROR: game.exe exited with code -1073741515 (0xC0000135)"),
+    ("library-not-loaded known", "The program cannot go on because Genie.dll was not found."),
+    ("sdk-python known", "ModuleNotFoundError: No module named 'qti.aisw'"),
     ("two-copies known", "Error: aborting due to 3 instances of libxdsprpc. Only 2 allowed"),
     # -- frameworks
     (
@@ -153,6 +174,7 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "dispatch-missing likely",
         "NPU accelerator could not be loaded: Dispatch library directory is not set.",
     ),
+    ("no-qnn-provider known", "E executorch: Backend QnnBackend is not registered."),
     ("compiler-plugin likely", "ERROR: [qnn_compiler_plugin.cc:350] Failed to create QNN manager"),
     ("compiler-plugin known", "ERROR: [qnn_compiler_plugin.cc:395] Unexpected SoC model: SM9999"),
     (

@@ -115,6 +115,8 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
             "it was org.x",
         ),
         ("Out of memory: Killed process 7 (qnn-net-run) total-vm:8kB", "it was qnn-net-run"),
+        ("qnn-net-run: error while loading shared libraries: libx.so.1: y", "it is libx.so.1"),
+        ('library "libx.so" not found: needed by /x/libQnnHtp.so', "it is libx.so"),
         ("libGenie.so: cannot open shared object file", "it is libGenie.so"),
         (
             "Error 13: Unable to allocate memory dmaheap fd -1, heapid 25",
@@ -130,4 +132,4 @@ def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None
 
 
 def test_no_sign_adds_words_that_no_line_shows() -> None:
-    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 11
+    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 13

@@ -107,7 +107,7 @@ class Leases:
         self._own: dict[str, Lease] = {}
         self._lent: dict[str, QueuePlace] = {}
         self._changing = threading.RLock()  # between the heart and who takes, lends and frees
-        self._ended = threading.Event()
+        self._ended, self._closed = threading.Event(), threading.Event()
         self._heart: threading.Thread | None = None
         self.at_beat: Callable[[], object] = lambda: None
         """Called by the heart, every five seconds while anything is held."""
@@ -124,7 +124,7 @@ class Leases:
         are in front. The time of a loan comes on top, and who lent the device waits for its end in
         any case. Raises DeviceHeld naming the holder, InfraError if leases cannot be kept.
         """
-        place = self._lent.get(key)
+        place, closed = self._lent.get(key), self._closed
         began, told, lent = time.monotonic(), ("", 0), place is not None
         until = began + wait_s
         with contextlib.ExitStack() as waits:
@@ -149,7 +149,8 @@ class Leases:
                     _log.warning(f"waiting{most} for device {name}: held by {held}; {text}")
                     tell = tell or waits.enter_context(working(name))
                     tell(f"waiting: {text}, held by {held}")
-                time.sleep(_POLL_S)
+                if closed.wait(_POLL_S):
+                    raise DeviceHeld(f"device {name} is not waited for any more", held)
             if tell is not None:
                 waited_s = time.monotonic() - began
                 _log.warning(f"device {name} is had, after {waited_s:.0f} s of waiting")
@@ -172,8 +173,10 @@ class Leases:
         return key in self._lent
 
     def close(self) -> None:
-        """Gives all devices back, and asks for none any more; safe to call twice."""
+        """Gives all devices back, and ends what waits for one; safe to call twice."""
         self._ended.set()
+        waits, self._closed = self._closed, threading.Event()
+        waits.set()
         for key in (*self._own, *self._lent):
             self._end_place(key)
             self.free(key)

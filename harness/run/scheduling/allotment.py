@@ -100,7 +100,8 @@ class Allotment:
                 device.out_until = math.inf
             elif not lent and device.out_until == math.inf:
                 device.out_until = None
-                self._join(device)
+                if not device.joined:
+                    self._join(device)
             if device.joined and (case := self._farm.next(device)) is not None:
                 return device, case
         if (free := self.take_free()) is not None:

@@ -176,3 +176,26 @@ def test_the_time_of_a_loan_comes_on_top(folder: Path, lent: bool) -> None:
     anna.close()
     run.close()
     assert not list(folder.iterdir())
+
+
+def test_what_waits_in_another_thread_ends_with_its_leases(folder: Path) -> None:
+    other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
+    other.take(KEY, "phone")
+    said: list[str] = []
+
+    def wait() -> None:
+        try:
+            run.take(KEY, "phone", wait_s=600)
+        except DeviceHeld as error:
+            said.append(str(error))
+
+    thread = Thread(target=wait)
+    thread.start()
+    wait_for(lambda: len(other.queue(KEY)) == 1)
+    run.close()
+    thread.join(60)
+    assert said == ["device phone is not waited for any more"]
+    other.close()
+    assert not list(folder.iterdir())
+    run.take(KEY, "phone")
+    run.close()

@@ -141,3 +141,38 @@ def test_a_case_waits_for_a_device_that_is_away_rather_than_fail_on_one_that_is_
     assert (made.next_for(one), made.next_for(other)) == (None, None)
     made.stands(at[0].name, "out")
     assert made.next_for(other) or made.next_for(one), "what is wrong is in a record"
+
+
+def test_a_lent_device_gets_only_what_no_other_can_run_and_is_used_again_when_back() -> None:
+    lent: set[str] = set()
+    taken: set[str] = set()
+    made = Allotment(is_taken=taken.__contains__, is_lent=lent.__contains__, clock=MockTime())
+    for name, kind in (("a", OLD), ("b", OLD)):
+        made.know(name, kind)
+    for number in range(4):
+        made.add(case(number, OLD))
+    one: list[FarmDevice] = []
+    other: list[FarmDevice] = []
+    assert made.next_for(one) is not None
+    assert made.next_for(other) is not None
+    lent.add("a")
+    assert made.next_for(one) is None, "b can run it"
+    assert made.next_for(other) is not None
+    lent.clear()
+    found = made.next_for(one)
+    assert found is not None
+    assert found[0].name == "a"
+    lent.update("ab")
+    made.add(case(4, OLD))
+    assert made.next_for(one) is None, "b may be about to run it"
+    found = made.next_for(other)
+    assert found is not None, "its worker waits: all are lent"
+    made.finished(found[0], 4)
+    lent.clear()
+    assert made.next_for(other) is None
+    made.let_go(one)
+    made.let_go(other)
+    taken.update("ab")
+    made.add(case(5, OLD))
+    assert made.next_for([]) is not None, "nobody is left who could run it, but who asks"
+    assert made.waiting == 0

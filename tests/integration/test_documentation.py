@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.contexts.compiler.models import Model
@@ -98,7 +99,11 @@ def test_commands_run(
             (lab.reports / "latest").resolve().rename(folder / f"shard-{number}")
     if arguments[0] in ("contexts", "run"):
         folder = tmp_path
-        (folder / "model.onnx").write_bytes(Model("tiny").serialized())
+        for name in ("model", "float", "quantised", "eight", "sixteen"):
+            (folder / f"{name}.onnx").write_bytes(Model("tiny").serialized())
+        for name in ("0001", "0002"):
+            (folder / "calibration" / name).mkdir(parents=True)
+            np.save(folder / "calibration" / name / "x.npy", np.ones((1, 16), np.float32))
         for name in ("model", "other", "a", "b", "c"):
             shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
         shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")

@@ -28,13 +28,15 @@ CONDITIONS: Final = "--max-error, --min-cosine, --min-sqnr"
 class ClosenessAsked:
     """What a user asks of every output; None: it is only told.
 
-    `original` is the .onnx whose outputs they are told against, where it is not the model itself.
+    `max_relative` is for the largest error as a part of the largest value. `original` is the .onnx
+    whose outputs they are told against, where it is not the model itself.
     """
 
     max_error: float | None = None
     min_cosine: float | None = None
     min_sqnr: float | None = None
     original: Path | None = None
+    max_relative: float | None = None
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""

@@ -46,6 +46,10 @@ class Given:
             problem = "is for outputs that are expected, and none are given"
             asked = "tolerance" if self.tolerance else CONDITIONS
             raise ConfigError(problem, file=path, field=asked)
+        self.require_no_original(path)
+
+    def require_no_original(self, path: Path) -> None:
+        """Raises ConfigError for another model to compare with, which only a plain .onnx has."""
         if self.closeness.original is not None:
             problem = "is another model for a plain .onnx, which this is not"
             raise ConfigError(problem, file=path, field="reference")

@@ -18,7 +18,7 @@ from harness.probe import (
     ort_session,
 )
 from harness.run.bench import Bench, NotPassed, TargetFailure
-from harness.run.experiments.accuracy import Accuracy, arithmetic, compare, judge_accuracy
+from harness.run.experiments.accuracy import CLOSENESS, Accuracy, arithmetic, compare, judge_asked
 from harness.run.experiments.progress import Reached, expected_refusal, judge_progress, progress
 from harness.verdict import Check, held
 
@@ -128,7 +128,7 @@ def _compare(bench: Bench, model: Model, saved: Sequence[str]) -> None:
             continue
         one, other = (np.frombuffer(raw, model.output_type) for raw in (got, expected))
         found.append(compare(name, one, other))
-        checks += judge_accuracy(found[-1], kind)
+        checks += judge_asked(found[-1], CLOSENESS[kind])
     bench.outputs_compared()
     bench.measure(arithmetic=kind, accuracy=[asdict(one) for one in found])
     bench.expect(*checks)

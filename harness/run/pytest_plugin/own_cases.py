@@ -138,9 +138,7 @@ def _model(path: Path, given: Given) -> list[WholeFile]:
         problem = f"{LITERT.title} says on this computer's CPU what is expected: none is given"
         raise ConfigError(problem, file=path, field="expected")
     open_model(path)
-    if given.closeness.original is not None:
-        problem = "is another model for a plain .onnx, which this is not"
-        raise ConfigError(problem, file=path, field="reference")
+    given.require_no_original(path)
     if given.closeness and not given.tolerance:
         given = replace(given, tolerance=ANY_DISTANCE)
     return [WholeFile.of(path, (), given, ())]

@@ -204,8 +204,9 @@ def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
 
     require_name(artefact.path)
     given = _given(artefact.path, QNN, asked)
-    if artefact.kind != "onnx" and not any(piece.expected for piece in artefact.pieces):
-        given.require_expected(artefact.path)
+    if artefact.kind != "onnx":
+        packed = any(piece.expected for piece in artefact.pieces)
+        (given.require_no_original if packed else given.require_expected)(artefact.path)
     return contexts_of(artefact, cache_root(), given)
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.contexts import Given, contexts_of
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.session_plan import DeployedModel
+from harness.contexts.context.source import ClosenessAsked
 from harness.ground.errors import ConfigError
+from harness.libraries import open_artefact
 from harness.run.bench.session import open_session
+from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 from tests.unit.libraries.containers.made import epcontext
 
 FIELD = Path(__file__).parents[3] / "field"
@@ -81,3 +85,19 @@ def test_other_nodes_may_be_on_the_cpu_and_empty_caches_are_no_contexts(tmp_path
     path.write_bytes(epcontext(nodes, others=1))
     model = open_session(path)
     assert (model.mixed, [str(one) for one in model.sources]) == (True, ["m.onnx"])
+
+
+def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> None:
+    path, other = tmp_path / "m.onnx", tmp_path / "o.onnx"
+    path.write_bytes(Model("tiny").serialized())
+    other.write_bytes(Model("io-heavy", 2).serialized())
+    closeness = ClosenessAsked(original=path)
+    (whole,) = WHOLE_FILES["ort"](path, Given(closeness=closeness))
+    assert whole.closeness is closeness
+    own = contexts_of(open_artefact(path), tmp_path, Given(closeness=closeness))
+    assert own.closeness is closeness
+    wrong = Given(closeness=ClosenessAsked(original=other))
+    with pytest.raises(ConfigError, match=r"o.onnx: reference: its inputs are not those of m.onnx"):
+        WHOLE_FILES["ort"](path, wrong)
+    with pytest.raises(ConfigError, match=r"reference: is another model for a plain .onnx"):
+        WHOLE_FILES["ort"](EXTERNAL, wrong)

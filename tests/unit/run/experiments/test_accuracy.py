@@ -17,7 +17,6 @@ from harness.run.experiments.accuracy import (
     Arithmetic,
     arithmetic,
     compare,
-    judge_accuracy,
     judge_asked,
 )
 
@@ -44,8 +43,8 @@ def test_figures(
     assert found.relative_max_abs == pytest.approx(relative)
     assert (found.elements, found.not_finite) == (len(got), 0)
     told = None if math.isinf(relative) else found.relative_max_abs
-    figures = {"max_abs": max_abs, "relative_max_abs": told, "most": 0.08}
-    assert judge_accuracy(found, "uint8")[1].figures == figures
+    figures = {"max_abs": told, "asked": 0.08}
+    assert judge_asked(found, CLOSENESS["uint8"])[1].figures == figures
 
 
 @pytest.mark.parametrize(
@@ -54,19 +53,19 @@ def test_figures(
 )
 def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: float) -> None:
     near = Accuracy("y", 10, cosine, 1.0, relative, 0)
-    assert [check.verdict for check in judge_accuracy(near, kind)] == ["held", "held"]
+    assert [check.verdict for check in judge_asked(near, CLOSENESS[kind])] == ["held", "held"]
     off = Accuracy("y", 10, cosine - 1e-7, 1.0, relative * 1.001, 0)
-    assert [check.verdict for check in judge_accuracy(off, kind)] == ["broken", "broken"]
+    assert [check.verdict for check in judge_asked(off, CLOSENESS[kind])] == ["broken", "broken"]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_never_close(bad: float) -> None:
     found = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))
     assert found.not_finite == 1
-    checks = judge_accuracy(found, "uint8")
+    checks = judge_asked(found, CLOSENESS["uint8"])
     assert [check.verdict for check in checks] == ["broken", "broken"]
-    assert "1 elements are not finite" in checks[0].reason
-    assert checks[1].figures == {"max_abs": None, "relative_max_abs": None, "most": 0.08}
+    assert "1 of 2 elements are NaN or infinite on one side" in checks[0].reason
+    assert checks[1].figures == {"max_abs": None, "asked": 0.08}
 
 
 @pytest.mark.parametrize("shape", [(3,), (0,)])
@@ -92,12 +91,15 @@ def test_figures_stay_in_their_bounds(values: np.ndarray, random: object) -> Non
 
 @pytest.mark.parametrize("kind", CLOSENESS)
 def test_each_bound_counts_by_itself(kind: Arithmetic) -> None:
-    asked = CLOSENESS[kind]
-    at_bounds = Accuracy("y", 10, asked.cosine, 1.0, asked.relative)
-    turned = Accuracy("y", 10, asked.cosine - 1e-7, 1.0, asked.relative)
-    far = Accuracy("y", 10, asked.cosine, 1.0, asked.relative * 1.001)
+    cosine, relative = CLOSENESS[kind].min_cosine, CLOSENESS[kind].max_relative
+    assert cosine is not None
+    assert relative is not None
+    at_bounds = Accuracy("y", 10, cosine, 1.0, relative)
+    turned = Accuracy("y", 10, cosine - 1e-7, 1.0, relative)
+    far = Accuracy("y", 10, cosine, 1.0, relative * 1.001)
     verdicts = [
-        [check.verdict for check in judge_accuracy(one, kind)] for one in (at_bounds, turned, far)
+        [check.verdict for check in judge_asked(one, CLOSENESS[kind])]
+        for one in (at_bounds, turned, far)
     ]
     assert verdicts == [["held", "held"], ["broken", "held"], ["held", "broken"]]
 

@@ -284,7 +284,7 @@ def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
     ]
     (issue,) = over["issues"]
     assert issue["flaky"].startswith("4 of 10 failed (40 %, 95 %: 17 to 69 %) since ")
-    assert issue["flaky"].endswith("good and bad with qnn 2.51.0: it is not the version")
+    assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert summary.startswith("### Devices: nothing new fails\n\nLab: 1 of 1 device there.\n")

@@ -21,6 +21,7 @@ from harness.run.pytest_plugin.pytest_internals import (
     is_maxfail,
     no_test_of_junitxml,
 )
+from harness.run.pytest_plugin.recorder import EVENTS
 from harness.run.pytest_plugin.scheduler import ByDevice, CaseNeeds
 from harness.run.pytest_plugin.terminal import (
     GIVEN_UP,
@@ -159,7 +160,10 @@ class Controller:
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Ends the run with what kept a worker from all cases, as it would keep the others, too."""
-        told = getattr(node, "workeroutput", {}).get(STOPPED_BY)
+        output = getattr(node, "workeroutput", {})
+        for event in output.get(EVENTS, ()):
+            self._run.records.open_folder().journal.append(event)
+        told = output.get(STOPPED_BY)
         if told is not None:
             text, exit_code = told
             if exit_code == pytest.ExitCode.USAGE_ERROR:

@@ -39,6 +39,7 @@ from harness.run.pytest_plugin.own_contexts import (
 )
 from harness.run.pytest_plugin.pytest_internals import tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
+from harness.run.pytest_plugin.selection import is_of_devices
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
     NO_DEVICE,
@@ -141,7 +142,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
     One device needs no worker: it is driven from here.
     """
-    if config.getoption("markexpr", "") != "device":
+    if not is_of_devices(str(config.getoption("markexpr", ""))):
         return None
     devices = Selection(read_options(config)).number_of_devices
     return devices if devices > 1 else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
     from harness.verdict import RunFolder
 
+EVENTS: Final = "qnn_harness_events"
+"""What a worker tells at its end of what happened to its devices."""
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 _SAID_CHARS = 1000
@@ -50,6 +52,8 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
         run.close()
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output[EVENTS] = run.records.told_at_end()
     else:
         _finish(session, run, run.records.folder, exitstatus)
 

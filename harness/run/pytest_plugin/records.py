@@ -198,8 +198,13 @@ class Records:
 
     def take_events(self) -> list[Record]:
         """What happened to devices since this was last called."""
-        taken, self._events = self._events, []
+        taken = self._events[:]
+        del self._events[: len(taken)]  # not what another thread adds meanwhile
         return taken
+
+    def told_at_end(self) -> list[dict[str, Any]]:
+        """The events of a worker that no case of it came to tell, as plain values."""
+        return [record.model_dump(mode="json") for record in self.take_events()]
 
     def attach(self, records: Sequence[Record], report: pytest.TestReport) -> None:
         """Gives a report the lines for the journal; a worker's report takes plain values only."""

@@ -40,6 +40,12 @@ _FLAGS: Final = frozenset(
 )
 
 
+def is_of_devices(expression: str) -> bool:
+    """Whether `-m` chooses device tests alone: `device and smoke and not slow` (pure)."""
+    words = expression.replace("not ", "not-").split()
+    return "device" in words[::2] and set(words[1::2]) <= {"and"}
+
+
 def selection(command: Sequence[str]) -> tuple[str, ...]:
     """The words of a command line that choose cases, in one order.
 

@@ -165,6 +165,32 @@ def test_another_user_waits_for_the_same_file(folder: Path) -> None:
             mine.take(KEY, "phone")
 
 
+@pytest.mark.needs("root")
+def test_another_user_stands_in_the_same_queue(folder: Path) -> None:
+    for parent in (folder.parent, *folder.parents):
+        if parent.stat().st_uid == 0 and "pytest" in str(parent):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    mine, other = Leases(folder, purpose="mine"), Leases(folder, purpose="other")
+    mine.take(KEY, "phone")
+
+    def first() -> str:
+        with holding(folder, user=65534, wait_s=60) as (_, said):
+            return said
+
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(first)
+        until = time.monotonic() + 60
+        while not mine.queue(KEY):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        mine.close()
+        with pytest.raises(DeviceHeld):  # the other account looks again every 0.2 s
+            other.take(KEY, "phone")
+        assert waits.result() == "holds"
+    other.take(KEY, "phone")
+    other.close()
+
+
 def test_one_of_many_gets_it(folder: Path) -> None:
     several = [Leases(folder, purpose=str(number)) for number in range(32)]
 

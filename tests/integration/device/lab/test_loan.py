@@ -165,7 +165,8 @@ def is_whole(runs: DeviceRuns, reports: str, cases: int) -> None:
     assert [case["outcome"] for case in found] == ["passed"] * cases, found
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
     shared: DeviceRuns, workers: int
 ) -> None:

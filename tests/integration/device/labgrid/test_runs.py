@@ -309,7 +309,8 @@ def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Pat
     rack.client("-p", place, "release", user="bob")
 
 
-@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
 def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
     rack: Rack, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -144,7 +144,7 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     counted = {None, *ours} if ours else set()
     coded = [one.text for one in telling if one.origin.process in counted]
     return Symptoms(
-        outcome="failed",
+        outcome="",  # a call that a log names need not have failed
         apis=tuple(apis),
         codes=tuple(dict.fromkeys(code for text in coded for code in _codes_in(text))),
         said=texts,

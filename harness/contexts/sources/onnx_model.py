@@ -82,10 +82,7 @@ class OnnxModel(Model):
             read = files.given("inputs", inputs, tensors, path, sample=sample)
             key = hashlib.sha256(" ".join(map(sha256_of, read)).encode()).hexdigest()
         if expected is not None:
-            outputs = OnnxSurface.of(path).outputs
-            if outputs is None:
-                problem = "its outputs have no fixed shape: nobody knows what to compare"
-                raise ConfigError(problem, file=path, field="expected")
+            outputs = OnnxSurface.of(path).require_outputs(path)
             wanted = files.given("expected", expected, outputs, path, sample=sample)
         name = _UNUSUAL.sub("_", path.name)
         return cls(
@@ -186,6 +183,13 @@ class OnnxSurface:
             tuple(places),
             tuple(_result(one) for one in outputs),
         )
+
+    def require_outputs(self, path: Path) -> tuple[Tensor, ...]:
+        """The outputs. Raises ConfigError where the model does not tell their shapes."""
+        if self.outputs is None:
+            problem = "its outputs have no fixed shape: nobody knows what to compare"
+            raise ConfigError(problem, file=path, field="expected")
+        return self.outputs
 
 
 def require_alike(path: Path, original: Path | None) -> None:

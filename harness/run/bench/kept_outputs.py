@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts import Context, DeployedContext, OnnxModel
+from harness.contexts import DeployedContext, OnnxModel
 from harness.contexts.context.metadata import tensors_of
 from harness.contexts.context.session_plan import saved_output
 from harness.ground.files.whole_file import keep_whole
@@ -55,35 +55,20 @@ def with_reference(
     for deployed in contexts:
         kept = found.get(str(deployed.context.source), {"outputs": ()})["outputs"]
         by_name = {one["name"]: one for one in kept}
+        source = deployed.context.source
+        of = (source.model, source.sample) if isinstance(source, OnnxModel) else (str(source),)
         for context in (one.context for one in (deployed, *deployed.others)):
             outputs = context.metadata["graphs"][context.graph]["outputs"]
             several = context.graph_name
             for output, reference in zip(outputs, context.reference, strict=False):
                 name = f"{several}/{output['name']}" if several else output["name"]
                 if (one := by_name.get(name)) is not None:
-                    told.append(_kept(one, output["dimensions"], reference, context, run_folder))
+                    facts = one["scale"], one["offset"]
+                    file = run_folder / OUTPUTS / f"{one['digest']}.raw"
+                    shape, what = tuple(output["dimensions"]), one["data_type"]
+                    rest = (context.against, *of)
+                    told.append(KeptOutput(name, what, shape, *facts, file, reference, *rest))
     return told
-
-
-def _kept(
-    one: Mapping[str, Any],
-    shape: Sequence[int],
-    reference: Path,
-    context: Context,
-    run_folder: Path,
-) -> KeptOutput:
-    source = context.source
-    return KeptOutput(
-        one["name"],
-        one["data_type"],
-        tuple(shape),
-        one["scale"],
-        one["offset"],
-        run_folder / OUTPUTS / f"{one['digest']}.raw",
-        reference,
-        context.against,
-        *((source.model, source.sample) if isinstance(source, OnnxModel) else (str(source),)),
-    )
 
 
 def keep_outputs_of(

@@ -153,6 +153,61 @@ def test_each_is_told_as_what_it_is_from_the_second_night_on(
     assert [number for number in quiet if codes[number] == 3] == [n for n in quiet if n in AWAY]
 
 
+class EndedNight(TenNights):
+    """It is ended while cases are run again, when `left` more attempts have been made."""
+
+    left: int
+
+    def _pytest(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+        assert run is not None
+        resumed = RunFolder.resume(run.path, command=["pytest"])
+        ((case, number),) = read_json(self.path / TIMES, 1 << 20).items()
+        for _ in range(min(number, self.left)):
+            record = self.mock.attempt("broken").model_copy(update={"run": run.run_id})
+            assert record.case == case
+            resumed.journal.append(record)
+        if number > self.left:
+            raise KeyboardInterrupt
+        return 0
+
+
+def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> None:
+    passed, failed = (MockPytest(number, random.Random(0), "2.50.0") for number in (0, 3))
+    run_folder(tmp_path, passed.attempt("broken"))
+    run = run_folder(tmp_path, failed.attempt("broken"))
+    RunFolder(run).end({"exit_code": 1, "other_failures": True})
+    night = Night(
+        night="20261104T220000Z-0003-nightly",
+        started=BEGIN.isoformat(),
+        arguments=(),
+        selection=(),
+        lab="lab.yaml",
+        folder="/",
+        budget_s=3600,
+        until=datetime.now(UTC).timestamp() + 3600,
+        done=STEPS[:2],
+        run=run.name,
+        run_exit_code=1,
+        run_is_whole=True,
+        other_failures=True,
+    )
+    for left in (2, 0, 9):
+        chain = EndedNight(night, (), tmp_path, None)
+        chain.mock, chain.left = failed, left
+        chain._keep()
+        if left < 9:
+            with pytest.raises(KeyboardInterrupt):
+                chain._compare()
+            assert not RunFolder(run).info()["finished"]
+    chain._compare()
+    info = RunFolder(run).info()
+    assert info["finished"]
+    assert (info["exit_code"], info["other_failures"], info["problem"]) == (1, True, None)
+    assert failed.made["broken"] == 7, "each once"
+    assert [one[:5] for one in chain.night.failed_on] == ["new", "tests"]
+    assert [one.state for one in chain.night.issues] == ["open"]
+
+
 @pytest.mark.nightly
 def test_of_forty_courses_of_ten_nights_none_flaps(tmp_path: Path) -> None:
     wrong: Counter[str] = Counter()

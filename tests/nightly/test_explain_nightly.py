@@ -1,0 +1,82 @@
+"""Logs that tell of no failure are explained by nothing, and a huge log is read in seconds."""
+
+from __future__ import annotations
+
+import io
+import time
+import tracemalloc
+from itertools import cycle, islice
+from pathlib import Path
+
+import onnx
+import pytest
+
+from harness.verdict.failure.any_log import read_log
+from harness.verdict.failure.explanation import explain
+from tests.integration.device_runs import DeviceRuns
+from tests.planted import Graph
+from tests.unit.verdict.failure.test_field_logs import NOISE
+
+FAILURE = "QnnDsp <E> Failed to find available PD for contextId 56 on deviceId 0"
+HUGE = 200_000_000
+SECONDS = 20
+MOST_BYTES = 200 << 20
+
+
+class Endless(io.RawIOBase):
+    """A log of this many bytes, made as it is read; its last line is a failure."""
+
+    def __init__(self, size: int) -> None:
+        lines = (
+            f"11-26 10:{at // 60 % 60:02}:{at % 60:02}.000 {at % 7919:5} {at % 6007:5} {one}"
+            for at, one in enumerate(islice(cycle(filter(None, NOISE)), 100_000))
+        )
+        self._part = ("\n".join(lines) + "\n").encode()
+        self._left = size
+        self._end = f"{FAILURE}\n".encode()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        at = -self._left % len(self._part)
+        data = self._part[at : at + min(len(buffer), self._left)]
+        if not data:
+            data, self._end = self._end[: len(buffer)], self._end[len(buffer) :]
+        self._left -= min(len(data), self._left)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.nightly
+def test_a_huge_log_is_read_in_seconds_and_bounded_memory() -> None:
+    """The processor's time, since others use the computer, too."""
+    began = time.process_time()
+    log = read_log(Endless(HUGE))  # type: ignore[arg-type]
+    found = explain(log.lines).diagnoses
+    took = time.process_time() - began
+    print(f"\n{HUGE >> 20} MiB, {log.line_count} lines: {took:.1f} s")
+    assert {one.id for one in found} == {"pd-exhausted"}
+    assert took < SECONDS
+    tracemalloc.start()
+    read_log(Endless(HUGE // 8))  # type: ignore[arg-type]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(f"at most {most >> 20} MiB")
+    assert most < MOST_BYTES
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["qnn", "ort"])
+def test_runs_that_succeed_are_explained_by_nothing(engine: str, tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    graph = Graph(0, (1, 8, 8, 8))
+    onnx.save(graph.model(graph.add("Conv", "x", graph.weight(8, 8, 1, 1))), tmp_path / "m.onnx")
+    code, said, records = lab.run_files("m.onnx", "--engine", engine, "--lab", lab.file)
+    assert code == 0, said
+    logs = [lab.reports / "latest" / name for record in records for name in record["logs"]]
+    assert len(logs) >= 3
+    for log in logs:
+        with log.open("rb") as stream:
+            assert explain(read_log(stream).lines).diagnoses == (), log.name
+    assert explain(read_log(io.BytesIO(said.encode())).lines).diagnoses == ()

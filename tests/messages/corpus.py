@@ -2,7 +2,7 @@
 
 `python -m tests.messages.corpus FOLDER...` reads every wheel and every library below the folders,
 and each folder named `OWNER+NAME` (or `linux`) there as that repository's files. It prints what it
-counts and keeps roles and causes that the table has.
+counts and keeps roles and causes that the table has. Without a folder it only counts.
 """
 
 from __future__ import annotations
@@ -138,7 +138,10 @@ def collected(folders: list[Path]) -> dict[str, set[str]]:
 
 
 def main(folders: list[Path]) -> None:
-    """Makes the table anew; roles and causes of rows that it has are kept."""
+    """Makes the table anew, with the roles and causes it has; counts only without folders."""
+    if not folders:
+        print(coverage_text(corpus()))
+        return
     before = {one.pattern: one for one in corpus()} if TABLE.exists() else {}
     now = []
     for pattern, origins in collected(folders).items():

@@ -11,6 +11,7 @@ _KEPT: Final = 31
 _ENOUGH: Final = 3
 _MANY: Final = 6
 _ALIKE: Final = 1.15
+_CHANGED: Final = 0.05
 _TOLD: Final = 1.4
 """Paces of another run tell something from so many times the usual on."""
 
@@ -31,15 +32,18 @@ class Paces:
         """What is known of a device before it has run anything."""
         self._own[device] = pace
 
-    def learn(self, device: Hashable, expected_s: float, took_s: float) -> None:
-        """A device has taken so long for a case."""
+    def learn(self, device: Hashable, expected_s: float, took_s: float) -> bool:
+        """A device has taken so long for a case; whether that changes much of what is known."""
         if expected_s <= 0 or took_s <= 0:
-            return
+            return False
+        before = self._own.get(device, 0.0)
         ratios = self._ratios.setdefault(device, deque(maxlen=_KEPT))
         ratios.append(took_s / expected_s)
         if len(ratios) >= _ENOUGH:
             self._own[device] = statistics.median(ratios)
             self._usual = statistics.median(self._own.values())
+        now = self._own.get(device, 0.0)
+        return abs(now - before) > _CHANGED * now
 
     def of(self, device: Hashable) -> float:
         """The seconds that a device takes for an expected one."""

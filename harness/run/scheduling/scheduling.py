@@ -134,6 +134,7 @@ class Scheduler:
         self._plan: WorkShares = {}
         self._planned_s: float | None = None  # the work that it was made for, if there is a plan
         self._changed = 0
+        self._able, self._slowest, self._differ = 1.0, 1.0, False
 
     @property
     def waiting(self) -> int:
@@ -175,7 +176,7 @@ class Scheduler:
         done = known.given.pop(case, None)
         # the first one waits for its files
         if done is not None and took_s is not None and known.has_run:
-            self.paces.learn(device, done.seconds, took_s)
+            self._changed += self.paces.learn(device, done.seconds, took_s)
         known.has_run = True
 
     def next(self, device: Hashable) -> Waiting | None:
@@ -204,7 +205,7 @@ class Scheduler:
         if best is None:
             return None
         needs = best[1]
-        left_s = work_s / sum(1 / self.paces.of(one) for one in self._devices)
+        left_s = work_s / self._able
         if self._is_near_end(left_s):
             found = self._soonest_here(device)
             if found is None:
@@ -220,10 +221,10 @@ class Scheduler:
 
     def _is_near_end(self, left_s: float) -> bool:
         """Whether devices are so different that who takes which case decides when all is done."""
-        if not self.paces.differ(self._devices) or self.waiting > _MOST_WEIGHED:
+        if not self._differ or self.waiting > _MOST_WEIGHED:
             return False
         longest_s = max(group.top()[0] for group in self._groups.values())
-        return left_s < _ENDGAME * longest_s * max(map(self.paces.of, self._devices))
+        return left_s < _ENDGAME * longest_s * self._slowest
 
     def _soonest_here(self, device: Hashable) -> Waiting | None:
         """The longest case with which this device is done before any other one would be."""
@@ -301,6 +302,9 @@ class Scheduler:
         able: dict[Hashable, float] = defaultdict(float)
         for name, one in self._devices.items():
             able[one.kind] += 1 / self.paces.of(name)
+        # of all, as of now: nobody reckons that again for each case
+        self._able, self._differ = sum(able.values()), self.paces.differ(self._devices)
+        self._slowest = max(map(self.paces.of, self._devices))
         self._plan = spread(work, able, self._can, self._plan)
 
 

@@ -214,7 +214,7 @@ class Chain:
                 except HarnessError as error:
                     self._note(f"not fetched: {source.name} {target}: {error}")
 
-    def _pytest(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+    def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
         """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
         marker = f"--problem-file={self.path / PROBLEM}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
@@ -225,7 +225,7 @@ class Chain:
     def _run(self) -> None:
         run, code = self._begun_run(), None
         if run is None or not _is_whole(run):
-            code = self._pytest(self._left_s, run)
+            code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
                 raise InfraError("the time was over before the run: --resume goes on with it")
@@ -258,7 +258,7 @@ class Chain:
         elif times:
             self._tell(f"run again {counted(len(times), 'case')}")
             write_json(file := self.path / AGAIN, times)
-            if self._pytest(2 * self._left_s * _SHARE_AGAIN, run, f"--again={file}") is None:
+            if self._pytest_run(2 * self._left_s * _SHARE_AGAIN, run, f"--again={file}") is None:
                 self._note("not all that ended otherwise than before was run again in time")
         # only attempts have been added: it ended as it had, also if they were cut short
         code, others = self.night.run_exit_code, self.night.other_failures

@@ -149,6 +149,9 @@ static int call(struct pd *pd, struct wire_call_head head, const union remote_ar
             whole = receive_all(channel, arguments[at].buffer.data, arguments[at].buffer.size);
     if (!whole) {
         close(channel);
+        pthread_mutex_lock(&pd->mutex); /* who calls now may be quicker than who waits for the end */
+        if (pd->gone == 0) pd->gone = AEE_ENOSUCH;
+        pthread_mutex_unlock(&pd->mutex);
         return said("invoke", DSP_EBADSTATE, "the DSP's process died under the call");
     }
     pd_channel_done(pd, channel);

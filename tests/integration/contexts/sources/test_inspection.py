@@ -23,7 +23,6 @@ from harness.probe.plan_runner import run_plan_locally
 from harness.tools.cli.contexts import inspect
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.probe.conftest import build_backend
-from tests.logged import Logged
 
 ROOT = Path(__file__).parents[4]
 FIELD = Path(__file__).parents[3] / "field"
@@ -124,11 +123,11 @@ def test_a_large_file_is_not_read_into_memory(
     assert all_of_it.rss_after_bytes < 200e6
 
 
-def test_a_model_without_a_context_is_told(tmp_path: Path, logged: Logged) -> None:
+def test_a_model_without_a_context_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(Model("tiny").serialized())
     done = CliRunner().invoke(inspect, [str(tmp_path / "model.onnx")], standalone_mode=False)
     assert done.return_value == 0
-    assert f"{tmp_path}/model.onnx: onnx without a context in it" in logged.warnings
+    assert f"{tmp_path}/model.onnx: an ONNX model" in done.stdout
 
 
 def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:

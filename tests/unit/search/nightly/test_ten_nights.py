@@ -64,7 +64,7 @@ class TenNights(Chain):
 
     mock: MockPytest
 
-    def _pytest(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+    def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
         assert run is not None
         times = read_json(self.path / TIMES, 1 << 20)
         names = {self.mock.attempt(name).case: name for name in CASES}
@@ -158,7 +158,7 @@ class EndedNight(TenNights):
 
     left: int
 
-    def _pytest(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+    def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
         assert run is not None
         resumed = RunFolder.resume(run.path, command=["pytest"])
         ((case, number),) = read_json(self.path / TIMES, 1 << 20).items()

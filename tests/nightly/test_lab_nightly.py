@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -38,8 +38,11 @@ def test_one(bench, number):
 
 def runs_of(
     folder: Path, devices: Sequence[Tempered], seconds: Sequence[float], count: int = 1
-) -> list[Finished]:
-    """So many runs of cases that take so long, one after another, on a farm, a worker a device."""
+) -> Iterator[Finished]:
+    """So many runs of cases that take so long, one after another, on a farm, a worker a device.
+
+    Each is to be looked at before the next begins, as its journal is that of the latest run.
+    """
     lab = DeviceRuns(folder)
     suite = folder / "test_farm.py"
     suite.write_text(SUITE)
@@ -49,7 +52,8 @@ def runs_of(
     with SimulatedFarm(devices, key_folder=keys) as farm:
         lab.file.write_text(farm.lab)
         asked = "--any-device", "-n", len(devices), "-q"
-        return [lab.run(*asked, suites=suite) for _ in range(count)]
+        for _ in range(count):
+            yield lab.run(*asked, suites=suite)
 
 
 def span_s(cases: Sequence[dict[str, object]]) -> tuple[float, dict[str, float]]:
@@ -93,8 +97,8 @@ def test_four_fast_and_four_slow_devices_end_together(
     seconds = [chance.lognormvariate(0.0, 0.3) for _ in range(240)]
     names = [f"fast-{n}" for n in range(4)] + [f"slow-{n}" for n in range(4)]
     devices = [Tempered(name, "QCS8550", STEADY) for name in names]
-    first, second = runs_of(tmp_path, devices, seconds, 2)
-    for name, run in (("first run", first), ("second run", second)):
+    runs = runs_of(tmp_path, devices, seconds, 2)
+    for name, run in zip(("first run", "second run"), runs, strict=True):
         assert run.code == 0, run.output
         whole_s, busy = span_s(run.cases)
         spent_s = sum(took / (3 if "slow" in device else 1) for device, took in busy.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -112,6 +113,9 @@ def _confirmed(causes: Sequence[Explained], layers: Sequence[Checked]) -> tuple[
 def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
     if not log.whole:
         yield "the log is larger than what is read of one; its end was not looked at"
+    if not log.line_count:
+        yield "the log is empty"
+        return
     if not causes:
         yield f"nothing in the {log.line_count} lines is recognised as a cause"
         yield "the first line that says ERROR, and those right before it, mostly tell more"
@@ -167,8 +171,8 @@ def _next(
     asked = question(causes, len(others))
     if asked is None or _ends(layers) is not None:
         return
-    log = "LOG" if file == _STDIN else file
-    beside = "".join(f" --with {one}" for one in others)
+    log = "LOG" if file == _STDIN else shlex.quote(file)
+    beside = "".join(f" --with {shlex.quote(str(one))}" for one in others)
     yield "to be surer, ask and explain again:"
     yield f"  {asked.command} > {asked.file}"
     yield f"  qnn-harness explain {log}{beside} --with {asked.file}"

@@ -186,6 +186,6 @@ def _encoding_of(start: bytes) -> str:
     """UTF-8, if the first two bytes do not say UTF-16: by a mark, or by a letter's empty half."""
     if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
-    if b"\0" in start:
+    if b"\0" in start and any(start):
         return "utf-16-be" if start.startswith(b"\0") else "utf-16-le"
     return "utf-8-sig"

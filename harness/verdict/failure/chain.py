@@ -40,6 +40,10 @@ BENIGN: Final[dict[str, str]] = {
         "the DSP has no notifications of queues, and the queue is made all the same "
         "(https://github.com/qualcomm/fastrpc/issues/342)"
     ),
+    r"This META does not have Alloc2 Support\W{0,4}$": (
+        "a warning, after which the stub allocates by the older call "
+        "(a longer form of it adds what that cannot: more than 2 GB)"
+    ),
     r"Using existing ADSP_LIBRARY_PATH setting of ": (
         "the QNN provider says it whenever somebody else has set the path of skels "
         "(onnxruntime-qnn 2.7.0 on boards; sessions work)"

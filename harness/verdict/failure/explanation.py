@@ -12,7 +12,7 @@ from harness.ground.facts.ort_errors import qnn_code_in
 from harness.verdict.failure.any_log import LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
-from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
+from harness.verdict.failure.log_words import ANYBODYS, API, CALLS, CLIENT, FORESEEN, OURS
 from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES
 
@@ -130,7 +130,13 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     Numbers of a process that says nothing else of ours count for nothing. With `process`, what the
     system logged counts near the time of that process only.
     """
-    telling = [line for line in lines if not is_benign(line.text)]
+    clients = {None, *(line.origin.process for line in lines if CLIENT.search(line.text))}
+    telling = [
+        line
+        for line in lines
+        if not is_benign(line.text)
+        and (line.origin.process in clients or not ANYBODYS.search(line.text))
+    ]
     texts = tuple(dict.fromkeys(line.text for line in telling))
     near = telling if process is None else _near(telling, process)
     apis: dict[str, None] = {}

@@ -52,6 +52,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             known(r"fastrpc memory map .*failed with error|Failed to map weights buffer"),
             known(r"failed to Map Buffer to SMMU"),
             likely(r"remote_mmap64_internal failed"),
+            likely(r"ggml-hex: .*(?:buffer mapping failed|fastrpc_mmap failed)"),
             likely(
                 codes=(1002,),
                 evidence=r"fastrpc memory map .*failed with error|remote_mmap64_internal failed",
@@ -212,8 +213,9 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             # Windows has no words for it where no window can be shown
             likely(r"-1073741515\b|\b0xC0000135\b", evidence=rf"{OURS}|qnn-|Genie|genie-"),
             known(
-                rf"^(?=.*{OURS}).*(?:version \W{{0,2}}(?:GLIBC\w*|CXXABI)_[\d.]+\W{{0,2}} not found"
-                r"|is for EM_\w+ .{0,8}instead of EM_|has bad ELF magic)"
+                rf"^(?=.*(?:{OURS}|\b(?:qnn|snpe|genie)-))"
+                r".*(?:version \W{0,2}(?:GLIBC\w*|CXXABI)_[\d.]+\W{0,2} not found"
+                r"|is for EM_\w+ .{0,8}instead of EM_|has bad ELF magic|has unexpected e_machine)"
             ),
             known(
                 rf"^(?=.*(?:{OURS}|QNN)).*(?:[Cc]ould not find module|[Ee]rror (?:126|193)\b"

@@ -106,7 +106,13 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "`qnn-harness doctor` says whether the device has the file; if so, and only an app does "
         "not find it, it is the linker's namespace",
         ("pytorch/executorch#5120",),
-        (known(r"libcdsprpc\.(?:so|dll)\b.{0,80}(?:cannot open|not found|not accessible)"),),
+        (
+            known(
+                r"libcdsprpc\.(?:so|dll)\b.{0,80}(?:cannot open|not found|not accessible)"
+                # Windows' loader gives no words for it
+                r"|ggml-hex: failed to load .{0,300}libcdsprpc\.dll"
+            ),
+        ),
     ),
     Rule(
         "npu-driver",
@@ -145,7 +151,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             # of a process's maps
             likely(
                 NO_SESSION,
-                evidence=r" /(?:vendor|system\w*|odm|product|usr/lib)/\S*libQnn\w+\.so$",
+                evidence=r":[0-9a-f]{2} \d+\s+/(?:vendor|system\w*|odm|product|usr/lib)/\S*"
+                r"libQnn\w+\.so$",
             ),
             # a program takes libraries of its own version or newer ones
             likely(r"Unable to find a valid interface(?! for (?!\S*[Qq]nn))"),
@@ -216,7 +223,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("JackZeng0208/llama.cpp-android-tutorial#6",),
         (
             known(
-                rf"^(?=.*{OURS}).*(?:cannot locate symbol|undefined symbol:|"
+                rf"^(?=.*(?:{OURS}|\bQnn[A-Z]\w+_)).*(?:cannot locate symbol|undefined symbol:|"
                 r"procedure entry point \S+ could not be located)"
             ),
         ),

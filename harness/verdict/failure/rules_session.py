@@ -30,7 +30,9 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         ("chraac/llama.cpp#41", "qualcomm/hexagon-mlir#87", "qualcomm/GenieX#1143"),
         (
             known(r"(?i)signature verif|test-?sig not found|CRC segment not found"),
-            possible(r"dynamic loading failed for", absent=r"fopen|No such file|not found"),
+            possible(
+                r"dynamic loading failed for", absent=r"fopen|No such file|\.so\b.{0,40}not found"
+            ),
             likely(r"Request unsigned offload before making any RPC calls"),
             possible(codes=tuple(map(dsp_error, (0x38, 0x69, 0x81, 0x82)))),
         ),
@@ -53,7 +55,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         (
             likely(r"createUnsignedPD (?:failed|unable)|failed to enable unsigned PD"),
             # a warning, behind which the library goes on
-            possible(r"createUnsignedPD.*not supported"),
+            possible(r"^(?!.*<[WI]>).*createUnsignedPD.*not supported"),
         ),
     ),
     Rule(
@@ -103,7 +105,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             known(r"app does not have access to fastrpc device"),
             known(
                 NO_SESSION,
-                evidence=r"^crw-------.*\b(?:fastrpc-cdsp|adsprpc-smd)$",
+                evidence=r"(?:^|\s)crw-------.*\b(?:fastrpc-cdsp|adsprpc-smd)$",
                 says="only root may open its node in /dev",
             ),
             likely(r"ERROR 0x0*72: Unable to create \w* ?session"),
@@ -163,7 +165,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             likely(r"fopen\w* fail\w* .{0,20}fastrpc_shell", absent=_OPENED),
             known(
                 NO_SESSION,
-                evidence=r"^cdsp\S* is (?:offline|crashed|suspended|invalid)\b",
+                evidence=r"(?:^|\s)cdsp\S* is (?:offline|crashed|suspended|invalid)\b",
                 says="the remote processor does not run",
             ),
             possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain", absent=_RUNS),

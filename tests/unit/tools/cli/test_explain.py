@@ -101,6 +101,20 @@ def test_what_is_asked_for_is_taken_as_another_log(tmp_path: Path, ended: Ended)
     assert {line["file"] for line in shown} == {None, str(answer)}
 
 
+def test_the_command_that_is_told_can_be_pasted(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "my app.log"
+    log.write_text("Error 0x80000580: apps_dev_init failed for domain 3, errno Success\n")
+    _, out, _ = ended(str(log), "--with", str(log))
+    named = f"'{log}'"
+    assert f"  qnn-harness explain {named} --with {named} --with " in out
+
+
+def test_an_empty_log_is_called_so(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.touch()
+    assert ended(str(log))[:2] == (1, "the log is empty\n")
+
+
 def test_files_beside_a_log_are_bounded_and_must_be_there(tmp_path: Path, ended: Ended) -> None:
     log = tmp_path / "app.log"
     log.write_text("x\n")

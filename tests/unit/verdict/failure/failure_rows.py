@@ -35,6 +35,7 @@ NO_PLATFORM_INFO = (
 NO_OPTIMIZATIONS = (
     "Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)"
 )
+NO_ALLOC2 = "[Qnn ExecuTorch]:  <W> This META does not have Alloc2 Support"
 NO_NOTIFICATIONS = (
     "Error 0x80000414: remote_handle64_invoke failed for module libdspqueue_rpc_skel.so, handle 0x1"
 )

@@ -112,6 +112,10 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         f"{_NO_TRANSPORT}\n7f00-7f10 r-xp 0 fd:01 77 /vendor/lib64/libQnnHtp.so",
     ),
     (None, "7f00-7f10 r-xp 0 fd:01 77 /vendor/lib64/libQnnHtp.so"),
+    (
+        "invalid-config possible",
+        f"{_NO_TRANSPORT}\nSuccessfully opened file /vendor/lib64/libQnnHtpV75Skel.so",
+    ),
     # -- linkers
     (
         "symbol-missing known",
@@ -155,6 +159,35 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("library-not-loaded likely", "qnn-net-run.exe exited with code -1073741515 (0xC0000135)"),
     (None, "ERROR: game.exe exited with code -1073741515 (0xC0000135)"),
     ("library-not-loaded known", "The program cannot go on because Genie.dll was not found."),
+    (
+        "library-not-loaded known",
+        "./qnn-net-run: /lib/libc.so.6: version `GLIBC_2.34' not found (required by ./qnn-net-run)",
+    ),
+    (None, "node: /lib/libc.so.6: version `GLIBC_2.28' not found (required by node)"),
+    (
+        "library-not-loaded known",
+        'dlopen failed: "/x/libQnnHtp.so" has unexpected e_machine: 62 (EM_X86_64)',
+    ),
+    (
+        "symbol-missing known",
+        'cannot locate symbol "QnnInterface_getProviders" referenced by "/data/app/libx.so"',
+    ),
+    ("no-fastrpc known", r"ggml-hex: failed to load C:\Windows\nspmcdm\libcdsprpc.dll: "),
+    # -- warnings of runs that succeed
+    (None, "[Qnn ExecuTorch]:  <W> This META does not have Alloc2 Support"),
+    (
+        None,
+        "QnnDsp <W> createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported by HTP",
+    ),
+    # -- memory
+    (
+        "not-mapped likely",
+        "ggml-hex: HTP0 buffer mapping failed : domain_id 3 size 536883200 fd 5 error 0x00000001",
+    ),
+    (
+        "not-mapped likely",
+        "ggml-hex: HTP0 failed to allocate device buffer context: ggml-hex: fastrpc_mmap failed",
+    ),
     ("sdk-python known", "ModuleNotFoundError: No module named 'qti.aisw'"),
     ("two-copies known", "Error: aborting due to 3 instances of libxdsprpc. Only 2 allowed"),
     # -- frameworks
@@ -181,7 +214,7 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "litert-version known",
         "QAIRT SDK v2.31.0 is not supported; please upgrade to v2.35.0 or later",
     ),
-    ("cpu-fallback possible", _XNNPACK),
+    ("cpu-fallback possible", f"I litert: CompiledModel is made\n{_XNNPACK}"),
     (None, f"{_XNNPACK}\nReplacing 6 out of 6 node(s) with delegate (DispatchDelegate) node"),
     ("nodes-not-taken possible", "ERROR: [compiled_model.cc:300] Some ops are not accelerated."),
     ("newer-context likely", "ERROR: Context binary isn't compatible with the current SDK."),

@@ -13,6 +13,7 @@ NO_SKEL = "QnnDsp <E> fopen failed for libQnnHtpV79Skel.so (No such file)"
 VTCM = "QnnDsp <E> Request feature vtcm size with value 8388608 unsupported"
 CRASH = "remoteproc remoteproc1: crash detected in cdsp: type fatal error"
 UNSUPPORTED = "QnnDsp <E> QnnBackend_validateOpConfig failed 3110"
+XNNPACK = "Replacing 42 out of 42 node(s) with delegate (TfLiteXNNPackDelegate) node"
 CREATED = "QnnDsp <E> QnnContext_createFromBinary returned 5005"
 
 
@@ -63,3 +64,11 @@ def test_of_what_lines_suggest_the_first_of_a_process_is_the_cause() -> None:
     first = ((10, "04:15:01.000", UNSUPPORTED), (10, "04:15:02.000", SKEL))
     assert [id for id, _ in logcat(*first)][:2] == ["op-unsupported", "skel-not-found"]
     assert [id for id, _ in logcat(*reversed(first))][:2] == ["skel-not-found", "op-unsupported"]
+
+
+def test_what_any_program_says_of_its_cpu_is_a_cause_where_it_wants_the_npu_only() -> None:
+    assert logcat((10, "04:15:01.000", XNNPACK)) == []
+    two = logcat((10, "04:15:01.000", XNNPACK), (11, "04:15:01.100", "litert: CompiledModel"))
+    assert two == []
+    wanted = ((10, "04:15:01.000", XNNPACK), (10, "04:15:01.100", "litert: CompiledModel"))
+    assert logcat(*wanted) == [("cpu-fallback", 10)]

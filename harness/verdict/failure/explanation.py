@@ -80,14 +80,17 @@ def _told(
     """The causes that fit, the surest first.
 
     A number that stands in another program's line alone is the last of its equals. Of what lines
-    of one process suggest, the first is the cause.
+    of one process suggest, the earliest is the cause.
     """
+    times = {line.number: line.origin.at for line in lines if line.file is None}
     told = [(one, _explained(one, symptoms, lines, process)) for one in findings(symptoms, rules)]
     told.sort(
         key=lambda one: (
             CONFIDENCES.index(one[0].confidence),
             _is_foreign(*one),
-            one[1].lines[0].number if process and one[0].confidence == "likely" else 0,
+            times.get(one[1].lines[0].number) or 0.0
+            if process and one[0].confidence == "likely"
+            else 0.0,
         )
     )
     return [explained for _, explained in told]

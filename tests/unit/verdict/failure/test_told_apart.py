@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import permutations
 
 from harness.verdict.failure.any_log import read_log
 from harness.verdict.failure.explanation import Explained, explain
@@ -61,9 +62,12 @@ def test_a_number_of_a_process_that_says_nothing_of_ours_counts_for_nothing() ->
 
 
 def test_of_what_lines_suggest_the_first_of_a_process_is_the_cause() -> None:
-    first = ((10, "04:15:01.000", UNSUPPORTED), (10, "04:15:02.000", SKEL))
-    assert [id for id, _ in logcat(*first)][:2] == ["op-unsupported", "skel-not-found"]
-    assert [id for id, _ in logcat(*reversed(first))][:2] == ["skel-not-found", "op-unsupported"]
+    """By the time that they have, in whatever order they stand."""
+    causes = {UNSUPPORTED: "op-unsupported", SKEL: "skel-not-found"}
+    for first, second in permutations(causes):
+        lines = ((10, "04:15:01.000", first), (10, "04:15:02.000", second))
+        for told in (lines, lines[::-1]):
+            assert [id for id, _ in logcat(*told)][:2] == [causes[first], causes[second]]
 
 
 def test_what_any_program_says_of_its_cpu_is_a_cause_where_it_wants_the_npu_only() -> None:

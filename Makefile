@@ -56,8 +56,8 @@ dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: $(READY)
 	@rm -rf dist
 	@$(VENV)/bin/python -m harness.tools.cli.ship
-	@$(VENV)/bin/python -m build --no-isolation --outdir dist . || { rm -rf harness/probe/shipped; exit 1; }
-	@rm -rf harness/probe/shipped
+	@$(VENV)/bin/python -m build --no-isolation --outdir dist .; code=$$?; \
+	rm -rf harness/probe/shipped; exit $$code
 	@$(VENV)/bin/twine check --strict dist/*
 	@$(VENV)/bin/check-wheel-contents dist/*.whl
 	@echo "Results: $(CURDIR)/dist"

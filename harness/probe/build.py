@@ -56,6 +56,11 @@ class _Target:
     zig: str = ""
     flags: tuple[str, ...] = ()
 
+    @property
+    def chosen_by(self) -> str:
+        """The variable that names its compiler on this computer."""
+        return "CC" if self.native_on == os.uname().machine else self.variable
+
 
 _TARGETS: Final[Mapping[str, _Target]] = {
     "linux-x64": _Target(
@@ -75,6 +80,15 @@ _TARGETS: Final[Mapping[str, _Target]] = {
     # For phones with pages of 16 KB, which load no program laid out for 4 KB. Older NDKs do that.
     "android-arm64": _Target(None, "CC_ANDROID_ARM64", flags=("-Wl,-z,max-page-size=16384",)),
 }
+
+
+def built_by_zig(zig: str) -> dict[str, str]:
+    """Variables for a builder that has zig build all targets it can, for old C libraries.
+
+    Nothing for a debugger is in such a probe, and no path of this computer.
+    """
+    can = [known for known in _TARGETS.values() if known.zig]
+    return {known.chosen_by: f"{zig} cc -target {known.zig} -s" for known in can}
 
 
 @dataclass(frozen=True)
@@ -199,8 +213,8 @@ class ProbeBuilder:
         known = _TARGETS.get(target)
         if known is None:
             raise ConfigError(f"no target {target!r}", field="target", choices=_TARGETS)
-        native = known.native_on == os.uname().machine
-        variable = "CC" if native else known.variable
+        variable = known.chosen_by
+        native = variable == "CC"
         if chosen := self.environment.get(variable, "").strip():
             return self._chosen(variable, chosen)
         candidates = ("cc", "gcc", "clang") if native else known.cross_compilers

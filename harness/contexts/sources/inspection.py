@@ -111,18 +111,12 @@ def model_report(path: Path) -> ModelReport:
     """What an ONNX model says of itself. Raises ConfigError for what is no model."""
     model = OnnxNodes.of(path)
     types = Counter(one.op_type for one in model.nodes)
-    made = {name for node in model.nodes for name in node.writes}
-    read = {name for node in model.nodes for name in node.reads}
     return ModelReport(
         str(path),
         len(model.nodes),
         ", ".join(f"{number} {name}" for name, number in types.most_common()),
-        tuple(f"{name}: {kind}" for name, kind in model.kinds.items() if name not in made),
-        tuple(
-            f"{name}: {kind}"
-            for name, kind in model.kinds.items()
-            if name in made and name not in read
-        ),
+        tuple(f"{name}: {model.kinds[name]}" for name in model.inputs),
+        tuple(f"{name}: {model.kinds[name]}" for name in model.outputs),
     )
 
 

@@ -17,11 +17,13 @@ _MOST_BYTES: Final = 4096
 class OnnxNodes:
     """The nodes of a model; a node without a name keeps its name "".
 
-    `kinds` has of each tensor its type and shape in words, `sizes` its bytes where the shape is
-    known.
+    `inputs` and `outputs` are the model's own, without weights. `kinds` has of each tensor its type
+    and shape in words, `sizes` its bytes where the shape is known.
     """
 
     nodes: tuple[GraphNode, ...]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
     kinds: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -53,7 +55,9 @@ class OnnxNodes:
             kinds[one.name], size = _kind(one)
             if size is not None:
                 sizes[one.name] = size
-        return cls(nodes, kinds, sizes)
+        inputs = tuple(one.name for one in graph.input if one.name not in weights)
+        outputs = tuple(one.name for one in graph.output)
+        return cls(nodes, inputs, outputs, kinds, sizes)
 
     def shapes(self) -> dict[str, str]:
         """Type and shape of what each node reads, by the node's name."""

@@ -19,3 +19,13 @@ def priority(text: str) -> int:
     if text.lstrip("-").isdecimal() and int(text) in PRIORITIES:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no number of -9 to 9")
+
+
+def drift_steps(text: str) -> int:
+    """The STEPS of `--fail-on drift:STEPS`."""
+    from harness.verdict import steps_of
+
+    steps = steps_of(text)
+    if steps is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
+    return steps

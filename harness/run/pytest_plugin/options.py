@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from harness.ground import BACKENDS, ENGINES, QNN
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
-from harness.run.pytest_plugin.option_values import named, priority
+from harness.run.pytest_plugin.option_values import drift_steps, named, priority
 from harness.run.pytest_plugin.shipped import shipped
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ class Options:
         "the run fails if an output of named files differs between versions, devices or backends "
         "by more than so many steps of its type; without steps, if it differs and STEPS is 0",
         "Outputs may differ so much at most.",
-        type=rounds_asked.drift_steps,
+        type=drift_steps,
     )
     resume: Path | None = _option(
         "--resume RUN",

@@ -1,4 +1,4 @@
-"""How often graphs of a user's file are executed, and how far outputs may drift, as options say."""
+"""How often graphs of a user's file are executed, as options say."""
 
 from __future__ import annotations
 
@@ -38,13 +38,3 @@ def _number(text: str, least: int, other: str = "") -> int:
         told = f"{text[:40]!r} is no number of rounds: {other}{least} to {_MOST}"
         raise argparse.ArgumentTypeError(told)
     return int(text)
-
-
-def drift_steps(text: str) -> int:
-    """The STEPS of `--fail-on drift:STEPS`."""
-    from harness.verdict import steps_of
-
-    steps = steps_of(text)
-    if steps is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
-    return steps

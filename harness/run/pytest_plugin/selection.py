@@ -10,16 +10,8 @@ from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE
 _NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
 # what a command line says besides which cases it means, of pytest's own options
 _SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
-# how pytest and its plug-ins are told to report
-_TOLD_TO: Final = (
-    "--cov",
-    "--html",
-    "--css",
-    "--alluredir",
-    "--log-",
-    "--json-report",
-    "--report-log",
-)
+# these have more options than are listed here, and some whose value may be left out
+_TOLD_TO: Final = ("--cov", "--log-", "--json-report")
 _SAYS_NO_CASE: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if one.takes_value),

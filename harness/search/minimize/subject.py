@@ -12,7 +12,7 @@ from harness.contexts import Context, ContextFile, Given, Source, contexts_of, r
 from harness.contexts.sources.context_file import ContextFiles
 from harness.contexts.sources.contexts import Contexts
 from harness.device import Lab
-from harness.ground import QNN, SOCS, ConfigError, cache_root, counted
+from harness.ground import QNN, SOCS, ConfigError, HarnessError, cache_root, counted
 from harness.libraries import Artefact, Catalog, Expects, Manifest, RunPlan, open_artefact
 from harness.libraries.containers.bundle import write_bundle
 from harness.libraries.containers.manifest import PieceEntry, TensorEntry
@@ -228,9 +228,8 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
 def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | None:
     """What the journal of a run says of a case; None without a `run` named, if none is there.
 
-    Without a name it is the latest of the last 100 runs of the reports that has the case, if one
-    has with a verdict. Raises ConfigError for a named run that does
-    not have the case.
+    Without a name it is the latest of the last 100 runs of the reports that has the case, with a
+    verdict if one has that. Raises ConfigError for a named run that does not have the case.
     """
     base, parameters = split_node_id(case)
 
@@ -244,10 +243,16 @@ def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | No
     runs = [run] if run is not None else run_folders(reports)[: -_MOST_RUNS - 1 : -1]
     found, records = list[CaseRecord](), list[CaseRecord]()
     for folder in runs:
-        records = [*RunFolder.open(folder).contents().cases]
+        try:
+            records = [*RunFolder.open(folder).contents().cases]
+        except HarnessError:
+            if run is not None:
+                raise
+            continue  # one of another version, or damaged: others have the case, or none
         here = called_so(records)
-        found = here if _has_verdict(here) else found or here
-        if _has_verdict(found):
+        found = found or here
+        if any(expected_of(one) is not None for one in here):
+            found = here
             break
     if len(found) == 1:
         return found[0]
@@ -257,11 +262,6 @@ def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | No
     known = found or [one for one in records if f"::{QNN.test}" in one.case]
     choices = [one.case for one in known] or [_TAKEN]
     raise ConfigError(problem, file=run or folder, field="CASE", choices=choices)
-
-
-def _has_verdict(records: Iterable[CaseRecord]) -> bool:
-    """Whether one of them ended with a verdict about the target."""
-    return any(expected_of(one) is not None for one in records)
 
 
 def expected_of(record: CaseRecord) -> Expects | None:

@@ -22,8 +22,7 @@ from harness.ground.files.notices import Notices, shown_by
 from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
 from harness.tools.cli.say import say, say_found, say_json
 from harness.tools.doctor.acceptance import accept
-from harness.tools.doctor.archive import check_place, own_words, write_archive
-from harness.tools.doctor.archive_row import read_archive, row_of
+from harness.tools.doctor.archive import check_place, own_words, read_archive, row_of, write_archive
 from harness.tools.doctor.check import Checked, DoctorReport, Status, report_of
 from harness.tools.doctor.device_visit import DEVICE_TIMEOUT_S, Order
 from harness.tools.doctor.examine import examine

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
 from harness.device import AdbDevice, load_lab
 from harness.ground import ConfigError, InfraError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _FARM: Final = "farm"
 _DSP_SETUP: Final = "dsp-setup"
+# what an option is called as a parameter
 _OWN_OPTIONS: Final = {
     _FARM: ("devices", "profile", "seed", "written"),
     _DSP_SETUP: ("source", "mirror", "anew"),
@@ -90,12 +92,12 @@ def simulator(
     NAME `dsp-setup` builds the emulator for DSPs of simulated devices, in some minutes and without
     root: QEMU of Debian with vector instructions for floating point and the matrix unit.
     """
-    for_a_dsp = {"--source": source, "--mirror": mirror, "--anew": anew or None}
-    for_a_farm = {"--devices": devices, "--profile": profile, "--seed": seed, "--write": written}
-    for only, options in ((_DSP_SETUP, for_a_dsp), (_FARM, for_a_farm)):
-        for option, given in options.items():
-            if given is not None and name != only:
-                raise ConfigError(f"is for qnn-harness simulator {only}", field=option)
+    context = click.get_current_context()
+    for param in context.command.params:
+        only = next((one for one, own in _OWN_OPTIONS.items() if param.name in own), name)
+        given = context.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
+        if only != name and given:
+            raise ConfigError(f"is for qnn-harness simulator {only}", field=param.opts[0])
     if name == _DSP_SETUP:
         set_up_dsp(source, mirror, anew)
         return

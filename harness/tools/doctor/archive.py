@@ -1,4 +1,7 @@
-"""An acceptance as one file to be sent to somebody: redacted, bounded, whole or not there."""
+"""An acceptance as one file to be sent to somebody: redacted, bounded, whole or not there.
+
+Who gets one reads it as a row of docs/devices.md.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,30 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pydantic import TypeAdapter, ValidationError
+
 from harness.device import USER_SERVER, Lab
 from harness.device.evidence.text import EvidenceFile, clean, fit, redact
-from harness.ground import ConfigError, InfraError, name_problem, without_secrets
+from harness.ground import ConfigError, InfraError, counted, name_problem, without_secrets
+from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_archive
 from harness.ground.files.names_inside import read_inside
 from harness.ground.files.whole_file import written_whole
 from harness.libraries.containers.bundle import undated_entry
 from harness.libraries.runtimes.local_sources import SDK_VARIABLES
 from harness.probe import ndk
 from harness.probe.prebuilt import FOLDER_VARIABLE
-from harness.tools.doctor.check import DoctorReport, report_of
+from harness.tools.doctor.check import Checked, DoctorReport, report_of
 
+COLUMNS: Final = ("Device", "System", "QNN", "Layers that work", "What did not")
+"""The columns of a table of archives."""
+
+REPORT: Final = "report.json"
 _FILE_BYTES: Final = 1 << 20
 _TOTAL_BYTES: Final = 32 << 20
+_LIMITS: Final = ArchiveLimits(members=1000, total_bytes=2 * _TOTAL_BYTES, ratio=2000)
 _READ_BYTES: Final = 64 << 20
 _LEAST_CHARS: Final = 3
+_CELL_CHARS: Final = 200
 _FOLDERS: Final = (*ndk.VARIABLES, FOLDER_VARIABLE)
 # names that say nothing of who somebody is, and would be taken out of every second line
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
@@ -144,7 +156,7 @@ def write_archive(
         for one in report.checks
     )
     told = json.dumps(report.as_json(), indent=1)
-    texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), "report.json": told}
+    texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), REPORT: told}
     try:
         with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
             for name, text in texts.items():
@@ -166,3 +178,55 @@ def write_archive(
         raise _unwritten(path, error) from error
     except OSError as error:
         raise InfraError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_archive(path: Path) -> DoctorReport:
+    """The report in an archive of `doctor --acceptance`. Raises ConfigError for anything else."""
+    try:
+        with (
+            path.open("rb") as file,
+            opened_archive(file, _LIMITS) as opened,
+            opened.open(REPORT) as report,
+        ):
+            told = report.read(_FILE_BYTES + 1)
+    except (OSError, KeyError, ArchiveError) as error:
+        problem = f"is no archive of `doctor --acceptance`: {error}"
+        raise ConfigError(problem, file=path) from None
+    if len(told) > _FILE_BYTES:
+        raise ConfigError(f"its {REPORT} is larger than {_FILE_BYTES} bytes", file=path)
+    try:
+        return TypeAdapter(DoctorReport).validate_json(told, extra="ignore")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        problem = f"its {REPORT} is not one of `doctor`: {first['msg']}"
+        raise ConfigError(problem, file=path, field=where) from None
+
+
+def row_of(report: DoctorReport) -> str:
+    """A line of a Markdown table with `COLUMNS` (pure)."""
+    steps = [one for one in report.checks if one.group == "acceptance"]
+    good = [one.name for one in steps if one.status == "ok"]
+    bad = [one for one in steps if one.status in ("warn", "fail", "unknown")]
+    cells = (
+        _found(report, "SoC"),
+        _found(report, "system"),
+        _found(report, "runtime"),
+        f"{counted(len(good), 'step')}: {', '.join(good)}" if good else "none",
+        "; ".join(f"{one.name}: {one.found}"[:_CELL_CHARS] for one in bad) or "-",
+    )
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _found(report: DoctorReport, name: str) -> str:
+    found: list[Checked] = [
+        one for one in report.checks if (one.group, one.name) == ("device", name)
+    ]
+    return found[0].found if found else "not told"
+
+
+def _cell(text: str) -> str:
+    kept = "".join(one if one.isprintable() else " " for one in text)
+    for mark in "\\|<>`*_[]":
+        kept = kept.replace(mark, f"\\{mark}")
+    return kept

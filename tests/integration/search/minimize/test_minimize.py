@@ -120,7 +120,13 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert again["error"]["signature"] == record["error"]["signature"], said
     assert again["measurements"]["came_again"] is True
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
-    # a name that no run has, and a case that no run failed
+    # a run that cannot be read hides no other; a name that no run has, a case that no run failed
+    later = lab.reports / "29990101T000000Z-0000000000000000"
+    later.mkdir()
+    (later / "results.jsonl").write_text("")
+    (later / "run.json").write_text('{"schema": 99}')
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--out=again.zip")
+    assert packed.returncode == 0, packed.stderr
     for words, says in (
         (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), "is in no run"),
         (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),

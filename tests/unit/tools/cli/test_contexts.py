@@ -74,6 +74,17 @@ def test_a_model_is_told_as_one(tmp_path: Path) -> None:
     ]
 
 
+def test_an_output_that_other_nodes_read_too_is_one(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xyz"]
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", tensors[:1], tensors[1:])
+    file = tmp_path / "m.onnx"
+    file.write_bytes(helper.make_model(graph).SerializeToString())
+    assert model_report(file).outputs == ("y: float32 [2]", "z: float32 [2]")
+
+
 def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pte"
     cut.write_bytes(PTE.read_bytes()[:5000])

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from harness.ground import ConfigError
 from harness.tools.cli.doctor import doctor
-from harness.tools.doctor.archive_row import COLUMNS, read_archive, row_of
+from harness.tools.doctor.archive import COLUMNS, read_archive, row_of
 from harness.tools.doctor.check import Checked, report_of
 from tests.properties import reached, reaches
 
@@ -30,6 +30,11 @@ def packed(path: Path, text: str) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("report.json", text)
     return path
+
+
+def test_the_page_has_its_columns() -> None:
+    page = (Path(__file__).parents[4] / "docs/devices.md").read_text()
+    assert f"| {' | '.join(COLUMNS)} |" in page.splitlines()
 
 
 def test_a_row(tmp_path: Path) -> None:

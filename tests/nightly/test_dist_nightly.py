@@ -37,10 +37,8 @@ def test_my_contexts(bench: Bench, contexts: int) -> None:
 
 
 def run(*words: str | Path, cwd: Path, code: int = 0, path: str = os.defpath) -> str:
-    kept = {
-        k: v for k, v in os.environ.items() if k in ("HOME", "PIP_CONFIG_FILE", "PIP_INDEX_URL")
-    }
-    kept |= {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "XDG_"))}
+    told = ("HOME", "PIP_", "SSL_", "XDG_")
+    kept = {k: v for k, v in os.environ.items() if k.startswith(told)}
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,

@@ -157,13 +157,13 @@ def take_file(path: Path, content: bytes) -> int | Held:
     Raises InfraError if such files cannot be kept.
     """
     while True:
-        descriptor = open_file(path, create=True)
+        descriptor = _open_file(path, create=True)
         assert descriptor is not None
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, descriptor)
             try:
                 if not _lock(descriptor):
-                    return read_held(descriptor)
+                    return _read_held(descriptor)
                 if not _in_place(descriptor, path):
                     continue  # whoever held it took its file away meanwhile
                 os.ftruncate(descriptor, 0)
@@ -177,25 +177,30 @@ def take_file(path: Path, content: bytes) -> int | Held:
 
 def held_file(path: Path) -> Held | None:
     """Who has locked a file, None if nobody has. Raises InfraError."""
-    descriptor = open_file(path, create=False)
+    descriptor = _open_file(path, create=False)
     if descriptor is None:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return read_held(descriptor)
+        return locked_by(descriptor)
     finally:
         os.close(descriptor)
+
+
+def locked_by(descriptor: int) -> Held | None:
+    """Who has locked an open file; None if nobody has, and nobody can until it is closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_held(descriptor)
     return None
 
 
-def read_held(descriptor: int) -> Held:
-    """What a file says that somebody has locked."""
+def _read_held(descriptor: int) -> Held:
     silent_s = max(0.0, time.time() - os.fstat(descriptor).st_mtime)
     return Held(parse_holder(os.pread(descriptor, MAX_BYTES, 0)), silent_s)
 
 
-def open_file(path: Path, *, create: bool) -> int | None:
+def _open_file(path: Path, *, create: bool) -> int | None:
     """A file's descriptor; None if it is not there and not to be made. Raises InfraError."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:

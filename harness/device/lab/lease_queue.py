@@ -9,7 +9,6 @@ who came first.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import time
@@ -22,7 +21,7 @@ from harness.device.lab.lease_files import (
     Held,
     LockedFile,
     device_file,
-    read_held,
+    locked_by,
     take_file,
 )
 
@@ -89,10 +88,9 @@ def _who(path: Path) -> Held | None:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        os.unlink(path)
-    except BlockingIOError:
-        return read_held(descriptor)
+        held = locked_by(descriptor)
+        if held is None:
+            os.unlink(path)
+        return held
     finally:
         os.close(descriptor)
-    return None

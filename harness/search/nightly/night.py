@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AliasChoices, Field
@@ -15,8 +14,6 @@ from harness.verdict import Coverage, Part
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
-_BUDGET: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?", re.ASCII)
-_MOST_S: Final = 7 * 24 * 3600
 
 
 class Night(Part):
@@ -114,14 +111,3 @@ class Night(Part):
         """Whether another night ran these cases and is over, so that its issues are followed."""
         same = other.selection == self.selection and other.night != self.night
         return same and other.next_step is None
-
-
-def seconds_of(text: str, field: str = "--budget") -> float:
-    """What an option says: 4h, 90m, 1h30m. Raises ConfigError."""
-    found = _BUDGET.fullmatch(text.strip())
-    hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
-    total = 3600 * hours + 60 * minutes + seconds
-    if not 0 < total <= _MOST_S:
-        problem = f"{text!r} is no time of at most 168 hours"
-        raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
-    return float(total)

@@ -32,7 +32,7 @@ from harness.device.store.clean import Cleaned, clean as clean_device
 from harness.ground import Deadline, HarnessError, InfraError, cache_root, outgoing
 from harness.ground.files.cache import quarantine_root
 from harness.probe import ProbeBuilder, ProbeFitness
-from harness.search.nightly.night import seconds_of
+from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import json_option, lab_option, open_lab
 from harness.tools.cli.say import say, say_json
 

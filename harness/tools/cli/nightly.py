@@ -17,8 +17,8 @@ from harness.run.pytest_plugin.selection import selection
 from harness.search import Night
 from harness.search.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
 from harness.search.nightly.lab_seen import lab_lines
-from harness.search.nightly.night import seconds_of
 from harness.tools.cli.history import database_option, reports_option
+from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
 from harness.tools.cli.say import say, say_found
 from harness.verdict import new_run_id
@@ -57,7 +57,7 @@ def nightly(
     """
     Ending().watch()
     reports = reports.absolute()
-    seconds, now = seconds_of(budget or _BUDGET), time.time()
+    seconds, now = seconds_of(budget or _BUDGET, "--budget"), time.time()
     if not resume and lab_file == DEFAULT_LAB and not lab_file.exists():
         lab_file = simulated_instead(()) or lab_file
     kept = tuple(map(without_secrets, arguments))

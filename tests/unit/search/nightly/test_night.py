@@ -23,7 +23,7 @@ from harness.search.nightly.chain import (
     unfetched,
 )
 from harness.search.nightly.issues import CauseSearch, Issue
-from harness.search.nightly.night import STEPS, Night, seconds_of
+from harness.search.nightly.night import STEPS, Night
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
 from tests.logged import Logged
@@ -147,20 +147,6 @@ def test_what_was_asked_for_holds_when_it_is_resumed(
 )
 def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
     assert night(**changed).exit_code == code
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("4h", 14400), ("90m", 5400), ("1h30m", 5400), ("1s", 1), (" 2m ", 120), ("168h", 604800)],
-)
-def test_a_budget_is_read(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "4", "h", "0h", "1m1h", "-1h", "168h1s", "4 h", "nan", "１h"])
-def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"--budget.*4h"):
-        seconds_of(text)
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ $T dumpsys power 2>/dev/null | grep -a -m 1 'mWakefulness='
 # All of it within one bound: a slow phone says less, and is no less well. What is stopped holds
 # nothing but the pipe of its substitution. Names of users stay on the phone.
 command -v settings >/dev/null 2>&1 && $T sh -c '
-  echo "$(settings list global | grep -aE "^development_settings_enabled=")"
-  echo "$(settings list global | grep -aE "^(protect_battery|adb_allowed_connection_time)=")"
+  echo "$(settings list global |
+    grep -aE "^(development_settings_enabled|protect_battery|adb_allowed_connection_time)=")"
   echo "$(settings list secure | grep -aE "^charge_optimization_mode=")"
   echo "doze=$(dumpsys deviceidle get deep)"
   echo "user=$(am get-current-user)"

@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from harness.device.lab.attach import AttachedDevice
@@ -139,11 +139,8 @@ def _selinux(line: str | None) -> str | None:
     return {"1": "Enforcing", "0": "Permissive"}.get(line or "", line)
 
 
-def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
-    """All that is asked of a device, in one round trip, and how far its clock is ahead (seconds).
-
-    Raises DeviceError.
-    """
+def ask(device: AttachedDevice) -> DeviceAnswers:
+    """All that is asked of a device, in one round trip. Raises DeviceError."""
     script = script_for(PLATFORMS[device.target], device.workdir)
     before = time.time()
     answer = device.transport.shell(
@@ -154,4 +151,5 @@ def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
     if answers is None:
         said = answer.stdout[-400:]
         raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
-    return answers, clock_skew(answers.vitals.clock_s, before, after)
+    skew_s = clock_skew(answers.vitals.clock_s, before, after)
+    return replace(answers, vitals=replace(answers.vitals, skew_s=skew_s))

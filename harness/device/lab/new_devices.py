@@ -181,7 +181,7 @@ def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers
     folders = tuple(dict.fromkeys((device.workdir, *_WORKDIRS)))
     for folder in folders[: 1 if phone else None]:
         there = replace(device, workdir=folder)
-        tried.append((there, ask(there)[0]))
+        tried.append((there, ask(there)))
         if tried[-1][1].vitals.write_problem is None and tried[-1][1].exec_exit == 7:
             return tried[-1]
     return tried[0]

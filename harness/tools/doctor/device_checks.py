@@ -25,12 +25,11 @@ _NOT_KNOWN: Final = "our table does not have that SoC"
 
 @dataclass(frozen=True)
 class Patient:
-    """One device as the doctor sees it; `skew_s` is how far its clock is ahead of the host's."""
+    """One device as the doctor sees it."""
 
     device: AttachedDevice
     answers: DeviceAnswers
     rules: HealthRules
-    skew_s: float | None
 
     @property
     def platform(self) -> Platform:
@@ -238,7 +237,7 @@ def _temperature(patient: Patient) -> Answer:
 
 def _clock(patient: Patient) -> Answer:
     """Its clock against the host's: logs of a case are found by time."""
-    skew = patient.skew_s
+    skew = patient.answers.vitals.skew_s
     if skew is None:
         return Answer("unknown", "not told")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"

@@ -97,8 +97,7 @@ def _ran(ground: Ground, name: str, plan: Plan, timeout_s: float) -> tuple[Verdi
 def fastrpc(ground: Ground) -> Answer:
     """What leads to the DSP is there, and the backend's first call to it comes back."""
     device = ground.device
-    answers, skew_s = ask(device)
-    patient = Patient(device, answers, ground.lab_device.health_rules, skew_s)
+    patient = Patient(device, ask(device), ground.lab_device.health_rules)
     if patient.no_dsp is not None:
         return Answer("not-applicable", patient.no_dsp)
     name, runtime = _runtime(ground)

@@ -71,7 +71,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
     try:
         lab_device = workbench.lab.device(name)
         device = lab_device.attach()
-        answers, skew_s = ask(device)
+        answers = ask(device)
     except DeviceHeld as held:
         yield of("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
         yield from without_it(workbench, name, order)
@@ -86,7 +86,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield from without_it(workbench, name, order)
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
-    patient = Patient(device=device, answers=answers, rules=lab_device.health_rules, skew_s=skew_s)
+    patient = Patient(device, answers, lab_device.health_rules)
     yield from device_checks(patient)
     health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
@@ -121,10 +121,8 @@ def read_ladder(order: Order, name: str) -> list[Checked]:
     lab.select([name])
     with contextlib.closing(open_workbench(lab, order)) as workbench:
         lab_device = workbench.lab.device(name)
-        answers, skew_s = ask(device := lab_device.attach())
-        patient = Patient(
-            device=device, answers=answers, rules=lab_device.health_rules, skew_s=skew_s
-        )
+        device = lab_device.attach()
+        patient = Patient(device, ask(device), lab_device.health_rules)
         return untried(patient, Answer("not-applicable", "not tried, only looked at"))
 
 

@@ -56,6 +56,8 @@ def answers(text: str) -> DeviceAnswers:
 def patient(text: str, target: str = "android-arm64", **changes: object) -> Patient:
     config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
     facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
+    said = answers(text)
+    vitals = replace(said.vitals, skew_s=changes.pop("skew_s", 0.0))  # type: ignore[arg-type]
     made = Patient(
         device=AttachedDevice(
             config=DeviceConfig.model_validate(config),
@@ -64,9 +66,8 @@ def patient(text: str, target: str = "android-arm64", **changes: object) -> Pati
             target=target,
             workdir="/data/local/tmp/qnn-harness",
         ),
-        answers=answers(text),
+        answers=replace(said, vitals=vitals),
         rules=HealthRules(),
-        skew_s=0.0,
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 

@@ -136,9 +136,17 @@ def started(
     try:
         yield begun
     finally:
-        if begun.process.poll() is None:
-            begun.process.kill()
+        begun.process.kill()
         begun.process.wait()
+
+
+def behind_a_gate(
+    runs: DeviceRuns, workers: int, *, patience_s: int
+) -> tuple[tuple[object, ...], Path]:
+    """Options of runs that want the one device, and the gate, closed, of the third last case."""
+    gate = runs.folder / "gate"
+    gate.touch()
+    return ("--device", "one", "-n", workers, "--lease-timeout", patience_s), gate
 
 
 def journal(runs: DeviceRuns, reports: str) -> Finished:
@@ -198,9 +206,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
 @pytest.mark.parametrize("workers", [0, 2])
 def test_each_waiting_run_shows_its_place_in_the_queue(shared: DeviceRuns, workers: int) -> None:
     """Two runs wait behind one; the second moves up when the first has the device."""
-    only = ("--device", "one", "-n", workers, "--lease-timeout", "90")
-    gate = shared.folder / "gate"
-    gate.touch()
+    only, gate = behind_a_gate(shared, workers, patience_s=90)
     with (
         started(shared, "first", 4, *only) as first,
         started(shared, "second", 2, *only) as second,
@@ -221,9 +227,7 @@ def test_each_waiting_run_shows_its_place_in_the_queue(shared: DeviceRuns, worke
 @pytest.mark.parametrize("workers", [0, 2])
 def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers: int) -> None:
     """The long run has the one device there is; the short one and the person wait for it."""
-    only = ("--device", "one", "-n", workers, "--lease-timeout", "60")
-    gate = shared.folder / "gate"
-    gate.touch()
+    only, gate = behind_a_gate(shared, workers, patience_s=60)
     with started(shared, "long", 6, *only) as long:
         wait_until(lambda: "PASSED" in long.said, lambda: long.said)
         with started(shared, "short", 2, *only) as short:

@@ -133,9 +133,8 @@ def steps(folder: Path, rack: Rack, *options: str, **settings: object) -> Iterat
     try:
         yield begun
     finally:
-        if begun.process.poll() is None:
-            begun.process.kill()
-            begun.process.wait()
+        begun.process.kill()
+        begun.process.wait()
 
 
 def is_noticed(place: str) -> bool:

@@ -102,7 +102,7 @@ class CaseLine:
         return self.passed / self.verdicts if self.verdicts else None
 
     @property
-    def state(self) -> CaseState | None:
+    def case_state(self) -> CaseState | None:
         """What its last runs say that it is at; None without any verdict."""
         return state_of(self.verdicts_seen)
 

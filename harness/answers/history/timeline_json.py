@@ -91,7 +91,7 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
     """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
-    state = line.state
+    state = line.case_state
     low, high = state.interval if state and state.is_flaky else (None, None)
     return CaseRow(
         case=line.last.case,
@@ -101,7 +101,8 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
         first_bad_at=bad.started if bad else None,
-        **alike(CaseRow, line) | {"state": state.kind if state else None},
+        **alike(CaseRow, line),
+        state=state.kind if state else None,
         flake_rate=state.failed / state.verdicts if state and state.is_flaky else None,
         flake_low=low,
         flake_high=high,

@@ -67,8 +67,8 @@ def test_since_when_and_the_edge_between_two_versions() -> None:
     assert (line.fails, line.since[:10], line.runs, line.pass_rate) == (True, "2026-11-03", 4, 0.5)
     assert "".join(line.marks) == "..FF"
     assert line.trend == "worse"
-    assert line.state is not None
-    assert line.state.kind == "failing"
+    assert line.case_state is not None
+    assert line.case_state.kind == "failing"
     assert line.edge is not None
     command = NewFailure.of(line.edge).command("lab.yaml", "reports")
     assert command is not None
@@ -100,8 +100,12 @@ def test_the_last_runs_of_a_case(
 
 def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
     (line,) = lines_of_nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed")
-    assert line.state is not None
-    assert (line.state.kind, line.state.failed, line.state.verdicts) == ("flaky", 1, 4)
+    assert line.case_state is not None
+    assert (line.case_state.kind, line.case_state.failed, line.case_state.verdicts) == (
+        "flaky",
+        1,
+        4,
+    )
     assert (line.passed, line.failed) == (3, 2)
 
 
@@ -119,7 +123,7 @@ def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
     (lost,) = lines_of_nights("a passed", "a error")
     assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
     (never,) = lines_of_nights("a error")
-    assert (never.pass_rate, never.state, never.edge, never.since) == (None, None, None, "")
+    assert (never.pass_rate, never.case_state, never.edge, never.since) == (None, None, None, "")
 
 
 def test_the_last_thirty_runs_are_shown() -> None:

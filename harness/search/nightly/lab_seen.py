@@ -13,13 +13,15 @@ from harness.verdict.results.coverage import VERDICTS, fault_of
 
 class DeviceSeen(Part):
     """How a device was when it was asked: `good`, `suspect`, `bad`, in `quarantine`, `away`, or
-    `in use` by others; why, and since when it is so, as far as that is known.
+    `in use` by others; why, and since when it is so, as far as that is known. `hands` is what only
+    a person can do for it.
     """
 
     device: str
     state: str
     since: str
     why: str = ""
+    hands: str = ""
 
 
 class LostOn(Part):
@@ -46,8 +48,11 @@ def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[
             why = row.get("problem") or "; ".join([*row.get("findings", ()), held.get("why", "")])
             was = earlier.get(row["name"])
             since = held.get("since") or (was.since if was and was.state == state else now)
-            text = "" if state == "good" else why.strip("; ")[:500]
-            found.append(DeviceSeen(device=row["name"], state=state, since=since, why=text))
+            text = "" if state == "good" else why.strip("; ")
+            hands = (row.get("hands") or "").removeprefix(f"{row['name']} needs hands: ")
+            hands = hands.removesuffix(f" ({text})")[:500]
+            told = {"why": text[:500], "hands": hands}
+            found.append(DeviceSeen(device=row["name"], state=state, since=since, **told))
     return tuple(found)
 
 
@@ -88,6 +93,8 @@ def lab_lines(
         then, now = first.get(name), last.get(name)
         if now and (now.state != then.state if then else now.state != "good"):
             told.append(f"at the end {_said(now)}")
+        if (seen := now or then) and seen.hands:
+            told.append(f"needs hands: {as_code(seen.hands, 300)}")
         if gone := untested.get(name):
             told.append(f"{counted(gone.cases, 'case')} not tested there{_elsewhere(gone)}")
         if told:

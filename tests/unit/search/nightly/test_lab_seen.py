@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from harness.device.adb.server import STATE_ADVICE
+from harness.device.lab.hands import needs_hands
+from harness.device.lab.health import HealthFinding
 from harness.search.nightly.lab_seen import (
     DeviceSeen,
     LostOn,
@@ -54,6 +57,50 @@ def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
     found = devices_seen({"devices": now}, before, "now")
     assert [one.since for one in found] == ["earlier", "now", GONE["since"]]
     assert devices_seen(None, before, "now") == devices_seen([], (), "now") == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "told"),
+    [
+        (
+            "unreachable",
+            "adb says: a is unauthorized",
+            "away since 2026-11-26T22:00 (`adb says: a is unauthorized`); needs hands: "
+            f"`{STATE_ADVICE['unauthorized']}`",
+        ),
+        (
+            "low-battery",
+            "its battery has 3 %",
+            "bad since 2026-11-26T22:00 (`its battery has 3 %; hot`); needs hands: "
+            "`charge it: another cable, port or charger (its battery has 3 %)`",
+        ),
+    ],
+)
+def test_what_a_person_must_do_is_told_once(code: str, text: str, told: str) -> None:
+    finding = HealthFinding("bad", code, text)
+    hands = needs_hands("a", [finding])
+    assert hands is not None
+    gone = {"problem": text} if code == "unreachable" else {"findings": [text, "hot"]}
+    sick = {"devices": [row("a", health="bad", hands=hands, **gone)]}
+    begin = devices_seen(sick, (), "2026-11-26T22:00:00+00:00")
+    line = f"- `a`: {told}"
+    assert list(lab_lines(begin, (), ()))[1:] == [line], "the night was over before its end"
+    assert list(lab_lines(begin, devices_seen(sick, begin, "later"), ()))[1:] == [line]
+    mended = devices_seen({"devices": [row("a", hands=None)]}, begin, "later")
+    (line,) = list(lab_lines(begin, mended, ()))[1:]
+    assert line.endswith("; at the end good")
+    assert "hands" not in line
+    (late,) = list(lab_lines(mended, devices_seen(sick, mended, "now"), ()))[1:]
+    assert late.startswith("- `a`: at the end ")
+    assert "; needs hands: `" in late
+
+
+def test_what_does_well_may_need_hands() -> None:
+    hands = needs_hands("a", [HealthFinding("suspect", "doze", "it dozes")])
+    begin = devices_seen({"devices": [row("a", hands=hands)]}, (), "now")
+    (line,) = list(lab_lines(begin, begin, ()))[1:]
+    assert line.startswith("- `a`: needs hands: `")
+    assert line.endswith(" (it dozes)`")
 
 
 def placed(said: str, device: str, soc: str = "SM8650", **changed: Any) -> CaseRecord:

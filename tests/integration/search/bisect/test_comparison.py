@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.schema_1 import upgraded
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.forked import run_module
 from tests.unit.search.bisect.scripted_runs import record
 
 QNN = list(QNN_WHEELS)
@@ -57,16 +57,9 @@ def suite(lab: DeviceRuns) -> DeviceRuns:
 
 
 def call(lab: DeviceRuns, *words: object) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", *map(str, words), "--lab", lab.file],
-        cwd=lab.folder,
-        env=lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=None,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    given = [*map(str, words), "--lab", str(lab.file)]
+    done = run_module(given, lab.folder, lab.environment, 400)
+    sys.stderr.write(done.stderr)
     return done.returncode, done.stdout
 
 

@@ -17,6 +17,7 @@ import pytest
 from harness.search.nightly.night import STEPS, Night
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns
+from tests.integration.forked import run_module
 
 SUITE = """import pytest
 
@@ -48,20 +49,16 @@ def farm(lab: DeviceRuns) -> DeviceRuns:
 
 
 def words(qnn: str) -> list[str]:
-    base = [sys.executable, "-m", "harness.tools.cli.main", "nightly", "--budget", "20m", "--json"]
+    base = ["harness.tools.cli.main", "nightly", "--budget", "20m", "--json"]
     return [*base, "-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", qnn, "test_mine.py"]
 
 
+def called(farm: DeviceRuns, *module: str) -> subprocess.CompletedProcess[str]:
+    return run_module(module, farm.folder, farm.environment, 400)
+
+
 def night(farm: DeviceRuns, qnn: str, *more: str) -> tuple[int, dict[str, Any], str]:
-    done = subprocess.run(
-        [*words(qnn), *more],
-        cwd=farm.folder,
-        env=farm.environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    done = called(farm, *words(qnn), *more)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
@@ -70,7 +67,7 @@ def ended_when(farm: DeviceRuns, qnn: str, there: Callable[[], object], number: 
     output = farm.folder / "output.txt"
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            words(qnn),
+            [sys.executable, "-m", *words(qnn)],
             cwd=farm.folder,
             env=farm.environment,
             stdout=stream,
@@ -126,16 +123,8 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     text = file.read_text()
     assert text.startswith(f"# `failed: too new` [{file.stem}]\n\nState: open\n")
     assert "`last good 2.48.40, first bad 2.49.40`" in text
-    again = [sys.executable, "-m", *issue["example"]["command"], "-p", "no:cacheprovider"]
-    same = subprocess.run(
-        [*again, "--reports=again"],
-        cwd=farm.folder,
-        env=farm.environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    again = issue["example"]["command"]
+    same = called(farm, *again, "-p", "no:cacheprovider", "--reports=again")
     assert (same.returncode, "too new" in same.stdout) == (1, True), same.stdout
     assert (farm.reports / issue["search"]["folder"] / "report.md").is_file()
     assert (
@@ -147,6 +136,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert summary.startswith(
         "### Devices: failed\n\nLab: 1 of 2 devices there.\n- `phone`: away since "
     )
+    assert "; needs hands: `see why its adb server does not answer" in summary
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())
@@ -336,8 +326,7 @@ def test_what_a_night_saw_that_died_is_still_new(farm: DeviceRuns) -> None:
     # ended once its run is over, and not gone on with: another budget is another night
     ended_when(farm, NEW, lambda: steps_done(farm)[-1:] in (["run"], ["compare"]), signal.SIGKILL)
     by_hand = ["-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", NEW, "test_mine.py"]
-    command = [sys.executable, "-m", "pytest", "-m", "device", *by_hand]
-    subprocess.run(command, cwd=farm.folder, env=farm.environment, check=False, timeout=400)
+    called(farm, "pytest", "-m", "device", *by_hand)
     code, over, said = night(farm, NEW, "--budget", "21m")
     assert (code, over["base"], over["failed_on"]) == (1, first["run"], ["new"]), said
     assert over["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"

@@ -12,21 +12,13 @@ from harness.search.nightly.chain import PROBLEM, STATE, Chain, held, nights
 from harness.search.nightly.night import STEPS, Night
 from harness.verdict.results.run_folder import RunFolder, new_run_id
 from tests.unit.answers.history.runs import attempt, run_folder
+from tests.unit.search.nightly.nights import a_night
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def night_at(moment: datetime) -> Night:
-    return Night(
-        night=f"{new_run_id(moment)}-nightly",
-        started=moment.isoformat(),
-        arguments=(),
-        selection=(),
-        lab="lab.yaml",
-        folder="/",
-        budget_s=60,
-        until=0,
-    )
+    return a_night(night=f"{new_run_id(moment)}-nightly", started=moment.isoformat(), until=0)
 
 
 @pytest.mark.parametrize("step_s", [-30, 0, 30, -366 * 86400])

@@ -28,15 +28,11 @@ from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
 from tests.logged import Logged
 from tests.unit.answers.history.runs import attempt, run_folder
-
-
-def night(**changed: Any) -> Night:
-    values = {"night": "n", "started": "s", "arguments": (), "selection": (), "lab": "l"}
-    return Night(**values | {"folder": "f", "budget_s": 60, "until": 1060} | changed)
+from tests.unit.search.nightly.nights import a_night
 
 
 def test_what_is_kept_is_read_again() -> None:
-    kept = night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
+    kept = a_night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
     assert Night.model_validate_json(kept.model_dump_json()) == kept
     assert kept.next_step == STEPS[2]
 
@@ -44,15 +40,15 @@ def test_what_is_kept_is_read_again() -> None:
 def test_its_steps_come_one_after_the_other() -> None:
     done: tuple[str, ...] = ()
     for step in STEPS:
-        assert night(done=done).next_step == step
+        assert a_night(done=done).next_step == step
         done += (step,)
-    assert night(done=done).next_step is None
+    assert a_night(done=done).next_step is None
 
 
 @given(st.floats(-1e9, 1e9))
 def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
-    assert 0 <= night().left(now) <= 60
-    assert [night().left(now) for now in (0, 1030, 1060, 1061)] == [60, 30, 0, 0]
+    assert 0 <= a_night().left(now) <= 60
+    assert [a_night().left(now) for now in (0, 1030, 1060, 1061)] == [60, 30, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -73,15 +69,15 @@ def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
 def test_the_same_command_goes_on_while_the_time_lasts(
     changed: dict[str, Any], goes_on: bool
 ) -> None:
-    assert night().goes_on_with(night(**changed), 1000) is goes_on
+    assert a_night().goes_on_with(a_night(**changed), 1000) is goes_on
 
 
 def test_issues_of_another_night_are_followed_once_it_is_over() -> None:
     over = {"night": "before", "done": STEPS}
-    assert night().follows(night(**over))
-    assert not night().follows(night(**over | {"done": STEPS[:-1]}))
-    assert not night().follows(night(**over | {"selection": ("other",)}))
-    assert not night().follows(night(done=STEPS)), "itself"
+    assert a_night().follows(a_night(**over))
+    assert not a_night().follows(a_night(**over | {"done": STEPS[:-1]}))
+    assert not a_night().follows(a_night(**over | {"selection": ("other",)}))
+    assert not a_night().follows(a_night(done=STEPS)), "itself"
 
 
 HIDDEN = "postgresql://***@h/db"
@@ -111,7 +107,7 @@ HIDDEN = "postgresql://***@h/db"
 def test_what_was_asked_for_holds_when_it_is_resumed(
     kept: dict[str, Any], asked: dict[str, Any], named: str, goes_on: dict[str, Any] | str
 ) -> None:
-    last, now = night(**{"database": "/a"} | kept), night(**asked)
+    last, now = a_night(**{"database": "/a"} | kept), a_night(**asked)
 
     def resumed() -> Night:
         return last.resumed(now, 1000, budget=named == "budget", database=named == "database")
@@ -146,7 +142,7 @@ def test_what_was_asked_for_holds_when_it_is_resumed(
     ],
 )
 def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
-    assert night(**changed).exit_code == code
+    assert a_night(**changed).exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -169,7 +165,7 @@ def test_an_answer_is_read_from_each_slice() -> None:
 def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:
     for name in ("20261121T010000Z-b-nightly", "20261123T010000Z-a-nightly"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / STATE).write_text(night(night=name).model_dump_json())
+        (tmp_path / name / STATE).write_text(a_night(night=name).model_dump_json())
     (tmp_path / LATEST).symlink_to("20261121T010000Z-b-nightly")
     damaged = tmp_path / "20261122T010000Z-c-nightly"
     damaged.mkdir()
@@ -186,7 +182,7 @@ def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
     """It would be kept in that folder, wherever that is."""
     own = tmp_path / "20261121T010000Z-b-nightly"
     own.mkdir()
-    state = night(night=own.name).model_dump_json()
+    state = a_night(night=own.name).model_dump_json()
     (own / STATE).write_text(state.replace(own.name, name))
     assert list(nights(tmp_path)) == []
     (said,) = logged.warnings
@@ -198,7 +194,7 @@ def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
 @pytest.mark.parametrize("changed", [{"run": "../r"}, {"base": "/r"}, {"night": ".."}])
 def test_no_name_in_a_nights_file_leads_out_of_its_reports(changed: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="must be a name in the folder, and has a"):
-        Night.model_validate_json(night().model_copy(update=changed).model_dump_json())
+        Night.model_validate_json(a_night().model_copy(update=changed).model_dump_json())
 
 
 @pytest.mark.parametrize("field", ["since", "folder", "id"])
@@ -248,7 +244,7 @@ def test_a_night_is_compared_with_the_last_one_that_is_over(tmp_path: Path) -> N
     run()
     new = run(of_a_night)
     runs = [cut_short.run_id, "20261122T010000Z-cd", None, told.run_id, by_hand.run_id]
-    base = base_of(new, [night(run=one) for one in runs])
+    base = base_of(new, [a_night(run=one) for one in runs])
     assert base is not None
     assert base.path == told.path, "of the last that has its whole run"
 

@@ -21,6 +21,7 @@ from harness.search.nightly.night import STEPS, Night
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder
+from tests.unit.search.nightly.nights import a_night
 
 BEGIN = datetime(2026, 11, 1, 22, tzinfo=UTC)
 Fails = Callable[[random.Random, int], bool]
@@ -94,13 +95,9 @@ def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Itera
         mock = MockPytest(number, draw, version(number))
         run = run_folder(reports, *(mock.attempt(name) for name in CASES))
         began = BEGIN + timedelta(days=number)
-        night = Night(
+        begun = a_night(
             night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
             started=began.isoformat(),
-            arguments=(),
-            selection=(),
-            lab="lab.yaml",
-            folder="/",
             budget_s=4 * 3600,
             until=datetime.now(UTC).timestamp() + 4 * 3600,
             done=STEPS[:2],
@@ -108,7 +105,7 @@ def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Itera
             run_exit_code=1,
             run_is_whole=True,
         )
-        chain = TenNights(night, (), reports, None)
+        chain = TenNights(begun, (), reports, None)
         mock.made = dict.fromkeys(CASES, 1)
         chain.mock = mock
         chain._keep()
@@ -176,13 +173,9 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     run_folder(tmp_path, passed.attempt("broken"))
     run = run_folder(tmp_path, failed.attempt("broken"))
     RunFolder(run).end({"exit_code": 1, "other_failures": True})
-    night = Night(
+    begun = a_night(
         night="20261104T220000Z-0003-nightly",
         started=BEGIN.isoformat(),
-        arguments=(),
-        selection=(),
-        lab="lab.yaml",
-        folder="/",
         budget_s=3600,
         until=datetime.now(UTC).timestamp() + 3600,
         done=STEPS[:2],
@@ -192,7 +185,7 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
         other_failures=True,
     )
     for left in (2, 0, 9):
-        chain = EndedNight(night, (), tmp_path, None)
+        chain = EndedNight(begun, (), tmp_path, None)
         chain.mock, chain.left = failed, left
         chain._keep()
         if left < 9:

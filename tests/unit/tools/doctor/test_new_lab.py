@@ -223,9 +223,9 @@ def test_the_first_work_folder_that_takes_and_runs_files(
     """A board may have no /data; a phone has nothing else."""
     folders = []
 
-    def mock_ask(device: AttachedDevice) -> tuple[DeviceAnswers | None, float]:
+    def mock_ask(device: AttachedDevice) -> DeviceAnswers | None:
         folders.append(device.workdir)
-        return parse_answers(PHONE if device.workdir == good else BOARD), 0.0
+        return parse_answers(PHONE if device.workdir == good else BOARD)
 
     monkeypatch.setattr(new_devices, "ask", mock_ask)
     device = found(replace(FACTS, target=target)).device

@@ -83,23 +83,21 @@ class _Group:
         heap = self.heaps[one.content]
         heap.remove((-one.seconds, one.case, one))
         heapq.heapify(heap)
-        if heap:
+        self._without(one)
+
+    def take(self, content: Hashable) -> Waiting:
+        """Takes the longest case of a content."""
+        _, _, one = heapq.heappop(self.heaps[content])
+        self._without(one)
+        return one
+
+    def _without(self, one: Waiting) -> None:
+        if heap := self.heaps[one.content]:
             heapq.heappush(self.longest, (*heap[0][:2], one.content))
         else:
             del self.heaps[one.content]
         self.work_s -= one.seconds
         self.count -= 1
-
-    def take(self, content: Hashable) -> Waiting:
-        heap = self.heaps[content]
-        _, _, one = heapq.heappop(heap)
-        if heap:
-            heapq.heappush(self.longest, (*heap[0][:2], content))
-        else:
-            del self.heaps[content]
-        self.work_s -= one.seconds
-        self.count -= 1
-        return one
 
 
 @dataclass
@@ -204,20 +202,18 @@ class Scheduler:
                 best = rank, needs
         if best is None:
             return None
-        needs = best[1]
         left_s = work_s / self._able
-        if self._is_near_end(left_s):
-            found = self._soonest_here(device)
-            if found is None:
-                return None
-            self._groups[found.needs].remove(found)
-            one, needs = found, found.needs
+        if not self._is_near_end(left_s):
+            found = self._taken(asks, self._groups[best[1]], left_s / self.paces.of(device))
+        elif (soonest := self._soonest_here(device)) is None:
+            return None
         else:
-            one = self._taken(asks, self._groups[needs], left_s / self.paces.of(device))
-        if not self._groups[needs].count:
-            del self._groups[needs]
-        plan[needs] = plan.get(needs, 0.0) - one.seconds
-        return self._given(asks, one)
+            found = soonest
+            self._groups[found.needs].remove(found)
+        if not self._groups[found.needs].count:
+            del self._groups[found.needs]
+        plan[found.needs] = plan.get(found.needs, 0.0) - found.seconds
+        return self._given(asks, found)
 
     def _is_near_end(self, left_s: float) -> bool:
         """Whether devices are so different that who takes which case decides when all is done."""

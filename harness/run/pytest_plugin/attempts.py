@@ -67,7 +67,7 @@ class Twins:
 
     def patience(self, placement: Placement) -> Deadline | None:
         """How long a case waits for a device; None for one that only this device can run."""
-        return Deadline(_PATIENCE_S) if len(placement.candidates) > 1 else None
+        return Deadline(_PATIENCE_S) if placement.is_shared else None
 
     def wait_for(self, placement: Placement) -> None:
         """Waits for a device that is lent, or that another process has.
@@ -117,7 +117,7 @@ class Twins:
 
     def gives_back(self, placement: Placement) -> bool:
         """Whether a controller gives a case to another device after a fault of the lab."""
-        return self._is_worker and len(placement.candidates) > 1
+        return self._is_worker and placement.is_shared
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> bool:
         """Whether this process has a device for a case that is not among `tried`."""
@@ -141,8 +141,7 @@ class Twins:
         `again`: another attempt is allowed. A case that other devices can run does not wait for it.
         """
         if not self.is_unfit(placement):
-            patience = self.patience(placement)
-            within = None if patience is None else Deadline(0)
+            within = Deadline(0) if placement.is_shared else None
             over = not again or within is not None
             self._workbench.recover(self.device(placement), case_over=over, within=within)
 
@@ -216,7 +215,7 @@ class Attempts:
                 self._tried.clear()
                 return not stop
             return end == "cannot" and self._ask_another_kind()
-        unfit = len(self._place.candidates) > 1 and self._twins.is_unfit(self._place)
+        unfit = self._place.is_shared and self._twins.is_unfit(self._place)
         if unfit:
             self._retries += 1
         again = self._made <= self._retries
@@ -230,9 +229,9 @@ class Attempts:
 
     def given_up(self, end: AttemptEnd) -> GivenUp | None:
         """What the controller is told of a case whose last attempt here came to `end`."""
-        candidates = self._placement.candidates
-        cannot = end == "cannot" and len({self._kinds[name] for name in candidates}) > 1
-        lost = end in ("lab", "full") and self._made <= self._retries and len(candidates) > 1
+        case = self._placement
+        cannot = end == "cannot" and len({self._kinds[name] for name in case.candidates}) > 1
+        lost = end in ("lab", "full") and self._made <= self._retries and case.is_shared
         if not cannot and not lost:
             return None
         left = self._retries + 1 - self._made + cannot

@@ -119,8 +119,8 @@ class Run:
                 self.messages.ends_in_order()
             return
         failed = {
-            **self.workbench.prepare([one for one in needs if not one.placement.among]),
-            **self._prepare_shared([one for one in needs if one.placement.among]),
+            **self.workbench.prepare([one for one in needs if not one.placement.is_shared]),
+            **self._prepare_shared([one for one in needs if one.placement.is_shared]),
         }
         self.records.write_events()
         if needs and all(need.placement in failed for need in needs):

@@ -43,6 +43,11 @@ class Placement:
         return self.among or (self.device,)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether more than one device can run it."""
+        return len(self.candidates) > 1
+
+    @property
     def where(self) -> str:
         """What its name begins with: the pool, or the device."""
         return self.pool or self.device

@@ -200,8 +200,9 @@ def _watched(process: GuardedProcess, output: Path, left_s: float) -> int | None
         with disk_errors(f"cannot read {output}"), output.open("rb") as stream:
             stream.seek(seen)
             said = stream.read(_MOST_OUTPUT_BYTES)
-        seen += said.rfind(b"\n") + 1
-        for line in said.splitlines()[: said.count(b"\n")]:
+        whole = said[: said.rfind(b"\n") + 1]
+        seen += len(whole)
+        for line in whole.splitlines():
             waits = line.startswith(_WAITS) and b" for device " in line
             if line.startswith(_WAITS):
                 _log.warning(line.decode("utf-8", "replace").partition(" ")[2])

@@ -163,10 +163,8 @@ def durations(folder: RunFolder) -> dict[str, float]:
 def _rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
     last: dict[str, tuple[int, tuple[str, str, str, float]]] = {}
     for _, record in cases_in(folder.path / JOURNAL, LeftOut()):
-        if record.attempt >= (last[record.case][0] if record.case in last else 0):
-            test, device = (
-                record.test.partition("[")[0],
-                record.device.name if record.device else "",
-            )
+        if record.case not in last or record.attempt >= last[record.case][0]:
+            test, _, _ = record.test.partition("[")
+            device = record.device.name if record.device else ""
             last[record.case] = record.attempt, (record.case, test, device, record.duration_s)
     return [row for _, row in last.values()]

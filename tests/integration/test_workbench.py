@@ -98,7 +98,7 @@ def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> N
     try:
         prepared(workbench, "2.51.0")
         workdir = Path(device_of(workbench).workdir)
-        workbench.look_again(workbench.lab.device("sim-test"))
+        workbench.recover(workbench.lab.device("sim-test"), case_over=False, within=None)
         prepared(workbench, "2.51.0")
         assert len(list(workdir.glob("inuse/*"))) == 1
     finally:

@@ -25,7 +25,7 @@ class _Task:
     When it `is_over`, the device was given up, and is only looked at.
     """
 
-    def __init__(self, act: Callable[[], None]) -> None:
+    def __init__(self, act: Callable[[], object]) -> None:
         self.act = act
         self.left = self.is_over = False
         self.error: BaseException | None = None
@@ -64,7 +64,7 @@ class Beside:
         task = self._tasks.get(device)
         return task is not None and not (task.is_over and device.is_out)
 
-    def do(self, device: LabDevice, act: Callable[[], None], within: Deadline | None) -> None:
+    def do(self, device: LabDevice, act: Callable[[], object], within: Deadline | None) -> None:
         """Does `act` once all before it is done; with no deadline, here and now.
 
         Raises what it raises; NotYet if it is not over in time, though it goes on; and why a device
@@ -113,14 +113,13 @@ class Beside:
             task.act()
         except BaseException as error:  # it is raised where somebody waits for it
             task.error = error
-        task.is_over = True
-        is_told = False
-        while (out := device.fitness.out) is not None and not self.is_over:
-            with self._changed:
-                if not is_told:
-                    self._tell(device, "out")
-                    is_told = task.left = True
-                self._changed.notify_all()
+        with self._changed:
+            task.is_over = True
+            if device.is_out and not self.is_over:
+                self._tell(device, "out")
+                task.left = True
+            self._changed.notify_all()
+        while (out := device.fitness.out) is not None:
             if self._over.wait(max(_LEAST_PAUSE_S, out.look_at - time.monotonic())):
                 break
             with contextlib.suppress(HarnessError):

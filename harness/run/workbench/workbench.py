@@ -159,12 +159,13 @@ class Workbench:
         if its device takes longer than the deadline, which then goes on with it.
         """
         self._make_fit(placement, within)
-        held, later = self._held_for(placement), dict[Placement, HarnessError]()
-        if placement not in held.ready and placement not in held.failed:
+        held = self._held_for(placement)
+        failed: Mapping[Placement, HarnessError] = held.failed
+        if placement not in held.ready and placement not in failed:
             sources = tuple(self.needs.get(placement, ()))
-            later |= self.prepare([Need(placement, sources)], within)
-        if placement in held.failed or placement in later:
-            raise held.failed.get(placement) or later[placement]
+            failed = self.prepare([Need(placement, sources)], within)
+        if placement in failed:
+            raise failed[placement]
         return held.ready[placement]
 
     def problem(self, placement: Placement) -> HarnessError | None:
@@ -188,10 +189,12 @@ class Workbench:
         self._beside.wait_for_any([self.lab.device(one.device) for one in placements])
 
     def _make_fit(self, placement: Placement, within: Deadline | None) -> None:
+        """Sees that a device may be used; one that was given up is looked at once in a while.
+
+        What lies on that is found out anew.
+        """
         device = self.lab.device(placement.device)
-        if device.is_out and within is None:
-            self.look_again(device)
-        elif not device.fitness.is_fit or self._beside.is_busy(device):
+        if not device.fitness.is_fit or self._beside.is_busy(device):
             if device.is_out:
                 self._held.pop(device, None)
             self._beside.do(device, partial(self._watch.require, device), within)
@@ -225,14 +228,6 @@ class Workbench:
             told = "; ".join(str(one) for one in errors)
             raise VersionError(f"{placement}: {told}", field="--preflight strict")
 
-    def look_again(self, device: LabDevice) -> None:
-        """Has a device that was given up looked at once in a while, and takes it back if well.
-
-        What lies on it is found out anew. Raises InfraError that says why it takes no cases.
-        """
-        self._watch.require(device)
-        self._held.pop(device, None)
-
     def recover(self, device: LabDevice, *, case_over: bool, within: Deadline | None) -> None:
         """To be called after each fault of the lab on a device.
 
@@ -242,12 +237,12 @@ class Workbench:
         """
         self._held.pop(device, None)
         device.fitness.is_fit = False
-
-        def bring_back() -> None:
-            self._watch.failed(device, case_over=case_over)
-
-        with contextlib.suppress(*(() if within is None else (InfraError,))):
+        bring_back = partial(self._watch.failed, device, case_over=case_over)
+        try:
             self._beside.do(device, bring_back, within)
+        except InfraError:
+            if within is None:
+                raise
 
     def lend_asked(self) -> None:
         """Hands over the devices that persons ask for; they are looked at anew when they are back.

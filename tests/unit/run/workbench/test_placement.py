@@ -32,6 +32,19 @@ def test_a_case_is_called_by_where_it_runs_and_with_what(one: Placement, name: s
     assert str(one) == repr(one) == name
 
 
+@pytest.mark.parametrize(
+    ("pooled", "is_shared"), [("", [False] * 3), ("b", [False] * 3), ("bc", [False, True])]
+)
+def test_what_only_one_device_of_a_pool_can_run_is_shared_by_none(
+    pooled: str, is_shared: list[bool]
+) -> None:
+    found = shared(
+        [Placement(device, "htp", "2.51.0", None) for device in "abc"],
+        dict.fromkeys(pooled, "pool"),
+    )
+    assert [one.is_shared for one in found] == is_shared
+
+
 def test_versions_are_those_behind_the_name_of_a_source() -> None:
     plain = Placement("sim", "htp", "2.51.0", None)
     sdk = Placement("sim", "htp", "sdk:2.31.0.1", None, ort="mine:1.31.1")

@@ -239,13 +239,14 @@ def to_run_again(
         last, cause = one.now.last, cause_of(one.now.last)
         if not (last.has_verdict and one.state and one.state.wants_more) or last.known_issue:
             continue
+        causes[cause] += 1
+        if cause is not None and causes[cause] > _AGAIN_OF_A_CAUSE:
+            continue
         times = CONFIRMED - one.now.passed - one.now.failed
         room_s -= times * records[name].duration_s
         if room_s < 0:
             break
-        causes[cause] += 1
-        if times > 0 and (cause is None or causes[cause] <= _AGAIN_OF_A_CAUSE):
-            found[name] = times
+        found[name] = times
     return found
 
 

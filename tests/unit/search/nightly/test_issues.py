@@ -376,6 +376,12 @@ def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
     now = ";".join(f"c{number} failed" for number in range(50))
     records = {one.case: one for text in now.split(";") for one in [attempt(text)]}
     assert len(to_run_again(histories_of(now=now), records, 1e9)) == 20
+    # what is not run again takes no time from others
+    now += ";d failed message=other"
+    records |= {one.case: one for one in [attempt("d failed message=other", duration_s=9)]}
+    cost = AGAIN * sum(sorted(one.duration_s for one in records.values())[:20])
+    found = to_run_again(histories_of(now=now), records, cost + AGAIN * 9)
+    assert (len(found), next(reversed(found))[-2]) == (21, "d")
 
 
 def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> None:

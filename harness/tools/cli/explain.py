@@ -16,8 +16,6 @@ from harness.ground.files.cache import cache_path
 from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
 from harness.tools.cli.say import say_found
 from harness.tools.doctor.check import Checked
-from harness.tools.doctor.device_visit import Order, read_ladder
-from harness.tools.doctor.ladder import causes_at
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
 from harness.verdict.failure.asking import question
 from harness.verdict.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
@@ -90,6 +88,8 @@ def _lines_beside(file: Path) -> Iterator[LogText]:
 
 def _asked(device: str, lab_file: Path) -> list[Checked]:
     """What can be read of the way to a device's DSP, layer by layer; why, if it cannot be."""
+    from harness.tools.doctor.device_visit import Order, read_ladder
+
     order = Order(lab_file, (device,), cache_path(), os.environ, smoke=False)
     try:
         return read_ladder(order, device)
@@ -104,8 +104,11 @@ def _ends(layers: Sequence[Checked]) -> Checked | None:
 
 def _confirmed(causes: Sequence[Explained], layers: Sequence[Checked]) -> tuple[Explained, ...]:
     """The causes, first of those that no line states the one that the device confirms."""
-    ends = _ends(layers)
-    ids = causes_at(ends.name) if ends else frozenset[str]()
+    ids = frozenset[str]()
+    if (ends := _ends(layers)) is not None:
+        from harness.tools.doctor.ladder import causes_at
+
+        ids = causes_at(ends.name)
     rank = {"known": 0}
     return tuple(sorted(causes, key=lambda one: rank.get(one.confidence, 2 - (one.id in ids))))
 

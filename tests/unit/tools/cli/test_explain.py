@@ -139,7 +139,7 @@ def test_a_device_confirms_a_cause(
     _, out, _ = ended(str(log))
     assert out.startswith("npu-driver (possible): ")
     denied = Checked("device", "phone", "DSP nodes", "fail", "no permission: x", "adb root")
-    monkeypatch.setattr("harness.tools.cli.explain.read_ladder", mock_ladder(denied))
+    monkeypatch.setattr("harness.tools.doctor.device_visit.read_ladder", mock_ladder(denied))
     _, out, _ = ended(str(log), "--device", "phone")
     lines = out.splitlines()
     assert lines[0].startswith("fastrpc-denied (possible): ")
@@ -147,7 +147,7 @@ def test_a_device_confirms_a_cause(
     assert lines[told + 1] == "  what helps: adb root"
     assert "to be surer" not in out
     well = Checked("device", "phone", "DSP nodes", "ok", "adsprpc-smd (r)")
-    monkeypatch.setattr("harness.tools.cli.explain.read_ladder", mock_ladder(well))
+    monkeypatch.setattr("harness.tools.doctor.device_visit.read_ladder", mock_ladder(well))
     _, out, _ = ended(str(log), "--device", "phone")
     assert "on phone nothing that can be read is wrong" in out.splitlines()
 
@@ -160,7 +160,7 @@ def test_a_device_that_cannot_be_asked_is_told(
 
     log = tmp_path / "app.log"
     log.write_text(LOG)
-    monkeypatch.setattr("harness.tools.cli.explain.read_ladder", mock_unplugged)
+    monkeypatch.setattr("harness.tools.doctor.device_visit.read_ladder", mock_unplugged)
     code, out, _ = ended(str(log), "--device", "phone")
     assert code == 0
     assert "phone could not be asked: it is unplugged" in out.splitlines()

@@ -6,20 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_MONTHS: Final = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-)
+_MONTH: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # A day of a month; months are taken to be of 31 days: it is differences of seconds that count.
 _CLOCK: Final = re.compile(
     r"(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d)[ T]|(?P<name>[A-Z][a-z]{2}) (?P<date>[ \d]\d) )?"
@@ -58,8 +45,8 @@ def origin_of(line: str) -> Origin:
 
 def _seconds(clock: re.Match[str]) -> float:
     month, day = int(clock["month"] or 0), int(clock["day"] or clock["date"] or 0)
-    if clock["name"] and clock["name"].lower() in _MONTHS:
-        month = _MONTHS.index(clock["name"].lower()) + 1
+    if clock["name"] in _MONTH:
+        month = _MONTH.index(clock["name"]) + 1
     second = float(clock["second"].replace(",", "."))
     hours = (month * 31 + day) * 24 + int(clock["hour"])
     return hours * 3600 + int(clock["minute"]) * 60 + second

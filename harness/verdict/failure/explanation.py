@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from harness.ground.facts.codes import describe, dsp_errors
 from harness.ground.facts.ort_errors import qnn_code_in
-from harness.verdict.failure.any_log import LogText
+from harness.verdict.failure.any_log import MAX_LINES, LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
 from harness.verdict.failure.log_words import ANYBODYS, API, CALLS, CLIENT, FORESEEN, OURS
@@ -17,7 +18,7 @@ from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptom
 from harness.verdict.failure.rules import RULES
 
 MAX_SHOWN: Final = 8
-_MAXCLIENTS: Final = 4
+_MAX_CLIENTS: Final = 4
 _NEAR_S: Final = 60.0
 """What the system logs this long before or after a process's lines may be about it."""
 
@@ -59,18 +60,23 @@ def explained_by(
 ) -> Explanation:
     """The causes that fit these symptoms, which are those of the lines."""
     whole = _told(symptoms, lines, rules)
+    fitting = {one.id for one in whole}
+    # what does not fit all lines fits no part of them, unless a line elsewhere spoke against it
+    left = [one for one in rules if one.id in fitting or any(sign.absent for sign in one.signs)]
     parts = [
-        _told(symptoms_in(some, process), some, rules, process)
+        _told(symptoms_in(some, process), some, left, process)
         for process, some in _apart(lines).items()
     ]
     parts.sort(key=lambda told: CONFIDENCES.index(told[0].confidence) if told else len(CONFIDENCES))
     causes: list[Explained] = []
     for told in (*parts, whole):
-        # the answer of each process is told, though it be the same; what follows from it, once
         known = {one.id for one in causes}
-        causes += [
-            one for one in told if one.id not in known or (one is told[0] and told is not whole)
-        ]
+        shown = {(one.id, one.lines) for one in causes}
+        new = [one for one in told if one.id not in known]
+        # the answer of each process is told, though it be the same; what follows from it, once
+        again = [one for one in told[:1] if one.id in known and told is not whole]
+        if new or any((one.id, one.lines) not in shown for one in again):
+            causes += [*again, *new]
     return Explanation(diagnoses=tuple(causes))
 
 
@@ -99,7 +105,7 @@ def _told(
 def _apart(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
     """The lines of each process that uses the NPU, with those of nobody and of the system."""
     found = (line.origin.process for line in lines if CLIENT.search(line.text))
-    clients = list(dict.fromkeys(one for one in found if one is not None))[:_MAXCLIENTS]
+    clients = list(dict.fromkeys(one for one in found if one is not None))[:_MAX_CLIENTS]
     return {
         client: [one for one in lines if one.origin.process not in set(clients) - {client}]
         for client in clients
@@ -164,12 +170,13 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     )
 
 
-def _codes_in(text: str) -> Iterator[int]:
-    link = link_of(text)
-    if link.code is not None:
-        yield link.code
-    elif (named := qnn_code_in(text)) is not None:
-        yield named[0]
+@lru_cache(MAX_LINES)
+def _codes_in(text: str) -> tuple[int, ...]:
+    """The code that a line names; asked of each line anew by each process and by each cause."""
+    code = link_of(text).code
+    if code is None and (named := qnn_code_in(text)) is not None:
+        code = named[0]
+    return () if code is None else (code,)
 
 
 def _explained(

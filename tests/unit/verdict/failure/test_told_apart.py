@@ -54,6 +54,16 @@ def test_a_crash_of_the_dsp_counts_near_the_failure() -> None:
     assert far == [("op-unsupported", 10), ("dsp-restarted", None)]
 
 
+def test_a_crash_of_the_dsp_is_one_failure_of_all_its_processes() -> None:
+    crashed = (0, "04:14:50.000", CRASH)
+    alike = ((pid, "04:15:01.000", f"QnnDsp <I> session {pid}") for pid in (10, 11, 12))
+    assert logcat(crashed, *alike) == [("dsp-restarted", 10)]
+    # what else a process says of it stands below the crash, as for the first
+    two = logcat(crashed, (10, "04:15:01.000", UNSUPPORTED), (11, "04:15:01.000", CREATED))
+    assert [two[0], two[2]] == [("dsp-restarted", 10), ("dsp-restarted", 11)]
+    assert two[3] == ("context-refused", 11)
+
+
 def test_a_number_of_a_process_that_says_nothing_of_ours_counts_for_nothing() -> None:
     lines = ((10, "04:15:01.000", CREATED), (44, "04:15:01.000", "error 1002 while scanning"))
     assert {id for id, _ in logcat(*lines)} == {"context-refused"}

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -52,49 +52,48 @@ class OnnxModel(Model):
         cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
     ) -> tuple[Self, ...]:
         """The model with each set of inputs: a folder of folders has several. Raises as `of`."""
-        return tuple(
-            cls.of(path, within, inputs=inputs, expected=expected, sample=one)
-            for one in sample_names("inputs", inputs, path) or [""]
-        )
+        samples = sample_names("inputs", inputs, path)
+        return tuple(cls._with(path, within, inputs, expected, samples or [""]))
 
     @classmethod
     def of(
-        cls,
-        path: Path,
-        within: float = 0.0,
-        *,
-        inputs: Files = None,
-        expected: Files = None,
-        sample: str = "",
+        cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
     ) -> Self:
         """The model in a file, with files of its tensors, as for `ContextFile`.
 
-        Those of a `sample` lie in a folder of its name. Raises ConfigError for what cannot be
-        compiled here: inputs without a fixed shape, more than 2 GB; and for files that are not
-        those of the model's tensors.
+        Raises ConfigError for what cannot be compiled here: inputs without a fixed shape, more than
+        2 GB; and for files that are not those of the model's tensors.
         """
+        return next(cls._with(path, within, inputs, expected, [""]))
+
+    @classmethod
+    def _with(
+        cls, path: Path, within: float, inputs: Files, expected: Files, samples: Iterable[str]
+    ) -> Iterator[Self]:
+        """The model, read once, with the files of each sample, in a folder of its name if any."""
         loaded = read_model(path)
         tensors = _tensors(_inputs(loaded), "input", path)
         digest = hashlib.sha256(_bytes(loaded)).hexdigest()
-        files, key = TensorFiles(cache_root()), ""
-        read, wanted = tuple[Path, ...](), tuple[Path, ...]()
-        if inputs is not None:
-            read = files.given("inputs", inputs, tensors, path, sample=sample)
-            key = hashlib.sha256(" ".join(map(sha256_of, read)).encode()).hexdigest()
-        if expected is not None:
-            outputs = OnnxSurface.of(path).require_outputs(path)
-            wanted = files.given("expected", expected, outputs, path, sample=sample)
-        name = _UNUSUAL.sub("_", path.name)
-        return cls(
-            name,
-            path=path,
-            digest=digest,
-            within=within,
-            read=read,
-            wanted=wanted,
-            inputs_key=key,
-            sample=sample,
-        )
+        files, name = TensorFiles(cache_root()), _UNUSUAL.sub("_", path.name)
+        surface = None if expected is None else OnnxSurface.of(path)
+        for sample in samples:
+            key, read, wanted = "", tuple[Path, ...](), tuple[Path, ...]()
+            if inputs is not None:
+                read = files.given("inputs", inputs, tensors, path, sample=sample)
+                key = hashlib.sha256(" ".join(map(sha256_of, read)).encode()).hexdigest()
+            if expected is not None and surface is not None:
+                outputs = surface.require_outputs(path)
+                wanted = files.given("expected", expected, outputs, path, sample=sample)
+            yield cls(
+                name,
+                path=path,
+                digest=digest,
+                within=within,
+                read=read,
+                wanted=wanted,
+                inputs_key=key,
+                sample=sample,
+            )
 
     def __post_init__(self) -> None:
         if not 0 <= self.within < float("inf"):

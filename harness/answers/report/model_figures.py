@@ -10,6 +10,7 @@ from harness.answers.report.nodes_table import nodes_tables
 from harness.answers.report.ops_grid import ops_by_version
 from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
+from harness.contexts.context.metadata import entries
 from harness.ground import ENGINES
 from harness.verdict import CaseRecord, final_attempts, is_figure
 
@@ -61,12 +62,12 @@ def elements(records: Sequence[CaseRecord]) -> list[Block]:
     told: list[Block] = []
     for record in records:
         for one in parts(record, "accuracy"):
-            worst = next(objects([one.get("worst")]), {})
+            worst = one["worst"] if isinstance(one.get("worst"), dict) else {}
             of = f" of {worst['sample']}" if worst.get("sample") else ""
             values = [_number(worst.get(name), 6) for name in ("got", "expected")]
             place = f"furthest, at {worst.get('index')}{of}"
             rows: list[list[Line]] = [[Span(place), *values, _number(one.get("max_abs")), "", ""]]
-            for each in objects(one.get("channels")):
+            for each in entries(one, "channels"):
                 figures = [_number(each.get("max_abs")), _number(each.get("cosine"), 7)]
                 rows.append([f"channel {each.get('channel')}", "", "", *figures, _sqnr(each)])
             title = f"{one.get('output')} of {record.case.rpartition('/')[2]}: where it is off most"
@@ -81,7 +82,7 @@ def tokens(records: Sequence[CaseRecord]) -> list[Block]:
     told: list[Block] = []
     for record in records:
         found = part_of(record, "tokens")
-        for at, one in enumerate(objects(found.get("stages"))):
+        for at, one in enumerate(entries(found, "stages")):
             length, cache = one.get("context_length"), one.get("kv_bytes")
             sizes = [f"{one.get('tokens')}", "?" if length is None else f"{length}"]
             rate = _number(one.get("tokens_per_s"))
@@ -106,7 +107,7 @@ def versions(records: Sequence[CaseRecord]) -> list[Block]:
     """What several versions or backends gave: latency and closeness, a row for each output."""
     rows: list[list[Line]] = []
     for record in records:
-        graphs = list(parts(record, "graphs"))
+        graphs = parts(record, "graphs")
         median = duration(graphs[0].get("median_us")) if len(graphs) == 1 else ""
         model = record.case.partition("::")[0].rpartition("/")[2]
         where = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
@@ -141,14 +142,9 @@ def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[
     return [block for made in told for block in made(own)] if own else []
 
 
-def parts(record: CaseRecord, name: str) -> Iterator[Mapping[str, Any]]:
+def parts(record: CaseRecord, name: str) -> list[Mapping[str, Any]]:
     """The parts of a measurement that is a list of objects; nothing if it is none."""
-    yield from objects(record.measured(name))
-
-
-def objects(found: object) -> Iterator[Mapping[str, Any]]:
-    """Of a list its objects; of anything else nothing."""
-    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+    return entries({name: record.measured(name)}, name)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) -> Iterator[Block]:

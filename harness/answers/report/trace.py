@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.answers.report.document import shortened
-from harness.answers.report.model_figures import objects
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import part_of
+from harness.contexts.context.metadata import entries
 from harness.ground import outgoing, write_whole
 from harness.ground.files.names_inside import read_inside
 from harness.verdict import CaseRecord, Coverage, DeviceEvent, is_figure
@@ -122,10 +122,10 @@ class _Trace:
 
         Microseconds are that of the library; cycles take their part of the accelerator's time.
         """
-        told = [one for one in objects(profile.get("events")) if one.get("unit") == "us"]
+        told = [one for one in entries(profile, "events") if one.get("unit") == "us"]
         times = (one.get("value") for one in told if str(one.get("name")).startswith("Accel"))
         whole = _whole(next(times, None)) or 0
-        for one in objects(profile.get("ops")):
+        for one in entries(profile, "ops"):
             share, us = one.get("share"), _whole(one.get("us"))
             took = us if us is not None else round(whole * share) if is_figure(share) else 0
             said = {key: one.get(key) for key in ("source", "cycles", "us", "share", "graph")}

@@ -195,15 +195,17 @@ class FirstWrong:
             for answer in side.ask(asked) if side else ():
                 if isinstance(answer, NotCalculated):
                     self.refused = self.refused or answer.text
-                    named = [one for one in self.units if self._why(one, answer)]
-                    self.skipped |= {one.op: self._why(one, answer) for one in named}
+                    self.skipped |= self._why(self.units, answer)
                 else:
                     found |= answer
 
-    def _why(self, op: Op, refusal: NotCalculated) -> str:
-        """Why an op is refused; "" if it is not named."""
-        names = (self.network.nodes[at].name for at in op.nodes)
-        return next((refusal.nodes[name] for name in names if name in refusal.nodes), "")
+    def _why(self, ops: Iterable[Op], refusal: NotCalculated) -> dict[str, str]:
+        """Why ops are refused, of those that are named."""
+        nodes = {one.op: [self.network.nodes[at].name for at in one.nodes] for one in ops}
+        told = {
+            op: [refusal.nodes[n] for n in of if n in refusal.nodes] for op, of in nodes.items()
+        }
+        return {op: why[0] for op, why in told.items() if why}
 
     def _wrong(self, op: Op) -> bool:
         return (_far(op, self.mine, self.theirs) or 0.0) > self.threshold
@@ -260,7 +262,7 @@ class FirstWrong:
                 if not isinstance(answer, NotCalculated):
                     found |= answer
                     continue
-                why = {one.op: told for one in part if (told := self._why(one, answer))}
+                why = self._why(part, answer)
                 rest = [one for one in part if one.op not in why]
                 if not why and len(rest) > 1:  # no op is named: each is asked by itself
                     left += [[one] for one in rest]

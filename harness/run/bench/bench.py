@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 from harness.contexts import (
@@ -32,9 +33,9 @@ from harness.ground.facts.versions import VersionRange
 from harness.probe import Plan, Settings
 from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
-from harness.run.bench.executor_runner import run_as_probe, run_with
+from harness.run.bench.executor_runner import run_with
 from harness.run.bench.executorch import FAILED, open_program, replay_of
-from harness.run.bench.kept_outputs import keep_outputs_of, told_against, with_reference
+from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
 from harness.run.bench.litert import ON_LITERT, compiled_model
 from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
@@ -206,7 +207,7 @@ class Bench:
         self._case.notes.makers += self._ready.stock.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
         plan = made.plan(ort, deployed, rounds_of(repeat))
-        seen = run_session(self._case, self.run, self.reference, made, plan, wanted, timeout_s)
+        seen = run_session(self._case, self.run, self.reference, made, plan, files, timeout_s)
         self._note_graphs(seen, [made.path.name])
         return placed_session(self._case, made.path, seen)
 
@@ -256,8 +257,7 @@ class Bench:
             repeat=repeat,
         )
         runs = f"{deployer.deploy_sets([runner.files_on(deployer)])[0]}/{runner.program}"
-        run = run_with if own else run_as_probe
-        observation = run(self._case, runs, made, plan, wanted, timeout_s)
+        observation = run_with(self._case, runs, made, plan, wanted, timeout_s, own=own)
         self.measure(executorch=runner.version, **observation.measurements, **made.places())
         self._note_graphs(observation, [made.path.name])
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
@@ -298,7 +298,7 @@ class Bench:
         self.measure(litert=made.figures(), **made.places())
         self.conclude(str(made))
         seen = self.run_contexts(made.sources, None, "resident", keep_outputs=True, rounds=rounds)
-        return seen.keeping(told_against(ON_LITERT, seen.kept))
+        return seen.keeping([replace(one, against=ON_LITERT) for one in seen.kept])
 
     def model(self, model: Model) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -166,22 +167,6 @@ def call_runner(
     )
 
 
-def run_as_probe(
-    case: CaseBench,
-    runner: str,
-    program: Program,
-    plan: Plan,
-    expected: Sequence[Path],
-    timeout_s: float,
-) -> Observation:
-    """Runs a program's plan with ExecuTorch's wheel, which speaks as a probe does."""
-
-    def run(plan: Plan) -> Observation:
-        return case.run(plan, timeout_s, probe=runner)
-
-    return run_keeping(case, run, plan, [program.told_against(expected)])
-
-
 def run_with(
     case: CaseBench,
     runner: str,
@@ -189,11 +174,17 @@ def run_with(
     plan: Plan,
     expected: Sequence[Path],
     timeout_s: float,
+    *,
+    own: bool,
 ) -> Observation:
-    """Runs a program's plan with a runner that prints no events and compares nothing.
+    """Runs a program's plan with a runner, whose path on the device is `runner`.
 
-    `runner` is its path on the device. Otherwise as `CaseBench.run`, and `call_runner`.
+    ExecuTorch's wheel speaks as a probe does. The user's `own` one prints no events and compares
+    nothing. As `CaseBench.run`, and with `own` as `call_runner`.
     """
+    if not own:
+        run_it = partial(case.run, timeout_s=timeout_s, probe=runner)
+        return run_keeping(case, run_it, plan, [program.told_against(expected)])
     fields = next(step for step in plan.steps if step.verb == "executorch-run").fields
     inputs = tuple(path for key, path in fields.items() if key.startswith("input."))
     file, environment = plan.steps[0].fields["file"], case.runtime.environment

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,11 +40,6 @@ class KeptOutput:
     against: str
     of: str = ""
     sample: str = ""
-
-
-def told_against(what: str, kept: Iterable[KeptOutput]) -> list[KeptOutput]:
-    """The same outputs, with other words for their references."""
-    return [replace(one, against=what) for one in kept]
 
 
 def with_reference(

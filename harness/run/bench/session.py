@@ -126,16 +126,15 @@ def run_session(
     reference: Callable[[Model], Reference],
     made: SessionModel,
     plan: Plan,
-    expected: Files,
+    files: Mapping[str, Path],
     timeout_s: float,
 ) -> Observation:
     """Runs a plan of a session, and keeps its outputs where files tell what they should be.
 
-    These are `expected`, else those of ONNX Runtime on the CPU. `run` and `reference` are those of
-    the bench.
+    These are the expected ones of `files`, which are all that was put on the device, else those of
+    ONNX Runtime on the CPU. `run` and `reference` are those of the bench.
     """
-    given = {} if made.models or expected is None else made.files(None, expected)
-    wanted = [file for name, file in given.items() if name.startswith("expected.")]
+    wanted = [file for name, file in files.items() if name.startswith("expected.")]
     outputs = [
         ToKeep(
             "ort-run",

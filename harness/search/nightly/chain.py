@@ -281,7 +281,6 @@ class Chain:
         base = base_of(run, before)
         known = before[0].issues if before else ()
         seen = self._histories(run, base, known)
-        run = self._folder
         found = settled(compared(base, run, _FAIL_ON, late=True), seen)
         if found.unjudged:
             self._note(found.unjudged)

@@ -383,10 +383,8 @@ def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = fou
     ConfigError that names every mistake by file, line, field and valid choices; InfraError if
     labgrid does not answer, NoLabError where there is no such file.
     """
-    if not path.exists():
-        raise NoLabError(_NO_FILE, file=path)
     lab = check_document(
-        read_document(path),
+        read_document(path, absent=NoLabError(_NO_FILE, file=path)),
         Lab,
         more=lambda document: (*mistakes_between_fields(document), *mistakes_of_sources(document)),
     )

@@ -103,8 +103,8 @@ def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
     return ConfigError(said[0], more=said[1:MAX_SAID] + more)
 
 
-def read_document(path: Path, absent: str = "no such file") -> Document:
-    """Reads a YAML file of at most 1 MiB; `absent` is what to say where there is none.
+def read_document(path: Path, absent: ConfigError | None = None) -> Document:
+    """Reads a YAML file of at most 1 MiB; `absent` is what to raise where there is none.
 
     Raises ConfigError if it cannot be read, is no YAML, or holds a repeated key, a merge key,
     tags of its own, a text of more than 10,000 characters, a number of more than 64, or more than
@@ -112,7 +112,9 @@ def read_document(path: Path, absent: str = "no such file") -> Document:
     """
     try:
         if not path.is_file():
-            raise ConfigError("is not a file" if path.exists() else absent, file=path)
+            if path.exists():
+                raise ConfigError("is not a file", file=path)
+            raise absent or ConfigError("no such file", file=path)
         content = read_bounded(path, _MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error

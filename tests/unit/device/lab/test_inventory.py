@@ -92,6 +92,11 @@ def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
         assert (device.soc, device.simulated) == ("QCS8550", text != phone)
 
 
+def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+        load_lab(tmp_path / ("x" * 300))
+
+
 def test_who_has_no_lab_runs_on_the_first_of_the_shipped_one() -> None:
     shipped = load_lab(SIMULATED_LAB)
     assert shipped.devices == load_lab(ROOT / "devices.yaml").devices

@@ -17,6 +17,7 @@ from harness.ground import ConfigError, HarnessError, InfraError
 from harness.ground.errors import NoLabError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.own_contexts import choose_contexts, suite_of
+from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.verdict.results.case_names import NO_PLACEMENT
 
@@ -129,7 +130,7 @@ def placements_for(
         return values or [_nowhere(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
     except NoLabError as error:
         get = metafunc.config.getoption
-        wanted = "device" in get("markexpr", "") or get("--device") or get("--lab")
+        wanted = asks_for_devices(metafunc.config) or get("--device") or get("--lab")
         return [_nowhere(_NO_LAB)], error if wanted else None
     except ConfigError as error:
         if error.field in requirements and error.file is None:

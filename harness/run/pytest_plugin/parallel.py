@@ -23,6 +23,7 @@ from harness.run.pytest_plugin.pytest_internals import (
 )
 from harness.run.pytest_plugin.recorder import EVENTS
 from harness.run.pytest_plugin.scheduler import ByDevice, CaseNeeds
+from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import (
     GIVEN_UP,
     LAB_ERROR,
@@ -261,11 +262,6 @@ def folder_for_worker(config: pytest.Config, what: str) -> Path | None:
     """The folder of the `run` of an xdist worker, or of its `messages`; None elsewhere."""
     given = getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
     return Path(str(given)) if given else None
-
-
-def asks_for_devices(config: pytest.Config) -> bool:
-    """Whether a run is about devices, as far as that is known before anything is collected."""
-    return "device" in str(config.getoption("markexpr", ""))
 
 
 def is_controller(config: pytest.Config) -> bool:

@@ -39,7 +39,7 @@ from harness.run.pytest_plugin.own_contexts import (
 )
 from harness.run.pytest_plugin.pytest_internals import tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
-from harness.run.pytest_plugin.selection import is_of_devices
+from harness.run.pytest_plugin.selection import asks_for_devices, is_of_devices
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
     NO_DEVICE,
@@ -101,7 +101,6 @@ def pytest_configure(config: pytest.Config) -> None:
     from harness.run.pytest_plugin.messages import Messages
     from harness.run.pytest_plugin.parallel import (
         Controller,
-        asks_for_devices,
         folder_for_worker,
         is_controller,
     )
@@ -390,8 +389,6 @@ def pytest_report_teststatus(
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
-    from harness.run.pytest_plugin.parallel import asks_for_devices
-
     if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
         # A worker could only crash over it.
         try:

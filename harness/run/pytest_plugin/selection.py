@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE
+
+if TYPE_CHECKING:
+    import pytest
 
 _NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
 # what a command line says besides which cases it means, of pytest's own options
@@ -30,6 +33,11 @@ _FLAGS: Final = frozenset(
         *("--self-contained-html", "--clean-alluredir", "--cov", "--no-cov", "--json-report"),
     }
 )
+
+
+def asks_for_devices(config: pytest.Config) -> bool:
+    """Whether a run is about devices, as far as that is known before anything is collected."""
+    return "device" in str(config.getoption("markexpr", ""))
 
 
 def is_of_devices(expression: str) -> bool:

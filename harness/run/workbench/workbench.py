@@ -250,7 +250,7 @@ class Workbench:
         To be called between cases.
         """
         for device in tuple(self.lab.devices):
-            if self._beside.is_busy(device):
+            if self._beside.has(device):  # also while it is looked at, which takes its lease
                 continue
             if device.lease is not None and (asks := device.lease.asked_for()) is not None:
                 if (held := self._held.pop(device, None)) is not None and not device.is_out:

@@ -27,11 +27,17 @@ def test_noted(bench, number):
 '''
 
 
-@pytest.mark.parametrize("cause", ["infra", "config", "harness"])
-def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: str) -> None:
+def noting(tmp_path: Path, text: str) -> Path:
+    """A suite in a folder of its own, where its cases note that they ran."""
     suite = tmp_path / "suite" / "test_noted.py"
     suite.parent.mkdir()
-    suite.write_text(SUITE)
+    suite.write_text(text)
+    return suite
+
+
+@pytest.mark.parametrize("cause", ["infra", "config", "harness"])
+def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: str) -> None:
+    suite = noting(tmp_path, SUITE)
     first = lab.run(suites=suite)
     assert first.code == 1, first.output
     (run,) = lab.reports.glob("2*")
@@ -69,9 +75,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: s
 def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    suite = tmp_path / "suite" / "test_noted.py"
-    suite.parent.mkdir()
-    suite.write_text(SUITE)
+    suite = noting(tmp_path, SUITE)
     assert lab.run("-x", suites=suite).code == 1
 
     done = lab.run("--resume", "latest", "-k", "1]", suites=suite)
@@ -82,9 +86,7 @@ def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
 def test_what_another_selection_ran_is_not_taken_for_what_is_missing(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    suite = tmp_path / "suite" / "test_noted.py"
-    suite.parent.mkdir()
-    suite.write_text(SUITE)
+    suite = noting(tmp_path, SUITE)
     first = lab.run("-x", "-k", "0] or 1] or 2]", suites=suite)
     assert "2 of 3 cases have a verdict, 1 not run" in first.output
 
@@ -129,9 +131,7 @@ def test_plain():
 def test_what_is_named_runs_again_so_often_and_nothing_else(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    suite = tmp_path / "suite" / "test_noted.py"
-    suite.parent.mkdir()
-    suite.write_text(FLAKY)
+    suite = noting(tmp_path, FLAKY)
     first = lab.run(suites=suite)
     assert first.code == 1, first.output
     (run,) = lab.reports.glob("2*")

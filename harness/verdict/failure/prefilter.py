@@ -19,6 +19,7 @@ import numpy as np
 _MOST_WORDS: Final = 64
 _WIDEST: Final = 4
 _NONE: Final[frozenset[str]] = frozenset()
+_REPEATS: Final = (_op.MAX_REPEAT, _op.MIN_REPEAT, _op.POSSESSIVE_REPEAT)
 # The commoner a letter is in logs, the farther in front it stands.
 _RARITY: Final = {letter: rank for rank, letter in enumerate(" etaoinsrldcumphfg.0:yb1vw_k-2/x")}
 _PIECES: Final = (8, 4, 3)
@@ -41,8 +42,8 @@ def _required(parts: Iterable[tuple[Any, Any]]) -> frozenset[str]:
     whole = frozenset({""})
     for part in parts:
         exact = _exact(*part)
-        if exact is not None and len(whole) * len(exact) <= _MOST_WORDS:
-            whole = frozenset(map("".join, product(whole, exact)))
+        if (longer := _joined(whole, exact)) is not None:
+            whole = longer
             continue
         found += [whole, _inside(*part)]
         whole = exact or frozenset({""})
@@ -80,7 +81,7 @@ def _exact(kind: Any, value: Any) -> frozenset[str] | None:
         if any(one is None for one in texts):
             return None
         return frozenset(text for one in texts if one for text in one)
-    if kind in (_op.MAX_REPEAT, _op.MIN_REPEAT, _op.POSSESSIVE_REPEAT) and value[:2] == (0, 1):
+    if kind in _REPEATS and value[:2] == (0, 1):
         once = _all_exact(value[2])
         return None if once is None else once | {""}
     return None
@@ -89,11 +90,17 @@ def _exact(kind: Any, value: Any) -> frozenset[str] | None:
 def _all_exact(parts: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
     whole = frozenset({""})
     for part in parts:
-        exact = _exact(*part)
-        if exact is None or len(whole) * len(exact) > _MOST_WORDS:
+        if (longer := _joined(whole, _exact(*part))) is None:
             return None
-        whole = frozenset(map("".join, product(whole, exact)))
+        whole = longer
     return whole
+
+
+def _joined(whole: frozenset[str], exact: frozenset[str] | None) -> frozenset[str] | None:
+    """Each text with each that may follow it; None if they are many."""
+    if exact is None or len(whole) * len(exact) > _MOST_WORDS:
+        return None
+    return frozenset(map("".join, product(whole, exact)))
 
 
 def _inside(kind: Any, value: Any) -> frozenset[str]:
@@ -103,8 +110,7 @@ def _inside(kind: Any, value: Any) -> frozenset[str]:
     if kind is _op.BRANCH:
         branches = [_required(branch) for branch in value[1]]
         return frozenset().union(*branches) if all(branches) else _NONE
-    repeats = (_op.MAX_REPEAT, _op.MIN_REPEAT, _op.POSSESSIVE_REPEAT)
-    return _required(value[2]) if kind in repeats and value[0] else _NONE
+    return _required(value[2]) if kind in _REPEATS and value[0] else _NONE
 
 
 class Prefilter:

@@ -79,13 +79,13 @@ class WholeFile(SourceList):
         part: str | None = None,
     ) -> Self:
         """The file, called by its name; `part` is which of several graphs of it is meant."""
-        made = cls(path.name if part is None else f"{path.name}-{part}", sources)
+        name = path.name if part is None else f"{path.name}-{part}"
+        made = cls(name, sources, closeness=given.closeness)
         made.path, made.files = path, tuple(files)
         read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
         if part is not None:
             read, wanted = (one / part if one else None for one in (read, wanted))
         made.given = replace(given, inputs=read, expected=wanted, graph=part or given.graph)
-        made.closeness = given.closeness
         return made
 
 

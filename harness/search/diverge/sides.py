@@ -156,8 +156,8 @@ class Qnn:
             inputs.mkdir(parents=True)
             for name, one in files[file].feeds.items():
                 (inputs / f"{name}.raw").hardlink_to(one.path)
-        records = self._run(folder, ready) if ready else {}
-        answers |= {file: self._read(files[file], records.get(file)) for file in ready}
+        records, outputs = self._run(folder, ready) if ready else ({}, folder)
+        answers |= {file: self._read(files[file], records.get(file), outputs) for file in ready}
         return [answers[file] for file in files]
 
     def _compiled(self, files: Mapping[str, Calculation], folder: Path) -> dict[str, NotCalculated]:
@@ -186,7 +186,8 @@ class Qnn:
                 refusals[job.job] = NotCalculated(text, why)
         return refusals
 
-    def _run(self, folder: Path, files: Sequence[str]) -> dict[str, CaseRecord]:
+    def _run(self, folder: Path, files: Sequence[str]) -> tuple[dict[str, CaseRecord], Path]:
+        """Runs files; their records by name, and where their outputs lie."""
         place = self._place
         arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", *nothing_beside(folder)]
         arguments += [f"--lab={place.lab.absolute()}", f"--reports={folder / 'reports'}"]
@@ -201,15 +202,13 @@ class Qnn:
             if stopped is not None and stopped.about != "lab":
                 raise ConfigError(stopped.text)
             raise self._lost(end.problem if stopped is None else stopped.text)
-        self._outputs = end.folder / OUTPUTS
-        return {
-            str(one.axes.get("workload")): one for one in RunFolder(end.folder).contents().cases
-        }
+        cases = RunFolder(end.folder).contents().cases
+        return {str(one.axes.get("workload")): one for one in cases}, end.folder / OUTPUTS
 
     def _lost(self, problem: str) -> InfraError:
         return InfraError(f"the run on {self._place.device} came to no verdict: {problem}")
 
-    def _read(self, question: Calculation, record: CaseRecord | None) -> Calculated:
+    def _read(self, question: Calculation, record: CaseRecord | None, outputs: Path) -> Calculated:
         if record is None:
             raise self._lost("it ended before its last case")
         if record.outcome != "passed":
@@ -228,5 +227,5 @@ class Qnn:
         else:
             told: Any = record.measured(SESSION_OUTPUTS)
             names = told or {}
-        files = {name: self._outputs / file for name, file in names.items()}
+        files = {name: outputs / file for name, file in names.items()}
         return _values(question.gives, files)

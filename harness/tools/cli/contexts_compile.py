@@ -69,8 +69,10 @@ def compile_command(
         made = compile_to_file(source, host, chosen, probes, output)
     except CompileError as error:
         refused = refused_nodes(messages_of(error.output))
-        words = refusal_text(refused, OnnxNodes.of(model).shapes(), str(error).partition(": ")[0])
-        say(f"error: {words if refused else error}", err=True)
+        words = str(error)
+        if refused:
+            words = refusal_text(refused, OnnxNodes.of(model).shapes(), words.partition(": ")[0])
+        say(f"error: {words}", err=True)
         return _NEGATIVE
     graphs = [str(one.get("name")) for one in entries(made.metadata, "graphs")]
     told = {

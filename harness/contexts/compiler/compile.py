@@ -237,9 +237,10 @@ class ContextStore:
         publish(folder, self._binary_folder(wanted))
 
     def _key(self, spec: Model) -> str:
-        if spec not in self._keys:
-            self._keys[spec] = hashlib.sha256(spec.serialized()).hexdigest()
-        return self._keys[spec]
+        alone = spec.without_inputs
+        if alone not in self._keys:
+            self._keys[alone] = hashlib.sha256(spec.serialized()).hexdigest()
+        return self._keys[alone]
 
     def _facts(self, spec: Model) -> dict[str, Any]:
         return {"format": _FORMAT, "model": self._key(spec), "ort": ORT_HOST_VERSION}
@@ -259,8 +260,7 @@ class ContextStore:
     def _binary_folder(self, wanted: ContextKey) -> Path:
         spec, compiler, arch = wanted
         key = _short_key(self._binary_facts(wanted))
-        # whatever inputs it is run with
-        return self._root / "binaries" / f"{Model.__str__(spec)}-v{arch}-by-{compiler}-{key}"
+        return self._root / "binaries" / f"{spec.without_inputs}-v{arch}-by-{compiler}-{key}"
 
 
 def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
@@ -289,11 +289,16 @@ def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder
 
 
 def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
-    """Where the models are written, each into a folder of its own."""
+    """Where the models are written, each into a folder of its own, its content once."""
     paths = {spec: work / f"model-{at}" / "model.onnx" for at, spec in enumerate(specs)}
+    first: dict[Model, Path] = {}
     for spec, path in paths.items():
         path.parent.mkdir()
-        path.write_bytes(spec.serialized())
+        same = first.setdefault(spec.without_inputs, path)
+        if same is path:
+            path.write_bytes(spec.serialized())
+        else:
+            path.hardlink_to(same)
     return paths
 
 

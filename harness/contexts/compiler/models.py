@@ -227,6 +227,11 @@ class Model:
         """Input arrays by name, in the order of the model's inputs; always the same."""
         return KINDS[self.kind].inputs(self)
 
+    @property
+    def without_inputs(self) -> Self:
+        """The model alone, the same whatever inputs it is run with: itself."""
+        return self
+
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order of the model."""
         return _OUTPUTS
@@ -249,10 +254,10 @@ class OnnxFiles:
 
     def path(self, model: Model) -> Path:
         """The model's file, made if it is missing or damaged. Raises InfraError."""
-        if model not in self._found:
+        alone = model.without_inputs
+        if alone not in self._found:
             content = model.serialized()
-            name = Model.__str__(model)  # one file, whatever inputs it is run with
-            path = self._root / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.onnx"
+            path = self._root / f"{alone}-{hashlib.sha256(content).hexdigest()[:16]}.onnx"
             keep_whole(path, content)
-            self._found[model] = path
-        return self._found[model]
+            self._found[alone] = path
+        return self._found[alone]

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -103,6 +103,11 @@ class OnnxModel(Model):
         return super().__str__() + (f"#{self.sample}" if self.sample else "")
 
     __repr__ = __str__
+
+    @property
+    def without_inputs(self) -> Self:
+        """The model in the file."""
+        return replace(self, within=0.0, read=(), wanted=(), inputs_key="", sample="")
 
     @property
     def compared(self) -> bool:

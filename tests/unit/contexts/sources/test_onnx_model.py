@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.contexts.compiler.models import Model
+from harness.contexts.compiler.models import Model, OnnxFiles
 from harness.contexts.sources.onnx_model import OnnxModel, OnnxSurface
 from harness.ground.errors import ConfigError
 
@@ -44,6 +44,23 @@ def test_inputs_are_made_up_and_the_same_every_time(tmp_path: Path) -> None:
     assert all(np.array_equal(first[name], second[name]) for name in first)
     assert model.outputs() == ("y", "z")
     assert (str(model), model.compiled, isinstance(model, Model)) == ("my_model.onnx", True, True)
+
+
+def test_sets_of_inputs_are_of_one_model(tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx")
+    for name, start in (("a", 0), ("b", 1)):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        np.array([start, 1, 2], np.int64).tofile(tmp_path / "in" / name / "at.raw")
+        np.zeros((2, 2), np.float16).tofile(tmp_path / "in" / name / "x.raw")
+    one, other = OnnxModel.each(path, 0.1, inputs=tmp_path / "in")
+    assert (str(one), str(other), one == other) == ("m.onnx#a", "m.onnx#b", False)
+    assert one.without_inputs == other.without_inputs == OnnxModel.of(path)
+    files = OnnxFiles(tmp_path / "cache")
+    assert files.path(one) == files.path(other)
+    assert files.path(one).name.startswith("m.onnx-")
+    changed = OnnxModel.of(saved(path, weight=1.0))
+    assert changed.without_inputs != one.without_inputs
+    assert files.path(changed) != files.path(one)
 
 
 def test_outputs_are_compared_where_a_tolerance_is_given(tmp_path: Path) -> None:

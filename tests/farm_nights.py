@@ -1,0 +1,396 @@
+"""Nights of a farm whose truth is known: real run folders, as the harness writes them.
+
+`ten_farm_nights` is what a page of a lab should tell: 12 devices of 3 SoCs on 2 hosts. `many_nights`
+writes the lines of journals directly: a thousand nights take a minute or two.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from harness.answers.report.projections import finish
+from harness.device.lab.health import LabEvent
+from harness.device.lab.inventory import Lab
+from harness.device.lab.vitals import Vitals
+from harness.ground.files.whole_file import read_json
+from harness.run.pytest_plugin.selection import selection
+from harness.search.nightly.chain import AGAIN, STATE, Chain
+from harness.search.nightly.lab_seen import DeviceSeen
+from harness.search.nightly.night import STEPS, Night
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.record import CaseRecord, DeviceEvent
+from harness.verdict.results.run_folder import INFO, JOURNAL, RunFolder, new_run_id
+from harness.verdict.results.run_order import give_place
+
+BEGIN: Final = datetime(2026, 11, 1, 22, tzinfo=UTC)
+COMMAND: Final = ("pytest", "-m", "device")
+REGRESSION_NIGHT, SICK_NIGHT, LOST_NIGHT = 4, 6, 8
+OLD, NEW, STEADY = "2.50.0", "2.50.40", "2.49.40"
+"""The version until the regression, the one that brings it, and that of the tests of the GPU."""
+BROKEN_ON: Final = "SM8750"
+BROKEN_MODELS: Final = ("llm-prefill", "llm-decode")
+MODELS: Final = ("mobilenet", "resnet50", "yolo11", "whisper", *BROKEN_MODELS)
+SICK: Final = "phone-09"
+FLAKY: Final = ("phone-11", "test_gpu", "yolo11")
+AWAY_HOST: Final = "rack-2"
+
+
+@dataclass(frozen=True)
+class Phone:
+    """A phone of the farm."""
+
+    name: str
+    soc: str
+    host: str
+
+
+PHONES: Final = tuple(
+    Phone(f"phone-{number:02}", soc, f"rack-{1 + number % 2}")
+    for number, soc in enumerate(("SM8750",) * 6 + ("SM8650",) * 4 + ("SM8550",) * 2, 1)
+)
+LAB: Final = Lab.model_validate(
+    {
+        "schema": 1,
+        "hosts": [{"name": f"rack-{one}", "host": f"192.0.2.{one}"} for one in (1, 2)],
+        "devices": [
+            {"name": one.name, "serial": f"serial-{one.name}", "soc": one.soc, "host": one.host}
+            for one in PHONES
+        ],
+    }
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A case of a night."""
+
+    phone: Phone
+    test: str
+    model: str
+    qnn: str
+
+    @property
+    def name(self) -> str:
+        backend = "gpu" if self.test == "test_gpu" else "htp"
+        return (
+            f"suites/test_models.py::{self.test}"
+            f"[{self.phone.name}-{backend}-{self.qnn}-{self.model}]"
+        )
+
+
+BROKE = {"api": "QnnContext_createFromBinary", "code": 5005, "message": "Unsupported op version"}
+CRASHED = {"api": "QnnGraph_execute", "code": 6031, "message": "Graph execution aborted"}
+WRONG = {"api": "QnnGraph_execute", "code": None, "message": "Outputs differ beyond tolerance"}
+AWAY = {"api": None, "code": None, "message": "the adb server of rack-2 does not answer"}
+
+
+def cases_of(night: int) -> list[Planned]:
+    """What a night runs; nights are counted from 1."""
+    new = NEW if night >= REGRESSION_NIGHT else OLD
+    return [
+        Planned(phone, test, model, version)
+        for phone in PHONES
+        for test, version in (("test_load", new), ("test_gpu", STEADY))
+        for model in MODELS
+    ]
+
+
+def ended(one: Planned, night: int, draw: random.Random) -> tuple[str, Mapping[str, Any] | None]:
+    """The outcome of an attempt, and its error."""
+    if one.phone.name == SICK and night >= SICK_NIGHT and draw.random() < 0.7:
+        return "crashed", CRASHED
+    if (one.phone.name, one.test, one.model) == FLAKY and draw.random() < 0.4:
+        return "failed", WRONG
+    is_broken = one.phone.soc == BROKEN_ON and one.model in BROKEN_MODELS and one.qnn == NEW
+    return ("failed", BROKE) if is_broken else ("passed", None)
+
+
+def lost(one: Planned, night: int) -> str | None:
+    """What became of a case that has no verdict: `away` or `not run`."""
+    if night != LOST_NIGHT or one.phone.host != AWAY_HOST or one.model == MODELS[0]:
+        return None
+    return "away" if one.model == MODELS[1] else "not run"
+
+
+def record_of(
+    one: Planned, run: str, at: datetime, draw: random.Random, end: tuple[str, Any], attempt: int
+) -> CaseRecord:
+    """The record of an attempt, as a phone gives it."""
+    outcome, error = end
+    backend = "gpu" if one.test == "test_gpu" else "htp"
+    slow = 1.6 if one.phone.name == SICK and outcome == "passed" else 1.0
+    times = [round(900 * slow * draw.lognormvariate(0, 0.03)) for _ in range(5)]
+    measured: dict[str, Any] = {
+        "context_files": {f"{one.model}.bin": {"sha256": sha256(one.model.encode()).hexdigest()}}
+    }
+    if outcome == "passed":
+        peak = 180_000_000 + draw.randrange(1_000_000)
+        measured |= {"load_us": times, "execute_us": times[:3], "rss_bytes": {"peak": peak}}
+    placement = {
+        "device": one.phone.name,
+        "engine": "qnn",
+        "backend": backend,
+        "qnn": one.qnn,
+        "ort": None,
+        "compiler": None,
+    }
+    return CaseRecord.model_validate(
+        {
+            "run": run,
+            "case": one.name,
+            "test": f"suites/test_models.py::{one.test}[{one.model}]",
+            "placement": placement,
+            "engine": "qnn",
+            "suite": "models",
+            "axes": {"backend": backend, "qnn": one.qnn, "ort": None, "model": one.model},
+            "device": {
+                "name": one.phone.name,
+                "serial": f"serial-{one.phone.name}",
+                "soc": one.phone.soc,
+                "target": "android-arm64",
+                "simulated": False,
+            },
+            "outcome": outcome,
+            "cause": None if error is None else "infra" if error is AWAY else "target",
+            "error": None if error is None else ErrorRecord.of(**error),
+            "measurements": measured,
+            "started": at,
+            "duration_s": 2 * draw.lognormvariate(0, 0.2),
+            "attempt": attempt,
+        }
+    )
+
+
+def health_of(phone: Phone, night: int, at: datetime, draw: random.Random) -> LabEvent:
+    """What the check of a device said before its first case."""
+    sick = phone.name == SICK and night >= SICK_NIGHT
+    vitals = Vitals(
+        booted=True,
+        uptime_s=3600.0 if sick else 86_400.0 * night,
+        free_ram_bytes=3_000_000_000 + draw.randrange(1_000_000_000),
+        free_storage_bytes=(40 - 2 * night) * 1_000_000_000,
+        battery_percent=draw.randint(70, 100),
+        battery_charging=True,
+        hottest_c=draw.uniform(61, 66) if sick else draw.uniform(29, 36),
+        hottest="skin",
+    )
+    state, codes = ("suspect", ("hot",)) if sick else ("good", ())
+    detail = "skin is at 63 degrees" if sick else ""
+    return LabEvent(phone.name, "health", state, codes, detail, at, 1.5, vitals)  # type: ignore[arg-type]
+
+
+class FarmNight(Chain):
+    """A night over a run that is there. Its pytest is a stand-in that draws verdicts again."""
+
+    number: int
+    draw: random.Random
+
+    def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+        assert run is not None
+        named = {one.name: one for one in cases_of(self.number)}
+        at = BEGIN + timedelta(days=self.number - 1, hours=3)
+        for case, times in read_json(self.path / AGAIN, 1 << 20).items():
+            one = named[case]
+            for attempt in range(2, 2 + times):
+                end = ended(one, self.number, self.draw)
+                run.journal.append(record_of(one, run.run_id, at, self.draw, end, attempt))
+        return 0
+
+
+def farm_run(reports: Path, number: int, draw: random.Random) -> RunFolder:
+    """The run of a night, finished, with its reports."""
+    began = BEGIN + timedelta(days=number - 1)
+    planned = cases_of(number)
+    folder = RunFolder.create(
+        reports,
+        command=COMMAND,
+        lab=LAB.model_dump(mode="json"),
+        devices=[one.name for one in PHONES],
+        more={"selection": list(selection(COMMAND))},
+        run_id=new_run_id(began, f"{number:016x}"),
+    )
+    folder._write_info(folder.info() | {"started": began.isoformat()})
+    folder.keep_selected([one.name for one in planned])
+    for phone in PHONES:
+        event = health_of(phone, number, began, draw)
+        folder.journal.append(DeviceEvent.of(event, run=folder.run_id))
+        if phone.name == SICK and number >= SICK_NIGHT:
+            again = replace(event, event="reboot", detail="rebooted: its DSP had crashed")
+            folder.journal.append(DeviceEvent.of(again, run=folder.run_id))
+    failed = False
+    for at, one in enumerate(planned):
+        if (gone := lost(one, number)) == "not run":
+            continue
+        end = ("error", AWAY) if gone else ended(one, number, draw)
+        failed |= end[0] not in ("passed", "error")
+        moment = began + timedelta(minutes=5, seconds=3 * at)
+        folder.journal.append(record_of(one, folder.run_id, moment, draw, end, 1))
+    code = 1 if failed else 3 if number == LOST_NIGHT else 0
+    finish(folder, exit_code=code, finished=began + timedelta(hours=2))
+    return folder
+
+
+def ten_farm_nights(reports: Path, seed: int = 7, nights: int = 10) -> list[Path]:
+    """Ten nights of the farm: the folders of the nights, each beside its run, the oldest first.
+
+    `test_load` of the models of LLMs fails on all SM8750 since night 4, with 2.50.40. `phone-09`
+    crashes most cases since night 6. `FLAKY` always is. In night 8 a host was away.
+    """
+    draw, found = random.Random(seed), []
+    for number in range(1, nights + 1):
+        run = farm_run(reports, number, draw)
+        began = BEGIN + timedelta(days=number - 1)
+        there = [_seen(one, number, began) for one in PHONES]
+        night = Night(
+            night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
+            started=began.isoformat(),
+            arguments=(),
+            selection=selection(COMMAND),
+            lab="devices.yaml",
+            folder=str(reports),
+            budget_s=4 * 3600,
+            until=datetime.now(UTC).timestamp() + 4 * 3600,
+            done=STEPS[:2],
+            lab_before=tuple(there),
+            lab_after=tuple(there),
+            run=run.run_id,
+            run_exit_code=run.info()["exit_code"],
+            run_is_whole=True,
+        )
+        chain = FarmNight(night, (), reports, None)
+        chain.number, chain.draw = number, draw
+        chain._keep()
+        chain._compare()
+        chain._keep(done=STEPS)
+        info = run.info()  # what was run again ended just now: the night is long over
+        run._write_info(info | {"finished": (began + timedelta(hours=4)).isoformat()})
+        found.append(chain.path)
+    return found
+
+
+def _seen(phone: Phone, night: int, at: datetime) -> DeviceSeen:
+    state, since, why = "good", BEGIN, ""
+    if phone.name == SICK and night >= SICK_NIGHT:
+        state, why = "suspect", "hot: skin is at 63 degrees"
+        since = BEGIN + timedelta(days=SICK_NIGHT - 1)
+    if night == LOST_NIGHT and phone.host == AWAY_HOST:
+        state, since, why = "away", at, str(AWAY["message"])
+    return DeviceSeen(device=phone.name, state=state, since=since.isoformat(), why=why)
+
+
+def many_nights(
+    reports: Path, nights: int = 1000, cases: int = 2000, devices: int = 20, seed: int = 7
+) -> list[Path]:
+    """The folders of the runs of so many nights, each with its nightly.json beside it.
+
+    Each night has `cases` cases on all devices together. A new version comes every 25 nights; the
+    8th brings what fails on one SoC, `phone-03` is sick from the middle on, some cases are flaky.
+    """
+    draw, found = random.Random(seed), []
+    reports.mkdir(parents=True, exist_ok=True)
+    for number in range(nights):
+        began = BEGIN - timedelta(days=nights - number)
+        run = reports / new_run_id(began, f"{number:016x}")
+        run.mkdir()
+        give_place(run)
+        failed = 0
+        with (run / JOURNAL).open("w") as journal:
+            for line, bad in _lines(run.name, number, nights, cases, devices, began, draw):
+                journal.write(line)
+                failed += bad
+        info = {"schema": 1, "kind": "run", "run": run.name, "selected": cases}
+        info |= {"started": began.isoformat(), "finished": (began + timedelta(hours=6)).isoformat()}
+        info |= {"exit_code": int(failed > 0), "problem": None, "command": list(COMMAND)}
+        info |= {"selection": list(selection(COMMAND))}
+        named = [{"name": _phone(one), "host": _host(one)} for one in range(devices)]
+        info |= {"lab": {"devices": named}}
+        (run / INFO).write_text(json.dumps(info))
+        night = Night(
+            night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
+            started=began.isoformat(),
+            arguments=(),
+            selection=selection(COMMAND),
+            lab="devices.yaml",
+            folder=str(reports),
+            budget_s=6 * 3600,
+            until=0,
+            done=STEPS,
+            run=run.name,
+            run_exit_code=int(failed > 0),
+            run_is_whole=True,
+            coverage=Coverage(selected=cases, passed=cases - failed, failed=failed),
+        )
+        (reports / night.night).mkdir()
+        give_place(reports / night.night)
+        text = night.model_dump_json(indent=1)
+        (reports / night.night / STATE).write_text(text)
+        found.append(run)
+    return found
+
+
+_SOCS: Final = ("SM8750", "SM8650", "SM8550")
+
+
+def _phone(number: int) -> str:
+    return f"phone-{number:02}"
+
+
+def _host(number: int) -> str:
+    return f"rack-{number % 2}"
+
+
+def _lines(
+    run: str,
+    night: int,
+    nights: int,
+    cases: int,
+    devices: int,
+    began: datetime,
+    draw: random.Random,
+) -> Iterator[tuple[str, bool]]:
+    version = f"2.{40 + night // 25}.0"
+    for number in range(cases):
+        device, which = number % devices, number // devices
+        name, soc = _phone(device), _SOCS[device % len(_SOCS)]
+        sick = name == "phone-03" and night >= nights // 2 and draw.random() < 0.5
+        broken = soc == _SOCS[0] and which % 10 == 3 and night // 25 >= 8
+        flaky = number % 97 == 5 and draw.random() < 0.2
+        bad = sick or broken or flaky
+        told = CRASHED if sick else BROKE if broken else WRONG
+        moment = (began + timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        load, peak = round(900 * draw.lognormvariate(0, 0.03)), 180_000_000 + number
+        case = {
+            "schema": 2,
+            "kind": "case",
+            "run": run,
+            "case": f"suites/test_models.py::test_load[{name}-htp-{version}-m{which}]",
+            "test": f"suites/test_models.py::test_load[m{which}]",
+            "placement": {"device": name, "backend": "htp", "qnn": version, **_USUAL},
+            "engine": "qnn",
+            "suite": "models",
+            "axes": {"backend": "htp", "qnn": version, "ort": None, "model": f"m{which}"},
+            "device": {"name": name, "serial": name, "soc": soc, **_ANDROID},
+            "outcome": "failed" if bad else "passed",
+            "cause": "target" if bad else None,
+            "error": _ERRORS[str(told["message"])] if bad else None,
+            "measurements": {"load_us": [load, load + 7], "rss_bytes": {"peak": peak}},
+            "started": (began + timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "duration_s": load / 500,
+        }
+        yield f"{json.dumps(case, separators=(',', ':'))}\n", bad
+
+
+_USUAL: Final = {"engine": "qnn", "ort": None, "compiler": None}
+_ANDROID: Final = {"target": "android-arm64", "simulated": False}
+_ERRORS: Final = {
+    str(one["message"]): ErrorRecord.of(**one).model_dump(mode="json")
+    for one in (BROKE, CRASHED, WRONG)
+}

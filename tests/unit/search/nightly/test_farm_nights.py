@@ -1,0 +1,49 @@
+"""The nights of a farm that tests look at show what was planted in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.answers import import_run, open_database
+from harness.answers.history.importing import stored_attempts
+from harness.answers.history.timeline import Filter
+from harness.ground.files.whole_file import read_json
+from harness.search.nightly.night import Night
+from harness.verdict.results.run_folder import RunFolder, run_folders
+from tests.farm_nights import many_nights, ten_farm_nights
+
+
+def kept(folder: Path) -> Night:
+    return Night.model_validate(read_json(folder / "nightly.json", 1 << 24))
+
+
+@pytest.mark.nightly
+def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
+    nights = [kept(one) for one in ten_farm_nights(tmp_path)]
+    assert ["new" in one.failed_on for one in nights] == [at in (3, 5) for at in range(10)]
+    assert [one.exit_code for one in nights][7] == 3
+    assert [one.coverage.not_run > 0 for one in nights if one.coverage] == [
+        at == 7 for at in range(10)
+    ]
+    (broken,) = (one for one in nights[3].issues if not one.flaky)
+    assert (broken.count, broken.state) == (12, "open")
+    database = open_database(str(tmp_path / "history.sqlite"))
+    for run in run_folders(tmp_path):
+        taken = import_run(database, run)
+        assert (taken.changed, taken.damaged) == (True, 0)
+        assert taken.attempts == len(RunFolder(run).contents().records)
+
+
+def test_lines_of_many_nights_are_records(tmp_path: Path) -> None:
+    runs = many_nights(tmp_path, nights=3, cases=60, devices=20)
+    database = open_database(str(tmp_path / "history.sqlite"))
+    for run in run_folders(tmp_path):
+        taken = import_run(database, run)
+        assert (taken.attempts, taken.damaged) == (60, 0)
+    assert len([*stored_attempts(database, Filter())]) == 180
+    for run in runs:
+        coverage = RunFolder(run).coverage()
+        (night,) = (one for one in map(kept, tmp_path.glob("*-nightly")) if one.run == run.name)
+        assert night.coverage == coverage

@@ -1,7 +1,7 @@
 """Nights of a farm whose truth is known: real run folders, as the harness writes them.
 
-`ten_farm_nights` is what a page of a lab should tell: 12 devices of 3 SoCs on 2 hosts. `many_nights`
-writes the lines of journals directly: a thousand nights take a minute or two.
+`ten_farm_nights` is what a page of a lab should tell: 12 devices of 3 SoCs on 2 hosts.
+`many_nights` writes the lines of journals directly: a thousand nights take a minute or two.
 """
 
 from __future__ import annotations
@@ -365,7 +365,6 @@ def _lines(
         flaky = number % 97 == 5 and draw.random() < 0.2
         bad = sick or broken or flaky
         told = CRASHED if sick else BROKE if broken else WRONG
-        moment = (began + timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%SZ")
         load, peak = round(900 * draw.lognormvariate(0, 0.03)), 180_000_000 + number
         case = {
             "schema": 2,

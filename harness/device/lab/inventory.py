@@ -108,6 +108,7 @@ class AdbHost(_Strict):
     """Host name or IP address; with `ssh`, as seen from there."""
 
     port: Annotated[StrictInt, Field(ge=1, le=65535)] = 5037
+    """Where it listens."""
 
     ssh: SshComputer | None = None
     """The computer, as [user@]host[:port], that ssh reaches it through."""
@@ -257,6 +258,7 @@ class Lab(_Strict):
     """All that devices.yaml says."""
 
     schema_version: SchemaOne
+    """Of which version the file is."""
 
     hosts: tuple[AdbHost, ...] = ()
     """Adb servers other than this computer's own."""
@@ -266,6 +268,7 @@ class Lab(_Strict):
     """
 
     devices: Annotated[tuple[DeviceConfig, ...], AfterValidator(_at_least_one)]
+    """The devices, one or more; none only with `labgrid`."""
 
     health: HealthRules = HealthRules()
     """From when on a device is suspect or bad."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
@@ -67,6 +67,16 @@ if TYPE_CHECKING:
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
+MARKERS: Final = (
+    "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
+    "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
+    "with contexts of all compilers if compilers is all",
+    "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
+    "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
+    "planned(says): a function of contexts and parameters; what --plan says besides",
+)
+"""What tests may be marked with, and what that means."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
@@ -82,22 +92,8 @@ def pytest_load_initial_conftests(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
-        "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
-        "with contexts of all compilers if compilers is all",
-    )
-    config.addinivalue_line(
-        "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
-    )
-    config.addinivalue_line(
-        "markers",
-        "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
-    )
-    config.addinivalue_line(
-        "markers", "planned(says): a function of contexts and parameters; what --plan says besides"
-    )
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     from harness.run.pytest_plugin.messages import Messages
     from harness.run.pytest_plugin.parallel import (
         Controller,

@@ -28,7 +28,12 @@ from harness.search.bisect.match import parse_match
 from harness.search.bisect.request import Request, begin, replayed
 from harness.search.bisect.result import result_of
 from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
-from harness.tools.cli.lab_options import json_option, lab_option, simulated_instead
+from harness.tools.cli.lab_options import (
+    json_option,
+    lab_option,
+    run_timeout_option,
+    simulated_instead,
+)
 from harness.tools.cli.say import say, say_json
 
 _log = logging.getLogger(__name__)
@@ -126,13 +131,11 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--max-runs", type=int, help="Not more runs than these.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
-@click.option(
-    "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
-)
+@run_timeout_option
 @_option_of_each_axis
 @click.option("--device", multiple=True, metavar="NAME", help="The device; more to fall back on.")
-@click.option("--backend", type=click.Choice(BACKENDS))
-@click.option("--known-issues", type=click.Path(path_type=Path))
+@click.option("--backend", type=click.Choice(BACKENDS), help="As for `run`.")
+@click.option("--known-issues", type=click.Path(path_type=Path), help="As for `run`.")
 @click.option(
     "--pytest-arg",
     "pytest_arguments",

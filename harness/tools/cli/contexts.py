@@ -269,8 +269,16 @@ def size(count: int) -> str:
 @contexts.command("fit")
 @files_argument
 @click.option("--contexts", type=click.IntRange(1, 8192), help="Load so many, FILEs in turn.")
-@click.option("--residency", type=click.Choice(RESIDENCIES), default="resident", show_default=True)
-@click.option("--window", type=click.IntRange(1), default=4, show_default=True)
+@click.option(
+    "--residency",
+    type=click.Choice(RESIDENCIES),
+    default="resident",
+    show_default=True,
+    help="How they are loaded: all, one after the other, or the last few.",
+)
+@click.option(
+    "--window", type=click.IntRange(1), default=4, show_default=True, help="How many these are."
+)
 @click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain.")
 @click.option("--sessions", type=click.IntRange(1, 64), help="How many of them there are.")
 @click.option("--soc", default="QCS8550", show_default=True, help="What an .onnx is compiled for.")

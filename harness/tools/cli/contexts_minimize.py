@@ -25,7 +25,13 @@ from harness.search.minimize.subject import (
     subject_of,
 )
 from harness.tools.cli.bisect_going import RunLines
-from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_catalog
+from harness.tools.cli.lab_options import (
+    DEFAULT_LAB,
+    NamedPath,
+    json_option,
+    open_catalog,
+    run_timeout_option,
+)
 from harness.tools.cli.say import say, say_found, say_json
 from harness.verdict import CaseRecord
 
@@ -59,10 +65,10 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 @click.argument("case", required=False)
 @click.option("--out", type=NamedPath(), metavar="FILE", help="The new archive.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each (default: by itself).")
-@click.option("--max-runs", type=click.IntRange(1), default=200, show_default=True)
 @click.option(
-    "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
+    "--max-runs", type=click.IntRange(1), default=200, show_default=True, help="Runs at most."
 )
+@run_timeout_option
 @click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Goes to pytest as it is.")
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Go on with what was stopped.")
 @_case_options

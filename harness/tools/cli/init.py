@@ -21,7 +21,13 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 
 @click.command()
 @click.option("--simulated", is_flag=True, help="Switch the simulated device on.")
-@click.option("--server", metavar="HOST[:PORT]", default=str(USER_SERVER), show_default=True)
+@click.option(
+    "--server",
+    metavar="HOST[:PORT]",
+    default=str(USER_SERVER),
+    show_default=True,
+    help="The adb server that is asked.",
+)
 @click.option(
     "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
 )

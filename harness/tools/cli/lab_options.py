@@ -58,6 +58,16 @@ lab_option = click.option(
 )
 """`--lab FILE`, given to the command as `lab_file`."""
 
+run_timeout_option = click.option(
+    "--run-timeout",
+    "run_timeout_s",
+    type=click.IntRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds that one run may take.",
+)
+"""`--run-timeout SECONDS`, given to the command as `run_timeout_s`."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 """`--json`, given to the command as `as_json`."""
 

@@ -88,6 +88,7 @@ class LazyGroup(click.Group):
 @click.version_option(
     __version__,
     prog_name="qnn-harness",
+    help="Print the versions of the package and of what it writes.",
     message="%(prog)s, version %(version)s\nschemas: results 2 (reads 1), all others 1",
 )
 @click.pass_context

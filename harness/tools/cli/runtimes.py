@@ -43,7 +43,11 @@ _NEGATIVE = 1
 _ENGINE = "qnn"
 
 target_option = click.option(
-    "--target", type=click.Choice(TARGETS), default="linux-x64", show_default=True
+    "--target",
+    type=click.Choice(TARGETS),
+    default="linux-x64",
+    show_default=True,
+    help="What the libraries are built for.",
 )
 
 
@@ -122,8 +126,19 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
 @lab_option
 @click.argument("version")
 @target_option
-@click.option("--backend", type=click.Choice(BACKENDS), default="htp", show_default=True)
-@click.option("--htp-arch", type=click.Choice([str(arch) for arch in HTP_ARCHS]), metavar="NN")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="htp",
+    show_default=True,
+    help="Whose libraries a device would get.",
+)
+@click.option(
+    "--htp-arch",
+    type=click.Choice([str(arch) for arch in HTP_ARCHS]),
+    metavar="NN",
+    help="The device's HTP, such as 73.",
+)
 @json_option
 def show(
     lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool

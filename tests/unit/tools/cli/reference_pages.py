@@ -28,6 +28,21 @@ _MADE: Final = f"<!-- Made of the code: `{COMMAND}` -->"
 _WORD: Final[Mapping[str, str]] = {"integer": "N", "float": "X", "path": "PATH", "file": "FILE"}
 _KINDS: Final[Mapping[str, str]] = {"string": "text", "boolean": "true or false"}
 _SAYS_HOW_IT_ENDS: Final = re.compile(r"(?:Exit codes?:?|Ends with) [^.]*\.(?!\d)")
+_CODES: Final = (
+    (0, "all is well: what was asked for was done, and all that was selected has a verdict"),
+    (1, "the answer is negative: a case failed, a check is red, something new is wrong"),
+    (ConfigError.exit_code, "the input is wrong; the message says what, where, and what is valid"),
+    (
+        InfraError.exit_code,
+        "the lab failed, or the harness itself: nothing is said of the device or the model",
+    ),
+    (
+        int(pytest.ExitCode.USAGE_ERROR),
+        "of pytest alone: it did not take its options, or found no such file",
+    ),
+    (int(pytest.ExitCode.NO_TESTS_COLLECTED), "of pytest alone: no test was selected"),
+    (130, "it was interrupted (Ctrl-C)"),
+)
 _OF_YAML: Final = ("devices.schema.json", "known_issues.schema.json")
 
 
@@ -291,7 +306,7 @@ def _type(field: Mapping[str, Any], name: str, parts: Mapping[str, Any]) -> str:
 def _range(field: Mapping[str, Any]) -> str:
     """The bounds of a number, where they tell more than how many bits it has."""
     low, high = field.get("minimum", field.get("exclusiveMinimum")), field.get("maximum")
-    if low is None and high is None or (low is not None and abs(low) > 1e9):
+    if (low is None and high is None) or (low is not None and abs(low) > 1e9):
         return ""
     if high is None or high >= 1e7:
         word = "above" if "exclusiveMinimum" in field else "at least"
@@ -312,16 +327,8 @@ def _exit_codes() -> Iterator[str]:
     )
     yield "| code | meaning |"
     yield "|---|---|"
-    yield "| 0 | all is well: what was asked for was done, and all that was selected has a verdict |"
-    yield "| 1 | the answer is negative: a case failed, a check is red, something new is wrong |"
-    yield f"| {ConfigError.exit_code} | {_first(ConfigError)} |"
-    yield (
-        f"| {InfraError.exit_code} | the lab failed, or the harness itself: nothing is said of the "
-        "device or the model. The message names which |"
-    )
-    yield f"| {int(pytest.ExitCode.USAGE_ERROR)} | of pytest alone: it did not take its options, or found no such file |"
-    yield f"| {int(pytest.ExitCode.NO_TESTS_COLLECTED)} | of pytest alone: no test was selected |"
-    yield "| 130 | it was interrupted (Ctrl-C) |"
+    for code, meaning in _CODES:
+        yield f"| {code} | {meaning} |"
     yield ""
     assert HarnessError.exit_code == InfraError.exit_code
     yield (
@@ -336,10 +343,6 @@ def _exit_codes() -> Iterator[str]:
         if said := _SAYS_HOW_IT_ENDS.findall(text):
             yield f"| `{name}` | {_cell(' '.join(said))} |"
     yield ""
-
-
-def _first(one: type) -> str:
-    return (inspect.getdoc(one) or "").partition(":")[0].partition("\n")[0].rstrip(".").lower()
 
 
 def _paragraphs(text: str) -> Iterator[str]:

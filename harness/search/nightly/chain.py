@@ -335,6 +335,7 @@ class Chain:
             code, result = bisection(words, left, True, self.night.folder)
             begun = BisectFolder.last_of(self.reports, search.case, search.since)
             change = {"exit_code": code, "answer": answer_of(result), "ended_in": self.night.night}
+            change["first_bad"] = first_bad_of(result)
             change["folder"] = begun.path.name if begun else None
             new = issue.model_copy(update={"search": search.model_copy(update=change)})
             self._keep(issues=tuple(new if one is issue else one for one in self.night.issues))
@@ -386,6 +387,12 @@ def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     """What is new at a source: newer than all that is here, else the newest (pure)."""
     here = [number for number, one in enumerate(entries) if one.cached]
     return entries[here[-1] + 1 :] if here else entries[-1:]
+
+
+def first_bad_of(result: Any) -> str | None:
+    """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
+    said = result.get("answer") if isinstance(result, dict) else None
+    return said.get("first_bad") if said else None
 
 
 def answer_of(result: Any) -> str | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+from pydantic import model_validator
 
 from harness.answers import as_code
 from harness.ground.facts.axes import VERSIONS
@@ -12,11 +15,23 @@ from harness.verdict import CaseRecord, Part, split_node_id
 from harness.verdict.results.coverage import VERDICTS
 
 _LOG_LINES: Final = 12
-_PLACES: Final = 20
+_PLACES: Final = 200
+_ROWS: Final = 40
+
+
+class PlaceTried(Part):
+    """How many of the cases that were judged on a device, with some versions, fail so there."""
+
+    device: str
+    kind: str
+    versions: str
+    failed: int
+    tested: int
 
 
 class Example(Part):
-    """A case that failed so: what it ran on and with, what was logged, where else the same fails.
+    """A case that failed so: what it ran on and with, what was logged, and how the same tests did
+    in all `places` that were tried.
 
     `logs` is its folder among the reports, `bundle` the command that packs it for others, if it can
     be packed.
@@ -24,10 +39,15 @@ class Example(Part):
 
     ran: tuple[str, ...]
     log: tuple[str, ...]
-    spread: tuple[str, ...]
+    places: tuple[PlaceTried, ...] = ()
     command: tuple[str, ...]
     logs: str | None = None
     bundle: tuple[str, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_nights(cls, said: Any) -> Any:
+        return {k: v for k, v in said.items() if k != "spread"} if isinstance(said, dict) else said
 
 
 def example_of(
@@ -47,7 +67,7 @@ def example_of(
     return Example(
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
-        spread=tuple(_spread(set(failing), records)),
+        places=tuple(_places(set(failing), records)),
         command=tuple(_command(record, lab)),
         logs=f"reports/{run}/{folder}" if folder else None,
         bundle=tuple(packed) if record.measured("context_files") else None,
@@ -67,17 +87,58 @@ def _ran(record: CaseRecord) -> Iterator[str]:
         yield from (f"contexts by QNN {one}" for one in (runtime.contexts_by,) if one)
 
 
-def _spread(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[str]:
-    """Where the tests that fail so were run, and how many cases of them fail so there."""
+def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[PlaceTried]:
+    """Where the tests that fail so were run; where they fail comes first."""
     tests = {records[name].test for name in failing}
-    places: dict[str, list[bool]] = {}
+    seen: dict[tuple[str, str, str], list[bool]] = {}
     for one in records.values():
         if one.test in tests and one.standing in VERDICTS and one.device is not None:
-            with_ = [f"{axis} {one.axes[axis]}" for axis in VERSIONS if one.axes.get(axis)]
-            where = f"{one.device.name} ({one.device.soc or one.device.target}), {', '.join(with_)}"
-            places.setdefault(where, []).append(one.case in failing)
-    for where, fails in sorted(places.items(), key=lambda one: (not any(one[1]), one[0]))[:_PLACES]:
-        yield f"{where}: {sum(fails)} of {len(fails)} fail so"
+            with_ = ", ".join(f"{axis} {one.axes[axis]}" for axis in VERSIONS if one.axes.get(axis))
+            kind = one.device.soc or one.device.target or "?"
+            seen.setdefault((one.device.name, kind, with_), []).append(one.case in failing)
+    for where, fails in sorted(seen.items(), key=lambda one: (not any(one[1]), one[0]))[:_PLACES]:
+        device, kind, versions = where
+        yield PlaceTried(
+            device=device, kind=kind, versions=versions, failed=sum(fails), tested=len(fails)
+        )
+
+
+def spread(places: Sequence[PlaceTried]) -> str:
+    """On how many devices of which kind it fails, in Markdown: `on 6 of 6 SM8750, on no SM8650`."""
+    kinds: dict[str, dict[str, bool]] = {}
+    for one in places:
+        devices = kinds.setdefault(one.kind, {})
+        devices[one.device] = devices.get(one.device, False) or one.failed > 0
+    return ", ".join(
+        f"on {sum(bad.values())} of {len(bad)} {as_code(kind)}"
+        if any(bad.values())
+        else f"on no {as_code(kind)}"
+        for kind, bad in kinds.items()
+    )
+
+
+def grid(places: Sequence[PlaceTried]) -> Iterator[str]:
+    """A table in Markdown, devices down, versions across: how many fail of those tried there."""
+    columns = sorted({one.versions for one in places}, key=_order)
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for one in places:
+        mark = "❌" if one.failed == one.tested else "⚠️" if one.failed else "✅"
+        row = rows.setdefault((one.device, one.kind), {})
+        row[one.versions] = f"{mark} {one.failed} of {one.tested}"
+    table = [
+        [f"{as_code(device)} ({as_code(kind)})", *(row.get(name, "-") for name in columns)]
+        for (device, kind), row in rows.items()
+    ]
+    titles = ["fails", *(as_code(name or "no versions") for name in columns)]
+    for cells in (titles, ["---"] * len(titles), *table[:_ROWS]):
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    if len(table) > _ROWS:
+        yield f"\nand {len(table) - _ROWS} devices more"
+
+
+def _order(versions: str) -> list[tuple[int, str]]:
+    """Sorts numbers in it as numbers."""
+    return [(int(one), "") if one.isdigit() else (0, one) for one in re.split(r"(\d+)", versions)]
 
 
 def _command(record: CaseRecord, lab: str) -> Iterator[str]:
@@ -93,10 +154,9 @@ def _command(record: CaseRecord, lab: str) -> Iterator[str]:
 def example_lines(example: Example) -> Iterator[str]:
     """The same in Markdown, in which all that others said is code."""
     yield f"- seen on: {', '.join(as_code(one, 300) for one in example.ran) or 'nothing'}"
-    for title, listed in (("log", example.log), ("where", example.spread)):
-        if listed:
-            yield f"- {title}:"
-            yield from (f"  - {as_code(line, 320)}" for line in listed)
+    if example.log:
+        yield "- log:"
+        yield from (f"  - {as_code(line, 320)}" for line in example.log)
     yield f"- to reproduce: {as_code(shlex.join(example.command), 2000)}"
     if example.logs:
         yield f"- what it left: {as_code(example.logs)}"

@@ -15,7 +15,7 @@ from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
-from harness.search.nightly.example import Example, example_lines, example_of
+from harness.search.nightly.example import Example, example_lines, example_of, grid, spread
 from harness.verdict import LOST_TO, CaseRecord, Coverage, Fault, Part
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
@@ -46,6 +46,7 @@ class CauseSearch(Part):
     ended_in: str | None = None
     exit_code: int | None = None
     answer: str | None = None
+    first_bad: str | None = None
     folder: FlatName | None = None
 
     @property
@@ -317,6 +318,13 @@ def bisected(issue: Issue) -> str:
     return f"{state}; the next night goes on with it"
 
 
+def where(issue: Issue) -> str:
+    """On which devices it is and since which version, in Markdown: `on 2 of 3 SM8750; since ...`"""
+    search = issue.search
+    since = f"since {as_code(search.first_bad)}" if search and search.first_bad else ""
+    return "; ".join(filter(None, (spread(issue.example.places) if issue.example else "", since)))
+
+
 def issue_text(issue: Issue) -> str:
     """An issue in Markdown, in which every name and message is code, short enough for trackers."""
     return "\n".join(_lines(issue)) + "\n"
@@ -360,6 +368,8 @@ def _lines(issue: Issue) -> Iterator[str]:
         yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
     if issue.message:
         yield f"- message: {as_code(issue.message, 2000)}"
+    if said := where(issue):
+        yield f"- where: {said}"
     if issue.example:
         yield from example_lines(issue.example)
     yield f"- bisection: {as_code(bisected(issue), 1000)}"
@@ -368,6 +378,8 @@ def _lines(issue: Issue) -> Iterator[str]:
         if issue.search.folder:
             yield f"  - {as_code(f'reports/{issue.search.folder}/report.md')}"
     yield ""
+    if issue.example and issue.example.places:
+        yield from (*grid(issue.example.places), "")
     yield f"Cases: {issue.count}"
     yield ""
     yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])

@@ -5,7 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from harness.search.nightly.example import example_lines, example_of
+from harness.search.nightly.example import (
+    Example,
+    PlaceTried,
+    example_lines,
+    example_of,
+    grid,
+    spread,
+)
 from harness.verdict.failure.error import ChainLink, ErrorRecord
 from harness.verdict.results.record import CaseRecord, PlacementRecord, RuntimeRecord
 from tests.unit.answers.history.runs import attempt
@@ -54,11 +61,12 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
         "contexts by QNN 2.47.0",
     )
     assert found.log == ("log: NO_PD no room for `it`", "call: 0x3ea failed")
-    assert found.spread == (
-        "one (SM8650), qnn 2.51.0: 2 of 2 fail so",
-        "one (SM8650), qnn 2.50.0: 0 of 1 fail so",
-        "two (SM8550), qnn 2.51.0: 0 of 2 fail so",
-    )
+    seen = [(one.device, one.kind, one.versions, one.failed, one.tested) for one in found.places]
+    assert seen == [
+        ("one", "SM8650", "qnn 2.51.0", 2, 2),
+        ("one", "SM8650", "qnn 2.50.0", 0, 1),
+        ("two", "SM8550", "qnn 2.51.0", 0, 2),
+    ]
     assert (found.logs, found.bundle) == ("reports/r/logs/a", None)
     lines = list(example_lines(found))
     (told,) = (one for one in lines if one.startswith("- to reproduce: `"))
@@ -83,5 +91,29 @@ def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> N
     dumb = example_of(
         [bare.case], {bare.case: bare.model_copy(update={"device": None})}, run="r", lab="l"
     )
-    assert (dumb.ran, dumb.log, dumb.spread, dumb.logs) == ((), (), (), None)
+    assert (dumb.ran, dumb.log, dumb.places, dumb.logs) == ((), (), (), None)
     assert next(iter(example_lines(dumb))) == "- seen on: nothing"
+
+
+def place(device: str, kind: str, versions: str, failed: int, tested: int = 2) -> PlaceTried:
+    return PlaceTried(device=device, kind=kind, versions=versions, failed=failed, tested=tested)
+
+
+def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
+    new = [place(f"p{n}", "SM8750", "qnn 2.50.40", 2) for n in range(6)]
+    old = [place(f"p{n}", "SM8750", "qnn 2.9.0", 0) for n in range(6)]
+    others = [place("q|`x`", "SM8650", "qnn 2.50.40", 0), place("r", "V", "qnn 2.50.40", 1)]
+    assert spread([*new, *old, *others]) == "on 6 of 6 `SM8750`, on no `SM8650`, on 1 of 1 `V`"
+    assert spread([]) == ""
+    head, rule, *rows = grid([*new, *old, *others])
+    assert (head, rule) == ("| fails | `qnn 2.9.0` | `qnn 2.50.40` |", "| --- | --- | --- |")
+    assert rows[0] == "| `p0` (`SM8750`) | ✅ 0 of 2 | ❌ 2 of 2 |"
+    assert rows[6] == "| `q/'x'` (`SM8650`) | - | ✅ 0 of 2 |"
+    assert rows[7] == "| `r` (`V`) | - | ⚠️ 1 of 2 |"
+    many = [place(f"d{n}", "K", "", 1) for n in range(50)]
+    assert list(grid(many))[-1] == "\nand 10 devices more"
+
+
+def test_an_example_of_an_older_night_is_read() -> None:
+    older = {"ran": ["x"], "log": [], "spread": ["one (K), qnn 1: 1 of 1"], "command": ["pytest"]}
+    assert Example.model_validate(older).places == ()

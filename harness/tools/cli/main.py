@@ -11,6 +11,7 @@ import sys
 from typing import Final, TextIO, cast
 
 import click
+from click.shell_completion import CompletionItem
 
 from harness import __version__
 from harness.ground import ConfigError, HarnessError
@@ -60,6 +61,12 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What completes a word: names and options, for which no command is loaded."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items()]
+        fitting = [one for one in names if one.value.startswith(incomplete)]
+        return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command; a reader that goes away (`| head`) has what it wanted.

@@ -43,6 +43,17 @@ _CODES: Final = (
     (int(pytest.ExitCode.NO_TESTS_COLLECTED), "of pytest alone: no test was selected"),
     (130, "it was interrupted (Ctrl-C)"),
 )
+_COMPLETION: Final = """\
+## Completion in the shell
+
+The Tab key completes commands, options and their values. Put the line of your shell into its file:
+
+| shell | file | line |
+|---|---|---|
+| bash | `~/.bashrc` | `eval "$(_QNN_HARNESS_COMPLETE=bash_source qnn-harness)"` |
+| zsh | `~/.zshrc`, behind `compinit` | `eval "$(_QNN_HARNESS_COMPLETE=zsh_source qnn-harness)"` |
+| fish | `~/.config/fish/config.fish` | `_QNN_HARNESS_COMPLETE=fish_source qnn-harness \\| source` |
+"""
 _OF_YAML: Final = ("devices.schema.json", "known_issues.schema.json")
 
 
@@ -104,6 +115,7 @@ def _commands() -> Iterator[str]:
         "says the same, and every command takes `--help`. [Exit codes](exit-codes.md) and "
         "[what `--json` prints](json.md) have pages of their own.\n"
     )
+    yield _COMPLETION
     for name, command, _ in every_command():
         yield f"## {name}\n"
         if arguments := _arguments(command):

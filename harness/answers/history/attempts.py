@@ -13,7 +13,8 @@ from harness.answers.history.brief import Brief
 class EarlierAttempts:
     """All attempts at a case in one run: the last of them, and whether others ended otherwise.
 
-    It `passed` and `failed` so often; `bad` is one that failed, the last of them.
+    It `passed` and `failed` so often; `bad` is one that failed, the last of them. `at` is the place
+    of the run among those that are looked at.
     """
 
     last: Brief
@@ -21,6 +22,7 @@ class EarlierAttempts:
     failed: int = 0
     failures: frozenset[tuple[str, str]] = frozenset()
     bad: Brief | None = None
+    at: int = -1
 
     def add(self, brief: Brief) -> None:
         """Takes note of one, in any order."""
@@ -41,11 +43,11 @@ class EarlierAttempts:
         return bool(self.passed and self.failed)
 
 
-def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, EarlierAttempts]:
-    """The attempts of one run by their cases' names."""
+def attempts_by_name(briefs: Iterable[Brief], at: int = -1) -> dict[str, EarlierAttempts]:
+    """The attempts of one run by their cases' names; `at` is its place."""
     found: dict[str, EarlierAttempts] = {}
     for brief in briefs:
-        found.setdefault(brief.case, EarlierAttempts(brief)).add(brief)
+        found.setdefault(brief.case, EarlierAttempts(brief, at=at)).add(brief)
     return found
 
 

@@ -398,8 +398,11 @@ def runs_in_order(database: Database) -> list[LackingRun]:
     return [LackingRun(run=run, started=at, not_run=lacks) for run, at, lacks, *_ in found]
 
 
-def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, str, Brief]]:
-    """The attempts asked for: kin, run, attempt. Those of one kin and run come together.
+def stored_attempts(
+    database: Database, asked: Filter, *, by_test: bool = False
+) -> Iterator[tuple[str, str, Brief]]:
+    """The attempts asked for: kin, run, attempt. Those of one kin and run come together; `by_test`
+    also all kins of one test.
 
     Raises InfraError.
     """
@@ -420,7 +423,7 @@ def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, st
             "SELECT kin, runs.run, name, test, placement, axes, outcome, attempts.started, cause, "
             "device, ort, known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
             f"ON runs.run = attempts.run WHERE {' AND '.join(where)} "
-            "ORDER BY kin, runs.run, line",
+            f"ORDER BY {'test, ' * by_test}kin, runs.run, line",
             **values,
         )
         for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:

@@ -53,7 +53,7 @@ class CaseLine:
     since: str = ""
     good: Brief | None = None
     bad: Brief | None = None
-    marks: deque[str] = field(default_factory=lambda: deque(maxlen=MARKS))
+    seen: list[EarlierAttempts] = field(default_factory=list)
     diagnoses: Counter[str] = field(default_factory=Counter)
     verdicts_seen: deque[Verdicts] = field(default_factory=lambda: deque(maxlen=MARKS))
     _judged: Brief | None = None
@@ -63,7 +63,7 @@ class CaseLine:
         now = self.last = attempts.last
         self.runs += 1
         self.flaky_runs += attempts.is_flaky
-        self.marks.append("~" if attempts.is_flaky else _mark(now))
+        self.seen.append(attempts)
         if not now.has_verdict:
             self.no_verdict += 1
             return
@@ -80,6 +80,11 @@ class CaseLine:
         else:
             self.passed += 1
             self.good, self.bad = now, None
+
+    @property
+    def marks(self) -> list[str]:
+        """A character for each of its last runs."""
+        return [*map(mark_of, self.seen[-MARKS:])]
 
     @property
     def fails(self) -> bool:
@@ -192,7 +197,11 @@ def kind_of(brief: Brief) -> str:
     return brief.diagnosis or brief.signature
 
 
-def _mark(brief: Brief) -> str:
+def mark_of(attempts: EarlierAttempts) -> str:
+    """What a run said of a case, as one character."""
+    brief = attempts.last
+    if attempts.is_flaky:
+        return "~"
     if not brief.has_verdict:
         return "?" if brief.fault is not None else "-"
     if not brief.is_bad:

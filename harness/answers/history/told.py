@@ -105,7 +105,7 @@ class History:
     ) -> None:
         runs = set[str]()
         for kin, of_kin in groupby(attempts, key=lambda one: one[0]):
-            cases = _by_run(of_kin, order)
+            cases = by_run(of_kin, order)
             runs.update(run for run, _ in cases)
             for run, of_run in cases:
                 for one in of_run.values():
@@ -148,12 +148,12 @@ class History:
                 self._insert("kinds", [(kind.failures, row)])
 
 
-def _by_run(
+def by_run(
     attempts: Iterable[tuple[str, str, Brief]], order: Mapping[str, int]
 ) -> list[tuple[str, dict[str, EarlierAttempts]]]:
-    """The attempts of one kin by run, the oldest first."""
+    """The attempts of one kin by run, the oldest first; `order` has the places of runs."""
     found = [
-        (run, attempts_by_name(brief for _, _, brief in of_run))
+        (run, attempts_by_name((brief for _, _, brief in of_run), order.get(run, -1)))
         for run, of_run in groupby(attempts, key=lambda one: one[1])
     ]
     return sorted(found, key=lambda one: order.get(one[0], -1))

@@ -7,19 +7,22 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.answers.report.document import Block, html
 
+_ROOM: Final = "harness.answers.report"
+
 
 @cache
-def template(name: str) -> Template:
-    """A template of this room, loaded once; what is put into it is escaped."""
+def template(name: str, room: str = _ROOM) -> Template:
+    """A template of this or another room, loaded once; what is put into it is escaped."""
     environment = Environment(
-        loader=PackageLoader("harness.answers.report", ""),
+        loader=ChoiceLoader([PackageLoader(one, "") for one in dict.fromkeys((room, _ROOM))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -35,9 +38,9 @@ def page(title: str, blocks: Iterable[Block]) -> str:
 
 
 @cache
-def asset(name: str) -> Markup:
-    """A file of this room, to be put into a page."""
-    return Markup((files("harness.answers.report") / name).read_text("utf-8"))
+def asset(name: str, room: str = _ROOM) -> Markup:
+    """A file of this or another room, to be put into a page."""
+    return Markup((files(room) / name).read_text("utf-8"))
 
 
 def link(path: str) -> str:

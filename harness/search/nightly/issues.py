@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator
 
 from harness.answers import Brief, Pair, as_code
+from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory
 from harness.ground.files.names_inside import flat_name
@@ -84,18 +84,6 @@ class Issue(Part):
     cases: tuple[str, ...]
     search: CauseSearch | None = None
     hindrance: str | None = None
-
-
-def cause_of(brief: Brief | None) -> str | None:
-    """The id of the cause for which a case fails, or has no verdict; None if it does neither, or
-    fails as a known issue expects."""
-    if brief is None or not brief.is_unexplained:
-        return None
-    return _id(f"{LOST_TO.get(brief.standing, brief.outcome)} {brief.signature}")
-
-
-def _id(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def followed(
@@ -195,7 +183,7 @@ def _not_run(
         yield issue.model_copy(update=change)
     if lacks and not seen:
         yield Issue(
-            id=_id("not run"),
+            id=hashed("not run"),
             fault="not run",
             outcome="not run",
             signature="not run",

@@ -50,6 +50,18 @@ def _open(database: str | None, reports: Path) -> Database:
     return open_database(database or str(reports / _FILE))
 
 
+def opened(database: str | None, reports: Path) -> Database:
+    """The history that was named, or that of the reports, with new runs taken in."""
+    new = runs_in(reports) if database is None else []
+    held = _open(database, reports)
+    for path in new:
+        try:
+            _import(held, path)
+        except ConfigError as error:  # of one run: the others are worth telling of
+            say(f"warning: {error}", err=True)
+    return held
+
+
 def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
     try:
         return date.fromisoformat(value).isoformat() if value else ""
@@ -95,24 +107,18 @@ def history(
     if as_page and as_json:
         raise click.UsageError("--html and --json do not go together")
     asked = Filter(case, diagnosis, device, tuple(map(_axis, axes)), since, until)
-    new = runs_in(reports) if database is None else []
-    opened = _open(database, reports)
-    for path in new:
-        try:
-            _import(opened, path)
-        except ConfigError as error:  # of one run: the others are worth telling of
-            say(f"warning: {error}", err=True)
+    held = opened(database, reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable(str(lab_file), str(reports))
 
-    found = runs_in_order(opened)
+    found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}
     spanned = [one for one in found if asked.spans(one.started)]
-    attempts = stored_attempts(opened, asked)
+    attempts = stored_attempts(held, asked)
     with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
         if not report.rows:
-            refuse_unknown(opened, asked)
+            refuse_unknown(held, asked)
         if as_page:
             say(page(report), nl=False)
         elif as_json:

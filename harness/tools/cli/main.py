@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "report": "Write the reports of RUN (default: reports/latest) anew and print its summary.",
     "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
     "runtimes": "QNN runtimes: where they come from, their files, download.",
+    "site": "Write the lab's pages into a folder: nights, cases, devices, causes, versions.",
     "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
 }
 """Each command, a function in the module of its name, and the first sentence of its help."""

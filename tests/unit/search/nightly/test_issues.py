@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 import harness
 from harness.answers.history.attempts import attempts_by_name, finder
 from harness.answers.history.brief import Brief
+from harness.answers.history.causes import cause_of
 from harness.answers.history.comparison import compare, settled
 from harness.answers.history.states import AGAIN, CaseHistory
 from harness.device.lab import facts, vitals
@@ -22,7 +23,6 @@ from harness.search.nightly.issues import (
     CauseSearch,
     Issue,
     bisected,
-    cause_of,
     followed,
     issue_text,
     next_search,

@@ -1,0 +1,62 @@
+"""Writes the site: pages whose words have changed, each whole or not at all."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.answers.history.database import Database
+from harness.answers.site.case_page import case_page
+from harness.answers.site.gathered import WINDOW, Gathered, lines_by_test, runs_held
+from harness.answers.site.links import FRONT, page_of
+from harness.answers.site.night_page import front_page, night_page, nights_page
+from harness.answers.site.pages import Known
+from harness.ground import InfraError, write_whole
+
+
+@dataclass
+class Built:
+    """How many pages were written, and how many were as they ought to be already."""
+
+    written: int = 0
+    kept: int = 0
+    seconds: float = 0.0
+
+
+class _Site:
+    """The folder that pages are written into."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.built = out, Built()
+
+    def write(self, name: str, page: str) -> None:
+        path, data = self.out / name, page.encode("utf-8", "replace")
+        if path.is_file() and path.read_bytes() == data:
+            self.built.kept += 1
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+        self.built.written += 1
+
+
+def build(database: Database, out: Path) -> Built:
+    """Makes the site say what the history says. Raises InfraError."""
+    began, site = time.monotonic(), _Site(out)
+    runs = runs_held(database)
+    first = 0
+    try:
+        with Gathered() as gathered:
+            known = Known(runs, gathered)
+            for _, lines in lines_by_test(database, runs, first):
+                gathered.take(lines, first, known.last)
+            for test, lines in lines_by_test(database, runs, max(0, len(runs) - WINDOW)):
+                site.write(page_of("case", test), case_page(known, test, lines))
+            for at in range(len(runs)):
+                site.write(page_of("night", runs[at].run), night_page(known, at))
+            site.write("nights.html", nights_page(known))
+            site.write(FRONT, front_page(known))
+    except OSError as error:
+        raise InfraError(f"the site cannot be written: {error}") from error
+    site.built.seconds = time.monotonic() - began
+    return site.built

@@ -1,0 +1,153 @@
+"""The page of a test: all its cases over devices and versions, run by run (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.brief import FIGURES, Brief
+from harness.answers.history.speed import sample
+from harness.answers.history.timeline import CaseLine, mark_of
+from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
+from harness.answers.site.changes import Change, said_versions
+from harness.answers.site.drawings import curve, strip
+from harness.answers.site.gathered import WINDOW
+from harness.answers.site.links import Links
+from harness.answers.site.pages import Known, framed, short_name, title_of
+from harness.ground import counted
+
+_MOST_LINES: Final = 300
+_MOST_CURVES: Final = 48
+_MOST_CHANGES: Final = 200
+_MIB: Final = 1 << 20
+
+
+def case_page(known: Known, test: str, lines: Sequence[CaseLine]) -> str:
+    """The page of a test, made of its cases."""
+    return framed(short_name(test), _blocks(known, test, lines))
+
+
+def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Block]:
+    first, links = max(0, known.last + 1 - WINDOW), Links()
+    yield Heading(Span(test, style="code"), 1)
+    bad = [one for one in lines if one.fails]
+    yield Paragraph(state_said(lines), "verdict bad" if bad else "verdict")
+    rows: list[list[Line]] = []
+    for line in lines[:_MOST_LINES]:
+        place, device = line.last.placement, line.last.device
+        name = device.name if device else place.device if place else ""
+        rows.append(
+            [
+                [links.to("device", name)] if device else name,
+                place.backend if place else "",
+                line_strip(known, line, first),
+                Span(_ends(known, line), style="bad" if line.fails else "plain"),
+                said_versions(line.last),
+            ]
+        )
+    yield Heading(f"Its cases in the last {counted(known.last + 1 - first, 'run')}")
+    yield Table(
+        "",
+        ("Device", "Backend", "Runs, the newest to the right", "Now", "Versions"),
+        rows,
+        "stacked",
+    )
+    changes = known.gathered.changes("test = ?", test)
+    if changes:
+        yield Heading("What happened")
+        yield Table(
+            "",
+            ("Night", "What", "Device", "Why", "With"),
+            [*_told(known, changes, links)],
+            "stacked",
+        )
+    curves = [one for line in lines for one in _curves(known, line, first)][:_MOST_CURVES]
+    if curves:
+        yield Heading("Times and memory")
+        yield Paragraph(
+            "The band is where noise alone keeps a figure; a dot outside of it is not noise.", "dim"
+        )
+        yield Paragraph(Markup('<div class="curves">{}</div>').format(Markup("").join(curves)))
+
+
+def _told(known: Known, changes: Sequence[Change], links: Links) -> Iterator[list[Line]]:
+    for one in changes[:_MOST_CHANGES]:
+        run = known.runs[one.at]
+        changed = f" ({one.changed})" if one.changed and one.since == one.at else ""
+        yield [
+            links.to("night", run.run, run.started[:10]),
+            one.became,
+            [links.to("device", one.device)] if one.device else "",
+            links.to("cause", one.cause, title_of(one)),
+            one.versions + changed,
+        ]
+
+
+def state_said(lines: Sequence[CaseLine]) -> str:
+    """What a test is at, over all its cases."""
+    failing = {one.last.device.name for one in lines if one.fails and one.last.device}
+    flaky = sum(bool(one.case_state and one.case_state.is_flaky) for one in lines)
+    devices = {one.last.device.name for one in lines if one.last.device}
+    if flaky:
+        return f"Flaky: {flaky} of {counted(len(lines), 'case')}."
+    if failing:
+        since = min(one.since for one in lines if one.fails)[:10]
+        return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, since {since}."
+    if all(not one.since for one in lines):
+        return "Never had a verdict."
+    return f"Passes on {counted(len(devices), 'device')}."
+
+
+def _ends(known: Known, line: CaseLine) -> str:
+    if not line.since:
+        return "no verdict"
+    state = line.case_state
+    if state is not None and state.is_flaky:
+        return f"flaky: {state.said}"
+    gone = "" if line.seen[-1].at == known.last else f", last run {known.day(line.seen[-1].at)}"
+    lost = ", no verdict now" if line.lost else ""
+    return f"{'fails' if line.fails else 'passes'} since {line.since[:10]}{lost}{gone}"
+
+
+def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
+    """The runs of a case, each in its place."""
+    marks, titles = [" "] * (known.last + 1 - first), [""] * (known.last + 1 - first)
+    for one in line.seen:
+        if one.at >= first:
+            marks[one.at - first] = mark_of(one)
+            titles[one.at - first] = f"{known.day(one.at)}: {_said(one)}"
+    return strip(marks, titles)
+
+
+def _said(one: EarlierAttempts) -> str:
+    brief = one.last
+    why = f" ({brief.signature})" if brief.is_bad else ""
+    return f"{brief.outcome}{why}; {said_versions(brief)}"
+
+
+def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:
+    runs = [one for one in line.seen if one.at >= first]
+    for figure in FIGURES:
+        values = [sample(one.last.measured, figure) for one in runs]
+        if any(values):
+            said = (
+                f"{_figure(value, figure)} on {known.day(one.at)}, {said_versions(one.last)}"
+                for value, one in zip(values, runs, strict=True)
+            )
+            drawn = curve(values, said, f"{figure}, {_on(line.last)}")
+            if drawn:
+                yield drawn
+
+
+def _on(brief: Brief) -> str:
+    place = brief.placement
+    return f"{place.device} {place.backend}" if place else "no device"
+
+
+def _figure(value: float | None, figure: str) -> str:
+    if value is None:
+        return "not measured"
+    return f"{value / 1000:,.2f} ms" if figure.endswith("_us") else f"{value / _MIB:,.1f} MiB"

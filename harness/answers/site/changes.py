@@ -1,0 +1,101 @@
+"""What became of a case from run to run, so far as it is worth a line on a page (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.brief import Brief
+from harness.answers.history.causes import cause_id
+from harness.answers.history.states import Verdicts, state_of, versions_of
+from harness.answers.history.timeline import MARKS, CaseLine, kind_of
+
+Became = Literal["new", "still", "flaky", "lost", "known", "fixed"]
+TITLES: Final[dict[Became, str]] = {
+    "new": "New",
+    "still": "Still failing",
+    "flaky": "Flaky",
+    "lost": "Without a verdict",
+    "known": "As a known issue says",
+    "fixed": "Fixed",
+}
+"""What a page tells of a night, in this order."""
+
+
+class Change(NamedTuple):
+    """What a run, that at the place `at`, said of a case.
+
+    `cause` is the id of what went wrong, of what is fixed that of before, and `kind` its diagnosis
+    or signature. `since` is the place of the run with which it began, -1 if it was so in the first
+    that is known; `changed` are the versions that changed then.
+    """
+
+    at: int
+    became: Became
+    cause: str
+    kind: str
+    outcome: str
+    test: str
+    case: str
+    device: str
+    since: int
+    changed: str
+    versions: str
+
+
+def changes_of(line: CaseLine, first: int) -> Iterator[Change]:
+    """What runs from the place `first` on said of a case; nothing of one that passes as before."""
+    if not (line.failed or line.flaky_runs or line.no_verdict):
+        return
+    judged: Brief | None = None
+    since, changed, lost = -1, "", -1
+    for place, one in enumerate(line.seen):
+        last = one.last
+        if last.fault is not None:
+            lost = one.at if lost < 0 else lost
+            if one.at >= first:
+                yield _change(one.at, "lost", last, last, lost, "")
+        if not last.has_verdict:
+            continue
+        lost = -1
+        turned = judged is not None and judged.is_bad != last.is_bad
+        if turned:
+            since, changed = one.at, versions_changed(judged, last)
+        if one.at >= first and (turned or one.failed):
+            became = _became(
+                line.seen[max(0, place + 1 - MARKS) : place + 1], new=turned or not place
+            )
+            told = judged if became == "fixed" and judged is not None else one.bad or last
+            yield _change(one.at, became, last, told, since, changed)
+        judged = last
+
+
+def _became(recent: Sequence[EarlierAttempts], *, new: bool) -> Became:
+    now = recent[-1]
+    state = state_of(Verdicts.of(one, one.last.started) for one in recent)
+    if state is not None and state.is_flaky:
+        return "flaky"
+    if not now.last.is_bad:
+        return "fixed"
+    return "known" if now.last.known_issue else "new" if new else "still"
+
+
+def _change(at: int, became: Became, now: Brief, told: Brief, since: int, changed: str) -> Change:
+    device = now.device.name if now.device else ""
+    names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
+    return Change(at, became, *names, since, changed, said_versions(now))
+
+
+def said_versions(brief: Brief) -> str:
+    """The versions of an attempt, in words."""
+    return ", ".join(f"{name} {said}" for name, said in versions_of(brief) if said)
+
+
+def versions_changed(before: Brief | None, after: Brief) -> str:
+    """Which versions are others than before, in words; empty if none is."""
+    was = dict(versions_of(before)) if before is not None else {}
+    told = ((name, was.get(name), said) for name, said in versions_of(after))
+    return ", ".join(
+        f"{name} {old or 'none'} to {new or 'none'}" for name, old, new in told if old != new
+    )

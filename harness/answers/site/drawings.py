@@ -1,0 +1,121 @@
+"""What the site draws: runs of a case as a strip, nights as bars, figures with their noise (pure).
+
+A shape says what a colour says: what passed is low, what failed is high, what is lost is a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from harness.answers.history.noise import SMALLEST_SCALE, median, scales
+
+_BANDS: Final = 3
+_CELL: Final = 10
+_HIGH: Final = 18
+_SHAPES: Final[Mapping[str, tuple[str, int, int]]] = {
+    ".": ("passed", 11, 5),
+    "F": ("failed", 1, 15),
+    "x": ("expected", 6, 10),
+    "~": ("hung", 1, 15),
+    "?": ("lost", 4, 12),
+    "-": ("skipped", 14, 2),
+}
+_WORDS: Final = {
+    "passed": "passed",
+    "failed": "failed",
+    "known": "failed as known",
+    "lost": "without a verdict",
+    "unsupported": "unsupported",
+    "skipped": "skipped",
+}
+_CLASSES: Final = {"known": "expected", "lost": "error"}
+
+
+def strip(marks: Sequence[str], titles: Sequence[str] = ()) -> Markup:
+    """Runs as bars, the newest to the right; ` ` where there was none."""
+    told = titles or [""] * len(marks)
+    bars = Markup("").join(
+        Markup(
+            '<rect class="o-{}" x="{}" y="{}" width="8" height="{}"><title>{}</title></rect>'
+        ).format(*(_SHAPES[mark][0], at * _CELL + 1, *_SHAPES[mark][1:], title))
+        for at, (mark, title) in enumerate(zip(marks, told, strict=True))
+        if mark in _SHAPES
+    )
+    said = "".join(marks).strip()
+    return Markup(
+        '<svg class="strip" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" '
+        'aria-label="last runs: {2}">{3}</svg>'
+    ).format(max(1, len(marks)) * _CELL, _HIGH, said, bars)
+
+
+class Bar(NamedTuple):
+    """A night of the trend: what came of how many cases, and where its page is."""
+
+    name: str
+    link: str
+    counts: Mapping[str, int]
+
+
+def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
+    """Nights beside each other, the newest to the right; each leads to its page."""
+    most = max((sum(one.counts.values()) for one in bars), default=0) or 1
+    drawn = []
+    for at, bar in enumerate(bars):
+        parts, top = Markup(""), float(height)
+        said = ", ".join(f"{count} {_WORDS[name]}" for name, count in bar.counts.items() if count)
+        for name, count in bar.counts.items():
+            # what went wrong is never too thin to be seen
+            tall = max(count * height / most, 3 if count and name in ("failed", "lost") else 0)
+            top -= tall
+            parts += Markup(
+                '<rect class="o-{}" x="{}" y="{:.1f}" width="16" height="{:.1f}"/>'
+            ).format(_CLASSES.get(name, name), at * 20 + 2, top, tall)
+        drawn.append(
+            Markup('<a href="{0}" aria-label="{1}: {2}"><title>{1}: {2}</title>{3}</a>').format(
+                bar.link, bar.name, said, parts
+            )
+        )
+    return Markup(
+        '<svg class="chart trend" viewBox="0 -8 {0} {1}" role="group" aria-label="nights">{2}</svg>'
+    ).format(max(1, len(bars)) * 20, height + 10, Markup("").join(drawn))
+
+
+def curve(values: Sequence[float | None], said: Iterable[str], title: str) -> Markup:
+    """A figure over runs, with the band in which noise alone keeps it; `said` is each in words."""
+    known = [(at, value) for at, value in enumerate(values) if value is not None and value > 0]
+    if len(known) < 2:
+        return Markup("")
+    low, high = _band([value for _, value in known])
+    least, most = min(low, *(v for _, v in known)), max(high, *(v for _, v in known))
+    wide, tall, span = 480, 70, (most - least) or 1.0
+
+    def place(at: int, value: float) -> tuple[float, float]:
+        return 4 + at * (wide - 8) / max(1, len(values) - 1), 66 - (value - least) / span * 62
+
+    words = list(said)
+    points = " ".join("{:.1f},{:.1f}".format(*place(*one)) for one in known)
+    dots = Markup("").join(
+        Markup(
+            '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>'
+        ).format("" if low <= value <= high else "out", *place(at, value), words[at])
+        for at, value in known
+    )
+    top = place(0, high)[1]
+    return Markup(
+        '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 {2} {3}" '
+        'role="img" aria-label="{0}"><rect class="band" x="0" y="{4:.1f}" width="{2}" height="{5:.1f}"/>'
+        '<polyline points="{6}"/>{7}</svg></figure>'
+    ).format(title, words[known[-1][0]], wide, tall, top, place(0, low)[1] - top, points, dots)
+
+
+def _band(values: Sequence[float]) -> tuple[float, float]:
+    """Between which values noise keeps a figure, as far as its own runs tell."""
+    logs = np.log(np.array([values]))
+    none = np.zeros(1, dtype=np.int64)
+    scale, _ = scales(logs[:, :-1], logs[:, -1:], none, np.full(1, SMALLEST_SCALE))
+    middle, width = float(median(logs)[0]), _BANDS * float(scale[0])
+    return float(np.exp(middle - width)), float(np.exp(middle + width))

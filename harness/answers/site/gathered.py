@@ -1,0 +1,121 @@
+"""What all pages are made of, gathered from the history in one go: no case is held for long."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple, Self
+
+from harness.answers.history.brief import Brief
+from harness.answers.history.database import MERGED, Database
+from harness.answers.history.importing import runs_in_order, stored_attempts
+from harness.answers.history.states import versions_of
+from harness.answers.history.timeline import CaseLine, Filter, lines_of
+from harness.answers.history.told import by_run
+from harness.answers.site.changes import Change, changes_of
+from harness.verdict import Coverage
+
+WINDOW: Final = 60
+"""So many runs are looked at for what a case is at, and drawn."""
+_COLUMNS: Final = ", ".join(Change._fields)
+
+
+class RunHeld(NamedTuple):
+    """A run of the history. `digest` is that of its journal."""
+
+    run: str
+    started: str
+    not_run: int | None
+    digest: str
+    host: str = ""
+
+
+def runs_held(database: Database) -> list[RunHeld]:
+    """The runs that have cases of their own, the oldest first. Raises InfraError."""
+    with database.transaction(writes=False) as connection:
+        rows = connection.execute("SELECT run, digest, told FROM runs")
+        digests = {run: digest for run, digest, told in rows if told != MERGED}
+    return [
+        RunHeld(one.run, one.started, one.not_run, digests[one.run])
+        for one in runs_in_order(database)
+        if one.run in digests
+    ]
+
+
+def lines_by_test(
+    database: Database, runs: Sequence[RunHeld], first: int
+) -> Iterator[tuple[str, list[CaseLine]]]:
+    """Each test with all its cases, through the runs from the place `first` on."""
+    order = {one.run: at for at, one in enumerate(runs)}
+    since = min((one.started for one in runs[first:]), default="")
+    found = stored_attempts(database, Filter(since=since), by_test=True)
+    asked = (one for one in found if order.get(one[1], -1) >= first)
+    for test, of_test in groupby(asked, key=lambda one: one[2].test):
+        lines = list[CaseLine]()
+        for _, of_kin in groupby(of_test, key=lambda one: one[0]):
+            lines += lines_of(cases for _, cases in by_run(of_kin, order))
+        yield test, lines
+
+
+class Tally(Counter[str]):
+    """How many cases came to what, by their standing."""
+
+    def coverage(self, not_run: int | None = 0) -> Coverage:
+        """As every sum of a run is told."""
+        lacks = not_run or 0
+        selected = None if not_run is None else self.total() + lacks
+        return Coverage(selected=selected, not_run=lacks, **dict(self))
+
+
+class Gathered:
+    """The changes of the runs that are written about, and how many cases came to what in each."""
+
+    def __init__(self) -> None:
+        self.by_run: Mapping[int, Tally] = defaultdict(Tally)
+        self.by_device: Mapping[tuple[str, int], Tally] = defaultdict(Tally)
+        self.by_version: Mapping[tuple[str, str], Tally] = defaultdict(Tally)
+        self.devices_of: Mapping[str, set[str]] = defaultdict(set)
+        """The devices on which the last run tested a test that it has a change of."""
+        self._rows = sqlite3.connect("", isolation_level=None)
+        self._rows.execute("PRAGMA cache_size = -8000")
+        self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows.close()
+
+    def take(self, lines: Sequence[CaseLine], first: int, last: int) -> None:
+        """The cases of a test, of which changes from the run `first` to the `last` are told."""
+        told = [one for line in lines for one in changes_of(line, first)]
+        marks = ", ".join("?" * len(Change._fields))
+        self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
+        for line in lines:
+            for one in line.seen:
+                self._count(one.at, one.last, last)
+        if any(one.at == last for one in told):
+            for line in lines:
+                if line.seen[-1].at == last and line.last.device and line.last.has_verdict:
+                    self.devices_of[line.last.test].add(line.last.device.name)
+
+    def _count(self, at: int, brief: Brief, last: int) -> None:
+        standing = brief.standing
+        self.by_run[at][standing] += 1
+        if brief.device is None:
+            return
+        device = brief.device.name
+        self.by_device[device, at][standing] += 1
+        if at > last - WINDOW:
+            for name, said in versions_of(brief):
+                if said:
+                    self.by_version[f"{name} {said}", device][standing] += 1
+
+    def changes(self, where: str, *values: object) -> list[Change]:
+        """Those that an expression of SQL takes, in the order of their causes."""
+        rows = self._rows.execute(
+            f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, case", values
+        )
+        return [Change(*row) for row in rows]

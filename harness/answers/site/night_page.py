@@ -1,0 +1,85 @@
+"""The page of a night, and the front page, which is that of the last one (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
+from harness.answers.site.changes import Change
+from harness.answers.site.drawings import Bar, trend
+from harness.answers.site.links import Links, page_of
+from harness.answers.site.pages import Known, by_cause, framed
+from harness.ground import counted
+
+_TREND: Final = 30
+_ALL_NIGHTS: Final = 5000
+
+
+def night_page(known: Known, at: int) -> str:
+    """The page of the run at a place."""
+    run, links = known.runs[at], Links()
+    changes = known.gathered.changes("at = ?", at)
+    return framed(
+        f"Night {run.run}", [*_head(known, at, changes), *by_cause(known, changes, links)]
+    )
+
+
+def front_page(known: Known) -> str:
+    """What must be known in the morning."""
+    if not known.runs:
+        return framed("qnn-harness", [Heading("Nothing is held yet", 1)], here="Last night", up="")
+    at, links = known.last, Links("")
+    changes = known.gathered.changes("at = ?", at)
+    blocks: list[Block] = [*_head(known, at, changes), *by_cause(known, changes, links)]
+    blocks += [Heading("The last nights"), Paragraph(_trend(known))]
+    return framed(sentence(known, at, changes), blocks, here="Last night", up="")
+
+
+def nights_page(known: Known) -> str:
+    """All nights, the newest first."""
+    rows: list[list[Line]] = []
+    for at in range(known.last, max(-1, known.last - _ALL_NIGHTS), -1):
+        run, told = known.runs[at], known.gathered.by_run.get(at)
+        link = Links("").to("night", run.run, f"{run.started[:16]}")
+        rows.append(
+            [link, Span(run.run, style="code"), told.coverage(run.not_run).headline if told else ""]
+        )
+    blocks: list[Block] = [Heading("Nights", 1)]
+    blocks.append(Table("", ("Begun", "Run", "Coverage"), rows, "plain long"))
+    return framed("Nights", blocks, here="Nights", up="")
+
+
+def sentence(known: Known, at: int, changes: Sequence[Change]) -> str:
+    """What a night comes to."""
+    run = known.runs[at]
+    coverage = known.gathered.by_run[at].coverage(run.not_run)
+    fails = {one.case for one in changes if one.became in ("new", "still")}
+    new = [one for one in changes if one.became == "new"]
+    said = f"{coverage.headline[:1].upper()}{coverage.headline[1:]}. "
+    if not fails:
+        return said + (
+            "Nothing fails." if coverage.is_whole else "Nothing that has a verdict fails."
+        )
+    causes = counted(len({one.cause for one in new}), "cause")
+    told = f"{len(new)} of them new, for {causes}" if new else "none of them new"
+    return f"{said}{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}."
+
+
+def _head(known: Known, at: int, changes: Sequence[Change]) -> Iterator[Block]:
+    run = known.runs[at]
+    bad = any(one.became in ("new", "lost") for one in changes) or run.not_run != 0
+    yield Heading(
+        ["Night of ", run.started[:16].replace("T", " "), " ", Span(run.run, style="code")], 1
+    )
+    yield Paragraph(sentence(known, at, changes), "verdict bad" if bad else "verdict")
+
+
+def _trend(known: Known) -> Line:
+    bars = []
+    for at in range(max(0, known.last + 1 - _TREND), known.last + 1):
+        told, run = known.gathered.by_run[at], known.runs[at]
+        counts = {name: told[name] for name in ("passed", "known", "failed")}
+        lost = sum(told[name] for name in ("lab", "harness", "input")) + (run.not_run or 0)
+        bars.append(Bar(run.started[:10], page_of("night", run.run), {**counts, "lost": lost}))
+    return trend(bars)

@@ -1,0 +1,137 @@
+"""What all pages of the site have in common: their frame, and failures told by their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from harness.answers.report.document import (
+    Block,
+    Heading,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    html,
+    joined,
+    shortened,
+)
+from harness.answers.report.pages import asset, template
+from harness.answers.site.changes import TITLES, Became, Change
+from harness.answers.site.gathered import Gathered, RunHeld
+from harness.answers.site.links import FRONT, Links
+from harness.ground import counted
+
+_ROOM: Final = "harness.answers.site"
+_WAYS: Final = {
+    "Last night": FRONT,
+    "Nights": "nights.html",
+    "Cases": "cases.html",
+    "Devices": "devices.html",
+    "Causes": "causes.html",
+    "Versions": "versions.html",
+}
+_MOST_CAUSES: Final = 100
+_MOST_NAMED: Final = 5
+_COLUMNS: Final = ("What", "Where", "Since", "Whose fault", "What is known")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What pages know beside their own subject."""
+
+    runs: Sequence[RunHeld]
+    gathered: Gathered
+    socs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The place of the newest run."""
+        return len(self.runs) - 1
+
+    def day(self, at: int) -> str:
+        """When the run at a place was begun."""
+        return self.runs[at].started[:10]
+
+
+def framed(title: str, blocks: Iterable[Block], *, here: str = "", up: str = "../") -> str:
+    """A whole page; `here` is the name of the list that it is, if it is one."""
+    return template("site.html.j2", _ROOM).render(
+        title=title,
+        body=html(blocks),
+        here=here,
+        ways=[(name, up + link) for name, link in _WAYS.items()],
+        more_style=asset("site.css", _ROOM),
+        script=asset("site.js", _ROOM),
+    )
+
+
+def by_cause(known: Known, changes: Sequence[Change], links: Links) -> Iterator[Block]:
+    """What became of cases, each kind below its heading, a row for each cause."""
+    for became, title in TITLES.items():
+        if not (found := [one for one in changes if one.became == became]):
+            continue
+        causes = [list(group) for _, group in groupby(found, key=lambda one: one.cause)]
+        causes.sort(key=len, reverse=True)
+        yield Heading(f"{title}: {counted(len(found), 'case')}")
+        rows = [_row(known, became, of_cause, links) for of_cause in causes[:_MOST_CAUSES]]
+        yield Table("", _COLUMNS, rows, "stacked")
+        if len(causes) > _MOST_CAUSES:
+            yield Paragraph(f"and {counted(len(causes) - _MOST_CAUSES, 'more cause')}", "dim")
+
+
+def _row(known: Known, became: Became, found: Sequence[Change], links: Links) -> list[Line]:
+    first = found[0]
+    mark = "passed" if became == "fixed" else "expected" if became == "known" else first.outcome
+    what: list[str | Span] = [
+        Span("", mark=mark),
+        links.to("cause", first.cause, title_of(first), "strong"),
+        ": ",
+    ]
+    named = list({one.test: one for one in found}.values())
+    tests = [links.to("case", one.test, short_name(one.test), "code") for one in named]
+    what += joined(tests[:_MOST_NAMED])
+    if len(tests) > _MOST_NAMED:
+        what.append(f" and {len(tests) - _MOST_NAMED} more")
+    since = min(one.since for one in found)
+    begun: Line = "before all that is held"
+    if since >= 0:
+        begun = _begun(known, since, found, links)
+    return [what, where(known, found, links), begun, "", ""]
+
+
+def _begun(known: Known, since: int, found: Sequence[Change], links: Links) -> list[str | Span]:
+    changed = next((one.changed for one in found if one.since == since), "")
+    night = links.to("night", known.runs[since].run, known.day(since))
+    return [night, Span(f", when {changed} changed" if changed else ", with the same versions")]
+
+
+def where(known: Known, found: Sequence[Change], links: Links) -> list[str | Span]:
+    """On which of the devices that tested the same: by their SoC where that is known."""
+    devices = sorted({one.device for one in found if one.device})
+    tested = {name for one in found for name in known.gathered.devices_of[one.test]} | {*devices}
+    told = []
+    for soc in sorted({known.socs.get(name, "") for name in tested}):
+        of_soc = [name for name in tested if known.socs.get(name, "") == soc]
+        bad = sum(name in devices for name in of_soc)
+        told.append(f"{bad or 'none'} of {len(of_soc)} {soc or counted(2, 'device')[2:]}")
+    named = joined([links.to("device", name) for name in devices[:_MOST_NAMED]])
+    more = [f" and {len(devices) - _MOST_NAMED} more"] if len(devices) > _MOST_NAMED else []
+    return (
+        [Span("; ".join(told), style="strong"), ": ", *named, *more] if devices else ["no device"]
+    )
+
+
+def title_of(change: Change) -> str:
+    """What went wrong, in a few words."""
+    named = " ".join(part for part in change.kind.split("|") if part != "-")
+    return shortened(
+        named if named.startswith(change.outcome) else f"{change.outcome}: {named}", 120
+    )
+
+
+def short_name(test: str) -> str:
+    """A test without its file."""
+    return shortened(test.rpartition("::")[2] or test, 80)

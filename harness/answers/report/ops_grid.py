@@ -33,7 +33,7 @@ def ops_by_version(records: Sequence[CaseRecord]) -> list[Block]:
 
 
 def _table(title: str, columns: _Columns) -> Table:
-    versions = sorted(columns, key=_order)
+    versions = sorted(columns, key=version_order)
     largest: dict[str, float] = {}
     for costs in columns.values():
         whole = sum(one.value for one in costs.values()) or 1
@@ -52,6 +52,7 @@ def _cell(one: OpCost | None) -> Line:
     return ["in ", code(one.inside)] if one.inside else f"{one.value:,.0f} {one.unit}"
 
 
-def _order(version: str) -> tuple[tuple[int, ...], str]:
+def version_order(version: str) -> tuple[tuple[int, ...], str]:
+    """What versions are sorted by: their numbers, however many digits these have."""
     found = QnnVersion.found_in(version)
     return found.parts if found else (), version

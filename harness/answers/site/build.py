@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.answers.history.database import Database
-from harness.answers.site.case_page import case_page
-from harness.answers.site.gathered import WINDOW, Gathered, lines_by_test, runs_held
+from harness.answers.site.case_page import CaseRow, case_page, case_row, cases_page
+from harness.answers.site.cause_page import cause_page, causes_page
+from harness.answers.site.device_page import device_page, devices_page
+from harness.answers.site.gathered import WINDOW, Gathered, error_of, lines_by_test, runs_held
 from harness.answers.site.links import FRONT, page_of
 from harness.answers.site.night_page import front_page, night_page, nights_page
 from harness.answers.site.pages import Known
+from harness.answers.site.version_page import version_page, versions, versions_page
 from harness.ground import InfraError, write_whole
 
 
@@ -44,7 +47,7 @@ def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
     began, site = time.monotonic(), _Site(out)
     runs = runs_held(database)
-    first = 0
+    first, listed = 0, list[CaseRow]()
     try:
         with Gathered() as gathered:
             known = Known(runs, gathered)
@@ -52,8 +55,20 @@ def build(database: Database, out: Path) -> Built:
                 gathered.take(lines, first, known.last)
             for test, lines in lines_by_test(database, runs, max(0, len(runs) - WINDOW)):
                 site.write(page_of("case", test), case_page(known, test, lines))
+                listed.append(case_row(known, test, lines))
+            site.write("cases.html", cases_page(listed))
+            for one, _, _ in gathered.causes():
+                error = error_of(database, runs[one.at].run, one.case)
+                site.write(page_of("cause", one.cause), cause_page(known, one.cause, error))
+            site.write("causes.html", causes_page(known))
+            for version in versions(known):
+                site.write(page_of("version", version), version_page(known, version))
+            site.write("versions.html", versions_page(known))
             for at in range(len(runs)):
                 site.write(page_of("night", runs[at].run), night_page(known, at))
+            for device in {name for name, _ in gathered.by_device}:
+                site.write(page_of("device", device), device_page(known, device))
+            site.write("devices.html", devices_page(known))
             site.write("nights.html", nights_page(known))
             site.write(FRONT, front_page(known))
     except OSError as error:

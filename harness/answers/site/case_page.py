@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import FIGURES, Brief
 from harness.answers.history.speed import sample
-from harness.answers.history.timeline import CaseLine, mark_of
+from harness.answers.history.timeline import MARKS, CaseLine, mark_of
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
-from harness.answers.site.changes import Change, said_versions
+from harness.answers.site.changes import said_versions
 from harness.answers.site.drawings import curve, strip
 from harness.answers.site.gathered import WINDOW
 from harness.answers.site.links import Links
-from harness.answers.site.pages import Known, framed, short_name, title_of
+from harness.answers.site.pages import Known, framed, happened, short_name
 from harness.ground import counted
 
 _MOST_LINES: Final = 300
 _MOST_CURVES: Final = 48
-_MOST_CHANGES: Final = 200
+_MOST_TESTS: Final = 20_000
+_WORST: Final = " -.?x~F"
 _MIB: Final = 1 << 20
+
+
+class CaseRow(NamedTuple):
+    """A test in the list of all."""
+
+    test: str
+    strip: Markup
+    said: str
+    fails: bool
 
 
 def case_page(known: Known, test: str, lines: Sequence[CaseLine]) -> str:
@@ -36,7 +46,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
     bad = [one for one in lines if one.fails]
     yield Paragraph(state_said(lines), "verdict bad" if bad else "verdict")
     rows: list[list[Line]] = []
-    for line in lines[:_MOST_LINES]:
+    for line in sorted(lines, key=_where)[:_MOST_LINES]:
         place, device = line.last.placement, line.last.device
         name = device.name if device else place.device if place else ""
         rows.append(
@@ -58,12 +68,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
     changes = known.gathered.changes("test = ?", test)
     if changes:
         yield Heading("What happened")
-        yield Table(
-            "",
-            ("Night", "What", "Device", "Why", "With"),
-            [*_told(known, changes, links)],
-            "stacked",
-        )
+        yield happened(known, changes, links)
     curves = [one for line in lines for one in _curves(known, line, first)][:_MOST_CURVES]
     if curves:
         yield Heading("Times and memory")
@@ -71,19 +76,6 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
             "The band is where noise alone keeps a figure; a dot outside of it is not noise.", "dim"
         )
         yield Paragraph(Markup('<div class="curves">{}</div>').format(Markup("").join(curves)))
-
-
-def _told(known: Known, changes: Sequence[Change], links: Links) -> Iterator[list[Line]]:
-    for one in changes[:_MOST_CHANGES]:
-        run = known.runs[one.at]
-        changed = f" ({one.changed})" if one.changed and one.since == one.at else ""
-        yield [
-            links.to("night", run.run, run.started[:10]),
-            one.became,
-            [links.to("device", one.device)] if one.device else "",
-            links.to("cause", one.cause, title_of(one)),
-            one.versions + changed,
-        ]
 
 
 def state_said(lines: Sequence[CaseLine]) -> str:
@@ -110,6 +102,10 @@ def _ends(known: Known, line: CaseLine) -> str:
     gone = "" if line.seen[-1].at == known.last else f", last run {known.day(line.seen[-1].at)}"
     lost = ", no verdict now" if line.lost else ""
     return f"{'fails' if line.fails else 'passes'} since {line.since[:10]}{lost}{gone}"
+
+
+def _where(line: CaseLine) -> str:
+    return f"{line.last.device.name if line.last.device else ''} {line.last.case}"
 
 
 def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
@@ -151,3 +147,22 @@ def _figure(value: float | None, figure: str) -> str:
     if value is None:
         return "not measured"
     return f"{value / 1000:,.2f} ms" if figure.endswith("_us") else f"{value / _MIB:,.1f} MiB"
+
+
+def cases_page(rows: Sequence[CaseRow]) -> str:
+    """All tests of the last runs, those that fail before others."""
+    told: list[list[Line]] = [
+        [Links("").to("case", one.test, one.test, "code"), one.strip, one.said]
+        for one in sorted(rows, key=lambda one: (not one.fails, one.test))[:_MOST_TESTS]
+    ]
+    table = Table("", ("Test", "Runs, the newest to the right", "Now"), told, "plain long")
+    return framed("Cases", [Heading("Cases", 1), table], here="Cases", up="")
+
+
+def case_row(known: Known, test: str, lines: Sequence[CaseLine]) -> CaseRow:
+    """A test in the list: of each run the worst that one of its cases came to."""
+    first = max(0, known.last + 1 - MARKS)
+    marks = [" "] * (known.last + 1 - first)
+    for one in (one for line in lines for one in line.seen if one.at >= first):
+        marks[one.at - first] = max(marks[one.at - first], mark_of(one), key=_WORST.index)
+    return CaseRow(test, strip(marks), state_said(lines), any(one.fails for one in lines))

@@ -66,7 +66,8 @@ def changes_of(line: CaseLine, first: int) -> Iterator[Change]:
             became = _became(
                 line.seen[max(0, place + 1 - MARKS) : place + 1], new=turned or not place
             )
-            told = judged if became == "fixed" and judged is not None else one.bad or last
+            before = judged if judged is not None and judged.is_bad else last
+            told = one.bad or (last if last.is_bad else before)
             yield _change(one.at, became, last, told, since, changed)
         judged = last
 

@@ -80,7 +80,8 @@ def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
             )
         )
     return Markup(
-        '<svg class="chart trend" viewBox="0 -8 {0} {1}" role="group" aria-label="nights">{2}</svg>'
+        '<svg class="chart trend" viewBox="0 -8 {0} {1}" preserveAspectRatio="xMinYMid" '
+        'role="group" aria-label="nights">{2}</svg>'
     ).format(max(1, len(bars)) * 20, height + 10, Markup("").join(drawn))
 
 
@@ -107,7 +108,8 @@ def curve(values: Sequence[float | None], said: Iterable[str], title: str) -> Ma
     top = place(0, high)[1]
     return Markup(
         '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 {2} {3}" '
-        'role="img" aria-label="{0}"><rect class="band" x="0" y="{4:.1f}" width="{2}" height="{5:.1f}"/>'
+        'role="img" aria-label="{0}"><rect class="band" x="0" '
+        'y="{4:.1f}" width="{2}" height="{5:.1f}"/>'
         '<polyline points="{6}"/>{7}</svg></figure>'
     ).format(title, words[known[-1][0]], wide, tall, top, place(0, low)[1] - top, points, dots)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Self
+
+from pydantic import ValidationError
 
 from harness.answers.history.brief import Brief
 from harness.answers.history.database import MERGED, Database
@@ -15,11 +18,11 @@ from harness.answers.history.states import versions_of
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.answers.site.changes import Change, changes_of
-from harness.verdict import Coverage
+from harness.verdict import Coverage, ErrorRecord
 
 WINDOW: Final = 60
 """So many runs are looked at for what a case is at, and drawn."""
-_COLUMNS: Final = ", ".join(Change._fields)
+_COLUMNS: Final = ", ".join(f'"{name}"' for name in Change._fields)
 
 
 class RunHeld(NamedTuple):
@@ -57,6 +60,16 @@ def lines_by_test(
         for _, of_kin in groupby(of_test, key=lambda one: one[0]):
             lines += lines_of(cases for _, cases in by_run(of_kin, order))
         yield test, lines
+
+
+def error_of(database: Database, run: str, case: str) -> ErrorRecord | None:
+    """How a case went wrong in a run; None if that is not held."""
+    query = "SELECT error FROM attempts WHERE run = :run AND name = :case AND error IS NOT NULL"
+    with database.transaction(writes=False) as connection:
+        for (text,) in connection.execute(query, run=run, case=case):
+            with contextlib.suppress(ValidationError):
+                return ErrorRecord.model_validate_json(text)
+    return None
 
 
 class Tally(Counter[str]):
@@ -113,9 +126,22 @@ class Gathered:
                 if said:
                     self.by_version[f"{name} {said}", device][standing] += 1
 
+    def causes(self) -> list[tuple[Change, int, int]]:
+        """The newest change of each cause, how many cases it had, and the place of its first run;
+        the last seen comes first."""
+        of_all = "FROM changes WHERE became <> 'fixed' GROUP BY cause"
+        first = dict(self._rows.execute(f"SELECT cause, min(at) {of_all}"))
+        rows = self._rows.execute(  # beside max(), SQLite gives the columns of that very row
+            f"SELECT {_COLUMNS}, count(DISTINCT test || device), max(at) AS newest {of_all} "
+            "ORDER BY newest DESC, cause"
+        )
+        found = [(Change(*row[:-2]), int(row[-2])) for row in rows]
+        return [(one, cases, first[one.cause]) for one, cases in found]
+
     def changes(self, where: str, *values: object) -> list[Change]:
         """Those that an expression of SQL takes, in the order of their causes."""
         rows = self._rows.execute(
-            f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, case", values
+            f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, test, device",
+            values,
         )
         return [Change(*row) for row in rows]

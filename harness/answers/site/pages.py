@@ -35,6 +35,7 @@ _WAYS: Final = {
 }
 _MOST_CAUSES: Final = 100
 _MOST_NAMED: Final = 5
+_MOST_CHANGES: Final = 300
 _COLUMNS: Final = ("What", "Where", "Since", "Whose fault", "What is known")
 
 
@@ -122,6 +123,25 @@ def where(known: Known, found: Sequence[Change], links: Links) -> list[str | Spa
     return (
         [Span("; ".join(told), style="strong"), ": ", *named, *more] if devices else ["no device"]
     )
+
+
+def happened(known: Known, changes: Sequence[Change], links: Links) -> Table:
+    """Changes, night by night."""
+    rows: list[list[Line]] = []
+    for one in changes[:_MOST_CHANGES]:
+        run = known.runs[one.at]
+        changed = f" ({one.changed})" if one.changed and one.since == one.at else ""
+        rows.append(
+            [
+                links.to("night", run.run, run.started[:10]),
+                TITLES[one.became].lower(),
+                [links.to("case", one.test, short_name(one.test), "code")],
+                [links.to("device", one.device)] if one.device else "",
+                links.to("cause", one.cause, title_of(one)),
+                one.versions + changed,
+            ]
+        )
+    return Table("", ("Night", "What", "Case", "Device", "Why", "With"), rows, "stacked")
 
 
 def title_of(change: Change) -> str:

@@ -1,0 +1,102 @@
+"""A site of hand-made runs: which pages there are, where they lead, what is written again."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from click.testing import CliRunner
+
+from harness.answers.history.database import open_database
+from harness.answers.history.importing import import_run
+from harness.answers.site.build import Built, build
+from harness.answers.site.links import page_of
+from harness.tools.cli.site import site
+from tests.unit.answers.history.runs import attempt, run_folder
+
+EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"
+FIRST, SECOND, THIRD = (f"2026110{day}T220000Z-{day:016x}" for day in (1, 2, 3))
+
+
+def nights(folder: Path) -> list[Path]:
+    """Two nights: one thing breaks, one is mended, one is lost, names are hostile."""
+    fine, evil = attempt("a passed"), attempt("b passed", device="<b>&'\"")
+    return [
+        run_folder(folder, fine, attempt("c failed id=x"), evil, run_id=FIRST),
+        run_folder(
+            folder,
+            attempt("a failed id=x"),
+            attempt("c passed"),
+            attempt("d failed", file=f"suites/{EVIL}.py"),
+            attempt("b error", device="<b>&'\""),
+            run_id=SECOND,
+        ),
+    ]
+
+
+def built(folder: Path, *runs: Path) -> Built:
+    database = open_database(str(folder / "history.sqlite"))
+    for one in runs:
+        import_run(database, one)
+    return build(database, folder / "site")
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    built(tmp_path, *nights(tmp_path))
+    return tmp_path / "site"
+
+
+def test_each_link_leads_to_a_page_of_the_site(pages: Path) -> None:
+    found = 0
+    for page in pages.rglob("*.html"):
+        for link in re.findall(r'href="([^"#]*)"', page.read_text()):
+            found += 1
+            assert (page.parent / unquote(unescape(link))).is_file(), (page, link)
+    assert found > 50
+
+
+def test_the_front_page_tells_what_broke(pages: Path) -> None:
+    text = (pages / "index.html").read_text()
+    assert "3 of 4 cases have a verdict, 1 lost to the lab. 2 cases fail, 2 of them new" in text
+    for heading in ("New: 2 cases", "Without a verdict: 1 case", "Fixed: 1 case"):
+        assert f"<h2>{heading}</h2>" in text
+    assert page_of("case", attempt("a passed").test) in text
+    assert page_of("night", SECOND) in text
+
+
+def test_what_others_named_is_never_a_tag_nor_a_path(pages: Path) -> None:
+    for page in pages.rglob("*.html"):
+        text = page.read_text()
+        assert "<img" not in text
+        assert "<b>&" not in text
+        assert "Content-Security-Policy" in text
+        assert "evil" not in page.name or page.parent.name == "case"
+    assert not list(pages.parent.glob("evil*"))
+    assert {one.name for one in pages.iterdir() if one.is_dir()} >= {"night", "case", "device"}
+
+
+def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
+    runs = nights(tmp_path)
+    first = built(tmp_path, *runs)
+    again = built(tmp_path)
+    assert (first.kept, again.written, again.kept) == (0, 0, first.written)
+    more = built(tmp_path, run_folder(tmp_path, attempt("a failed id=x"), run_id=THIRD))
+    assert 0 < more.written < first.written
+    assert more.kept > 1
+
+
+def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
+    nights(tmp_path)
+    words = ["--out", str(tmp_path / "out"), "--reports", str(tmp_path)]
+    done = CliRunner().invoke(site, words, catch_exceptions=False)
+    assert re.search(r"out: \d+ pages written, 0 kept", done.output)
+    assert (tmp_path / "out/index.html").is_file()
+
+
+def test_a_history_without_runs_has_a_front_page(tmp_path: Path) -> None:
+    built(tmp_path)
+    assert "Nothing is held yet" in (tmp_path / "site/index.html").read_text()

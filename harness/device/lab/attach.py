@@ -164,14 +164,24 @@ class LabDevice:
         return self._described.address_of(self.config)
 
     @property
-    def lost_host(self) -> ServerAddress | None:
-        """Its adb server, if that is on another computer and nobody reaches it now."""
+    def _far_server(self) -> ServerAddress | None:
+        """Its adb server, if that is on another computer."""
         if self.is_ours or self.config.transport != "adb":
             return None
         address = self._described.server_of(self.config)
-        if address.is_here or not Reach(address).is_lost:
-            return None
-        return address
+        return None if address.is_here else address
+
+    @property
+    def far_host(self) -> str | None:
+        """What the lab calls the other computer whose adb server it hangs on."""
+        address = self._far_server
+        return None if address is None else self.config.host or str(address)
+
+    @property
+    def lost_host(self) -> ServerAddress | None:
+        """Its adb server, if that is on another computer and nobody reaches it now."""
+        address = self._far_server
+        return address if address is not None and Reach(address).is_lost else None
 
     @property
     def can_power_cycle(self) -> bool:

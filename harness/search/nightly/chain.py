@@ -61,7 +61,13 @@ from harness.search.nightly.issues import (
     to_bisect,
     to_run_again,
 )
-from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lab_lines, lost_on
+from harness.search.nightly.lab_seen import (
+    DeviceSeen,
+    devices_seen,
+    lab_lines,
+    lost_devices,
+    lost_on,
+)
 from harness.search.nightly.night import STEPS, Night
 from harness.search.nightly.processes import ENOUGH_S, answered, bisection, ended
 from harness.verdict import CaseRecord, RunFolder, ordered
@@ -355,8 +361,9 @@ class Chain:
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
         lab = [*lab_lines(self.night.lab_before, self.night.lab_after, self.night.lost)]
-        begins = [head, "", *lab, rest] if lab else [comparison]
-        summary = "\n".join([*begins, *summary_lines(self.night), ""])
+        head += lost_devices(self.night.lost)
+        begins = [head, "", *lab] if lab else [head]
+        summary = "\n".join([*begins, rest, *summary_lines(self.night), ""])
         write_whole(self.path / "summary.md", summary.encode())
         try:
             add_to_summary(os.environ, summary)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from harness.answers import as_code
 from harness.ground import counted
 from harness.verdict import CaseRecord, Part
-from harness.verdict.results.coverage import VERDICTS, fault_of
+from harness.verdict.results.coverage import VERDICTS
+
+_NAMED: Final = 3
 
 
 class DeviceSeen(Part):
     """How a device was when it was asked: `good`, `suspect`, `bad`, in `quarantine`, `away`, or
     `in use` by others; why, and since when it is so, as far as that is known. `hands` is what only
-    a person can do for it.
+    a person can do for it. `host` is the other computer that it hangs on.
     """
 
     device: str
@@ -22,6 +25,8 @@ class DeviceSeen(Part):
     since: str
     why: str = ""
     hands: str = ""
+    host: str = ""
+    host_lost: bool = False
 
 
 class LostOn(Part):
@@ -51,13 +56,16 @@ def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[
             text = "" if state == "good" else why.strip("; ")
             hands = (row.get("hands") or "").removeprefix(f"{row['name']} needs hands: ")
             hands = hands.removesuffix(f" ({text})")[:500]
-            told = {"why": text[:500], "hands": hands}
-            found.append(DeviceSeen(device=row["name"], state=state, since=since, **told))
+            told = {"why": text[:500], "hands": hands, "host": row.get("host") or ""}
+            lost = bool(row.get("host_lost"))
+            found.append(
+                DeviceSeen(device=row["name"], state=state, since=since, host_lost=lost, **told)
+            )
     return tuple(found)
 
 
 def lost_on(records: Iterable[CaseRecord]) -> tuple[LostOn, ...]:
-    """What each device was to test and did not, and on which others of its kind that was."""
+    """What the lab kept each device from testing, and on which others of its kind that was."""
     tested: dict[object, list[str]] = {}
     lost: dict[str, list[object]] = {}
     for one in records:
@@ -66,7 +74,7 @@ def lost_on(records: Iterable[CaseRecord]) -> tuple[LostOn, ...]:
             same = one.test, where.model_dump_json(), one.device.soc, one.device.target
             if one.standing in VERDICTS:
                 tested.setdefault(same, []).append(one.device.name)
-            elif fault_of(one.standing):
+            elif one.standing == "lab":
                 lost.setdefault(one.device.name, []).append(same)
     return tuple(
         LostOn(
@@ -82,12 +90,21 @@ def lost_on(records: Iterable[CaseRecord]) -> tuple[LostOn, ...]:
 def lab_lines(
     begin: Iterable[DeviceSeen], end: Iterable[DeviceSeen], lost: Iterable[LostOn]
 ) -> Iterator[str]:
-    """The lab in Markdown: first how many devices were there, then each that was not well."""
+    """The lab in Markdown: how many devices and hosts were there, then which were not well."""
     first, last = ({one.device: one for one in found} for found in (begin, end))
     untested = {one.device: one for one in lost}
     there = sum(one.state in ("good", "suspect") for one in first.values())
+    hosts = sorted({one.host for one in (*first.values(), *last.values()) if one.host})
+    away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
     if first:
-        yield f"Lab: {there} of {counted(len(first), 'device')} there."
+        far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
+        yield f"Lab: {there} of {counted(len(first), 'device')} there{far}."
+    for host in (one for one in hosts if one in away or one in at_end):
+        told = [f"out of reach since {away[host][:16]}"] if host in away else []
+        if (host in away) != (host in at_end) and last:
+            back = f"out of reach since {at_end[host][:16]}" if host in at_end else "there"
+            told.append(f"at the end {back}")
+        yield f"- host {as_code(host)}: {'; '.join(told)}"
     for name in dict.fromkeys((*first, *last, *untested)):
         told = [_said(one) for one in (first.get(name),) if one and one.state != "good"]
         then, now = first.get(name), last.get(name)
@@ -99,6 +116,19 @@ def lab_lines(
             told.append(f"{counted(gone.cases, 'case')} not tested there{_elsewhere(gone)}")
         if told:
             yield f"- {as_code(name)}: {'; '.join(told)}"
+
+
+def lost_devices(lost: Iterable[LostOn]) -> str:
+    """The devices on which most was not tested, for the end of a headline."""
+    most = sorted(lost, key=lambda one: -one.cases)
+    shown = [f"{as_code(one.device)} ({one.cases})" for one in most[:_NAMED]]
+    more = [f"{len(most) - _NAMED} more"] if len(most) > _NAMED else []
+    return f": {', '.join([*shown, *more])}" if most else ""
+
+
+def _lost_hosts(seen: Iterable[DeviceSeen]) -> dict[str, str]:
+    """The hosts that nobody reached, each with since when."""
+    return {one.host: one.since for one in seen if one.host_lost}
 
 
 def _said(one: DeviceSeen) -> str:

@@ -39,7 +39,8 @@ from harness.tools.cli.say import say, say_json
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
 _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
-_KEYS = (*COLUMNS, "problem", "lease", "waiting", "vitals", "quarantine", "hands")
+_ABOUT = ("host", "host_lost", "problem", "lease", "waiting", "vitals", "quarantine", "hands")
+_KEYS = (*COLUMNS, *_ABOUT)
 
 _LOOK_S: Final = 5.0
 SIMULATED_DSP = (
@@ -124,6 +125,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     if why_off is not None:
         return row | {"state": "off", "findings": [why_off]}
     device = lab.device(config.name)
+    row["host"] = device.far_host
     try:
         device.hold()
         health = check(device, lambda device: None)
@@ -145,6 +147,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     gone = next((found for found in health.findings if found.code == "unreachable"), None)
     if gone is not None:
         state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
+        row["host_lost"] = device.lost_host is not None
         return row | {"state": state, "problem": gone.text}
     try:
         attached = device.attach()

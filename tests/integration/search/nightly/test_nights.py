@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,7 +31,9 @@ def test_other(bench):
     pass
 """
 # nobody listens there
-UNREACHABLE = """  - {name: phone, serial: "17", target: android-arm64}
+UNREACHABLE = f"""  - {{name: phone, serial: "17", target: android-arm64, host: lab-pc}}
+hosts:
+  - {{name: lab-pc, host: {socket.gethostname()}, port: 9}}
 runtimes:
   - name: away
     kind: maven
@@ -134,8 +137,10 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert "first bad 2.49.40" in summary
     assert summary.startswith(
-        "### Devices: failed\n\nLab: 1 of 2 devices there.\n- `phone`: away since "
+        "### Devices: failed\n\nLab: 1 of 2 devices there, 0 of 1 other host.\n"
+        "- host `lab-pc`: out of reach since "
     )
+    assert "\n- `phone`: away since " in summary
     assert "; needs hands: `see why its adb server does not answer" in summary
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1

@@ -14,6 +14,7 @@ from harness.search.nightly.lab_seen import (
     LostOn,
     devices_seen,
     lab_lines,
+    lost_devices,
     lost_on,
 )
 from harness.verdict.results.record import CaseRecord, PlacementRecord
@@ -155,3 +156,35 @@ def test_what_is_told_of_the_lab() -> None:
     ]
     assert list(lab_lines((), (), ())) == []
     assert list(lab_lines(begin[:1], end[:1], ())) == ["Lab: 1 of 1 device there."]
+
+
+def test_which_hosts_were_there_and_since_when_not() -> None:
+    far, near = {"host": "lab-pc"}, {"host": "bench"}
+    gone = {"problem": "no route", "host_lost": True}
+    said = [row("a", **far, **gone), row("b", **far, **gone), row("c", **near), row("d")]
+    begin = devices_seen({"devices": said}, (), "2026-11-26T22:00:00+00:00")
+    told = [*lab_lines(begin, (), ())]
+    assert told[0] == "Lab: 2 of 4 devices there, 1 of 2 other hosts."
+    assert told[1] == "- host `lab-pc`: out of reach since 2026-11-26T22:00"
+    assert [line[:5] for line in told[2:]] == ["- `a`", "- `b`"]
+    later = [row("a", **far), row("b", **far), row("c", **near, **gone), row("d")]
+    end = devices_seen({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
+    assert [*lab_lines(begin, end, ())][1:3] == [
+        "- host `bench`: at the end out of reach since 2026-11-27T02:00",
+        "- host `lab-pc`: out of reach since 2026-11-26T22:00; at the end there",
+    ]
+    same = devices_seen({"devices": said}, begin, "2026-11-27T02:00:00+00:00")
+    assert [*lab_lines(begin, same, ())][1] == told[1]
+
+
+def test_a_headline_names_the_devices_on_which_most_was_lost() -> None:
+    lost = [LostOn(device=name, cases=count, tested=0) for count, name in enumerate("abcde")]
+    assert lost_devices(lost) == ": `e` (4), `d` (3), `c` (2), 2 more"
+    assert lost_devices(lost[:1]) == ": `a` (0)"
+    assert lost_devices(()) == ""
+
+
+def test_what_no_device_is_to_blame_for_names_none() -> None:
+    broken = placed("a error", "phone-1")
+    assert broken.standing == "lab"
+    assert lost_on([broken.model_copy(update={"cause": "config"})]) == ()

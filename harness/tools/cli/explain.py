@@ -28,7 +28,7 @@ _MAX_WITH = 16
 
 
 @click.command()
-@click.argument("file", default=_STDIN)
+@click.argument("file", default=_STDIN, type=click.Path())
 @click.option(
     "--with",
     "others",

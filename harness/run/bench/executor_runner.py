@@ -62,7 +62,10 @@ class RunnerCall:
         return f"{' '.join(self.inputs)}\n".encode() * _INFERENCES if self.inputs else b""
 
     def script(self) -> str:
-        """Shell text that becomes the runner, and says before that who and when it is (pure)."""
+        """Shell text that becomes the runner, and says before that who and when it is (pure).
+
+        All on one stream: two have no order, and what came before the first line is not the runner's.
+        """
         own = self.runner.rpartition("/")[0]
         paths = dict(self.environment)
         for name, between in (("LD_LIBRARY_PATH", ":"), ("ADSP_LIBRARY_PATH", ";")):
@@ -75,7 +78,7 @@ class RunnerCall:
             words += ["--method_index", str(self.method)]
         return (
             f"cd {shlex.quote(self.folder)}&&mkdir outputs&&cat >input_list.txt||exit 97;{exports}"
-            f'read -r up rest </proc/uptime;echo "{STARTED} $$ $up";exec {shlex.join(words)}'
+            f'read -r up rest </proc/uptime;echo "{STARTED} $$ $up";exec {shlex.join(words)} 2>&1'
         )
 
 

@@ -63,7 +63,7 @@ def test_it_is_called_with_its_own_libraries_first() -> None:
         "export OTHER='a b';"
         'read -r up rest </proc/uptime;echo "qnn-harness-started $$ $up";'
         "exec /b/run --model_path /p/m.pte --output_folder_path '/s x/outputs' "
-        "--input_list_path '/s x/input_list.txt' --method_index 2"
+        "--input_list_path '/s x/input_list.txt' --method_index 2 2>&1"
     )
     assert RunnerCall("/b/run", "/p", (), "/s", {}).input_list() == b""
 

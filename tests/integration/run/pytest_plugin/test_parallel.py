@@ -291,8 +291,16 @@ def test_a_device_called_any_is_told(lab: DeviceRuns, tmp_path: Path) -> None:
     assert "--any-device: a device or a pool of" in done.output
 
 
+# on a machine that is busy enough, the next device takes the cases of one that is not ready yet
+PATIENT = """from harness.run.pytest_plugin import attempts
+
+attempts._PATIENCE_S = 600.0
+"""
+
+
 def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, POOL, SUITE)
+    (tmp_path / "conftest.py").write_text(PATIENT)
     done = lab.run(suites=suite)
     assert done.code == 0, done.output
     assert len(done.cases) == 4

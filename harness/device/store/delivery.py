@@ -84,11 +84,12 @@ class Delivery:
             end = secrets.token_hex(4)
             try:
                 damaged = self._complete(absent, view, end, deadline)
-            except DeviceRefused:
-                self._take_back(absent, end, in_use)
-                raise
             except DeviceError as error:
-                if type(error) is not DeviceError or attempt:
+                # what was damaged on its way may be refused, too
+                once_more = (DeviceError, DeviceRefused)
+                if type(error) not in once_more or attempt:
+                    if isinstance(error, DeviceRefused):
+                        self._take_back(absent, end, in_use)
                     raise
                 _log.info(f"{error}; once more")
                 continue

@@ -223,6 +223,22 @@ def test_a_file_that_is_damaged_on_the_way_is_pushed_once_more(
     assert leftovers(device) == []
 
 
+def test_a_name_that_is_damaged_on_the_way_is_refused_once(
+    device: CountingDevice, files: dict[str, Path]
+) -> None:
+    files[INPUT].write_bytes(b"." * 100_000)
+    device.misname_next = 1
+    folder = deployer(device).deploy_files("one", files)
+    assert device.pushes == 2
+    assert device.local(folder, INPUT).read_bytes() == files[INPUT].read_bytes()
+    assert leftovers(device) == []
+    files[INPUT].write_bytes(b"!" * 100_000)
+    device.misname_next = 2
+    with pytest.raises(DeviceRefused, match="too long"):
+        deployer(device).deploy_files("one", files)
+    assert leftovers(device) == []
+
+
 def test_a_file_that_is_damaged_twice_is_an_error(
     device: CountingDevice, files: dict[str, Path]
 ) -> None:

@@ -64,7 +64,7 @@ class RunnerCall:
     def script(self) -> str:
         """Shell text that becomes the runner, and says before that who and when it is (pure).
 
-        All on one stream: two have no order, and what came before the first line is not the runner's.
+        All on one stream: two have no order, and its first lines would come before that.
         """
         own = self.runner.rpartition("/")[0]
         paths = dict(self.environment)

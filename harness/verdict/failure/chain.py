@@ -40,6 +40,10 @@ BENIGN: Final[dict[str, str]] = {
         "the DSP has no notifications of queues, and the queue is made all the same "
         "(https://github.com/qualcomm/fastrpc/issues/342)"
     ),
+    r"[ac]dsprpcd?\b.*Error 0x80000414: remote_handle64_invoke failed for handle": (
+        "an older DSP lacks what its daemon asks for as it starts, and the daemon goes on "
+        "(src/adspmsgd.c of qualcomm/fastrpc takes it for no error)"
+    ),
     r"This META does not have Alloc2 Support\W{0,4}$": (
         "a warning, after which the stub allocates by the older call "
         "(a longer form of it adds what that cannot: more than 2 GB)"

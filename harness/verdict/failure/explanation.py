@@ -13,6 +13,7 @@ from harness.ground.facts.ort_errors import qnn_code_in
 from harness.verdict.failure.any_log import MAX_LINES, LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
+from harness.verdict.failure.log_origin import KERNEL
 from harness.verdict.failure.log_words import ANYBODYS, API, CALLS, CLIENT, FORESEEN, OURS
 from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES
@@ -21,6 +22,7 @@ MAX_SHOWN: Final = 8
 _MAX_CLIENTS: Final = 4
 _NEAR_S: Final = 60.0
 """What the system logs this long before or after a process's lines may be about it."""
+_NEAR_LINES: Final = 100
 
 
 class ExplainedLine(Part):
@@ -105,7 +107,7 @@ def _told(
 def _apart(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
     """The lines of each process that uses the NPU, with those of nobody and of the system."""
     found = (line.origin.process for line in lines if CLIENT.search(line.text))
-    clients = list(dict.fromkeys(one for one in found if one is not None))[:_MAX_CLIENTS]
+    clients = list(dict.fromkeys(one for one in found if one))[:_MAX_CLIENTS]
     return {
         client: [one for one in lines if one.origin.process not in set(clients) - {client}]
         for client in clients
@@ -136,8 +138,9 @@ def dsp_numbers(symptoms: Symptoms) -> list[str]:
 def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptoms:
     """What the lines of a log show: calls, codes, texts; any may be another process's.
 
-    Numbers of a process that says nothing else of ours count for nothing. With `process`, what the
-    system logged counts near the time of that process only.
+    Numbers of a process that says nothing else of ours count for nothing, nor do those of the
+    kernel, or of nobody far from what is ours. With `process`, what the system logged counts near
+    the time of that process only.
     """
     clients = {None, *(line.origin.process for line in lines if CLIENT.search(line.text))}
     telling = [
@@ -149,15 +152,14 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     texts = tuple(dict.fromkeys(line.text for line in telling))
     near = telling if process is None else _near(telling, process)
     apis: dict[str, None] = {}
-    ours: set[int | None] = set()
+    ours: set[object] = set()
     for line in telling:
         called = [found[0] for found in API.finditer(line.text)]
         called += [api for pattern, api in CALLS if pattern.search(line.text)]
         apis |= dict.fromkeys(called)
         if called or OURS.search(line.text):
-            ours.add(line.origin.process)
-    counted = {None, *ours} if ours else set()
-    coded = [one.text for one in telling if one.origin.process in counted]
+            ours |= {_place(line), _place(line, -1), _place(line, 1)}
+    coded = [one.text for one in telling if _place(one) in ours]
     return Symptoms(
         outcome="",  # a call that a log names need not have failed
         apis=tuple(apis),
@@ -168,6 +170,14 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
             (found[1], found[2]) for text in texts if (found := FORESEEN.search(text)) is not None
         ),
     )
+
+
+def _place(line: LogText, beside: int = 0) -> object:
+    """What shares its numbers: a process, a line of the kernel, or nobody's lines near by."""
+    if line.origin.process:
+        return line.origin.process
+    near = 1 if line.origin.process == KERNEL else _NEAR_LINES
+    return line.file, near, line.number // near + (beside if near > 1 else 0)
 
 
 @lru_cache(MAX_LINES)

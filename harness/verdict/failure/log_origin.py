@@ -21,7 +21,10 @@ _PROCESS: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_KERNELS: Final = re.compile(r"^\s*(?:<\d{1,3}>)?\[ *\d{1,7}\.\d{6}\]|\bkernel: ")
 _BEFORE_CHARS: Final = 200
+KERNEL: Final = 0
+"""The process that the kernel is."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,12 @@ NOBODY: Final = Origin()
 
 
 def origin_of(line: str) -> Origin:
-    """What stands before the text of a line tells: of logcat, Android Studio, or journald."""
+    """What stands before the text of a line tells: of logcat, Studio, journald, or dmesg."""
     start = line[:_BEFORE_CHARS]
     clock, process = _CLOCK.search(start), _PROCESS.search(start)
     number = process and next(one for one in process.groups() if one is not None)
-    return Origin(int(number) if number else None, _seconds(clock) if clock else None)
+    kernels = KERNEL if _KERNELS.search(start) else None
+    return Origin(int(number) if number else kernels, _seconds(clock) if clock else None)
 
 
 def _seconds(clock: re.Match[str]) -> float:

@@ -207,7 +207,12 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 says=r"it is \1",
             ),
             known(
-                r'library "([^"]+)" not found: needed by (?:\S*/lib(?:Qnn|Snpe|Genie)|main exec)',
+                r'library "([^"]+)" not found: needed by \S*/lib(?:Qnn|Snpe|Genie)',
+                says=r"it is \1",
+            ),
+            known(
+                rf"^(?=.*(?:{OURS}|\b(?:qnn|snpe|genie)-|_runner\b))"
+                r'.*library "([^"]+)" not found: needed by main exec',
                 says=r"it is \1",
             ),
             # Windows has no words for it where no window can be shown

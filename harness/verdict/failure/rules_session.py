@@ -13,7 +13,9 @@ _OPENED: Final = r"open_hal_session: opened|[Cc]reated user PD|Successfully open
 _DENIED: Final = r"avc: +denied (?!.*permissive=1).*(?:adsprpc|fastrpc|[qx]dsp_device|cdsp)"
 
 _DSP: Final = r"(?:[ac]dsp|turing)"
-_UP: Final = r"remote processor (?:cdsp\S*|[0-9a-f]+\.remoteproc) is now up"
+_UP: Final = (
+    r"remote processor (?:\S*cdsp\S*|[0-9a-f]+\.remoteproc) is now up|cdsp: Brought out of reset"
+)
 """It came up after all: firmware is looked for in several folders, and before they are there."""
 
 _RUNS: Final = r"^cdsp\S* is running\b"
@@ -29,7 +31,10 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "the log says that a signed domain was made",
         ("chraac/llama.cpp#41", "qualcomm/hexagon-mlir#87", "qualcomm/GenieX#1143"),
         (
-            known(r"(?i)signature verif|test-?sig not found|CRC segment not found"),
+            known(
+                r"(?i)(?:dlerror|skel\w*\.so|[acs]dsp|fastrpc).{0,120}signature verif"
+                r"|test-?sig not found|CRC segment not found"
+            ),
             possible(
                 r"dynamic loading failed for", absent=r"fopen|No such file|\.so\b.{0,40}not found"
             ),
@@ -148,6 +153,11 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"can't start rproc \S*cdsp\S*: (-\d+)",
                 absent=_UP,
                 says=r"the DSP does not start (\1)",
+            ),
+            known(
+                r"cdsp_load\w*: CDSP image loading failed",
+                absent=_UP,
+                says="the DSP's firmware was not loaded",
             ),
             likely(
                 r"remoteproc.*(?:start timed out|Boot failed: -|request_firmware failed: "

@@ -36,6 +36,10 @@ NO_OPTIMIZATIONS = (
     "Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)"
 )
 NO_ALLOC2 = "[Qnn ExecuTorch]:  <W> This META does not have Alloc2 Support"
+OLD_DAEMON = (
+    "cdsprpcd: fastrpc_apps_user.c:1214: Error 0x80000414: remote_handle64_invoke failed for "
+    "handle 0xbf7328d0, method 4 on domain 3 (sc 0x4010100) (errno Success)"
+)
 NO_NOTIFICATIONS = (
     "Error 0x80000414: remote_handle64_invoke failed for module libdspqueue_rpc_skel.so, handle 0x1"
 )

@@ -12,6 +12,7 @@ _IS_UP: Final = "remoteproc remoteproc1: remote processor cdsp is now up"
 _NOT_THERE: Final = "Direct firmware load for qcom/sc8280xp/cdsp.mbn failed with error -2"
 _REFUSED: Final = "remoteproc remoteproc0: error -22 initializing firmware qcom/x1e/cdsp.mbn"
 _NO_START: Final = "remoteproc remoteproc3: can't start rproc cdsp: -110"
+_NO_IMAGE: Final = "cdsp-loader soc:qcom,msm-cdsp-loader: cdsp_load_fw: CDSP image loading failed"
 _ADDRESSED: Final = "qcom_q6v5_pas 32300000.remoteproc: fatal error received: "
 _KILL: Final = "lowmemorykiller: Kill 'org.app.chat' (2570), uid 10123, oom_score_adj"
 _XNNPACK: Final = "Replacing 470 out of 476 node(s) with delegate (TfLiteXNNPackDelegate) node"
@@ -38,6 +39,24 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     (None, f"{_NO_START}\n{_IS_UP}"),
     ("no-dsp-session likely", _BOOT),
     (None, f"{_BOOT}\nremoteproc remoteproc1: remote processor a300000.remoteproc is now up"),
+    (None, f"{_NOT_THERE}\nremoteproc remoteproc1: remote processor remoteproc-cdsp is now up"),
+    ("no-dsp-session known", _NO_IMAGE),
+    (None, f"{_NO_IMAGE}\nsubsys-pil-tz 8300000.qcom,turing: cdsp: Brought out of reset"),
+    # a number in a line of the kernel's is a driver's own
+    (
+        None,
+        "[    1.205512] adsprpc: probe of adsprpc-smd\n[    1.205530] abov: dt: sub_det:1009",
+    ),
+    # who boots or installs looks at signatures, too
+    (None, "{ 2646698 }[ ABL ] Signature verification failed\n[ ABL ] loading adsp"),
+    (None, "W: An error occurred during the signature verification. GPG error: http://x"),
+    # -- linkers
+    (None, 'CANNOT LINK EXECUTABLE "ls": library "libx.so" not found: needed by main executable'),
+    (
+        "library-not-loaded known",
+        'CANNOT LINK EXECUTABLE "./qnn-net-run": library "libc++_shared.so" not found: needed by '
+        "main executable",
+    ),
     ("no-dsp-session known", "Error 19: open_device_node: fastRPC device driver is disabled"),
     ("no-dsp-session likely", "ggml-hex: unable to get domain struct for CDSP"),
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.verdict.failure.log_origin import Origin, origin_of
+from harness.verdict.failure.log_origin import KERNEL, Origin, origin_of
 
 MORNING = 4 * 3600 + 15 * 60 + 1.5
 
@@ -26,10 +26,12 @@ def on(month: int, day: int) -> float:
         ("E/tag     (17202): ", 17202, None),
         ("Dec  7 04:15:01.5 board app[4711]: ", 4711, on(12, 7)),
         ("2026-12-07T04:15:01.5+0000 board app[4711]: ", 4711, on(12, 7)),
-        ("Dec 07 04:15:01 board kernel: ", None, on(12, 7) - 0.5),
+        ("Dec 07 04:15:01 board kernel: ", KERNEL, on(12, 7) - 0.5),
         ("[Thu Dec  7 04:15:01 2026] ", None, on(12, 7) - 0.5),
         ("04:15:01,500 ", None, MORNING),
-        ("[   26.079757] ", None, None),
+        ("[   26.079757] ", KERNEL, None),
+        ("<6>[    0.000000] ", KERNEL, None),
+        ("     0.0ms [ ERROR ] ", None, None),
         ("2026-12-07 04:15:01.500 [E:onnxruntime:, x.cc:249 F] ", None, on(12, 7)),
         ("", None, None),
     ],

@@ -18,6 +18,8 @@ from harness.ground.facts.versions import QnnVersion
 
 HEAD = """# Error codes that the real libraries give
 
+For whoever has the number of an error and wants to know what else gives it.
+
 Each code that libQnnHtp.so, libQnnGpu.so and libQnnSystem.so for x86-64 could be made to give
 without a phone, and the smallest plan that makes them: what `suites/test_error_codes.py` does and
 `suites/error_codes.py` lists. This page is made of its results by `make atlas`

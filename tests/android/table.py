@@ -20,6 +20,8 @@ PLACES: Final = (HOST, BOARD, X64, ARM64)
 _TITLE: Final = """\
 # Where the tests run
 
+For whoever asks which tests ran on Android, on boards, and on this computer.
+
 Made by `python -m tests.android.table`; do not edit. Counted are the results that it was given;
 `there` are tests that these results do not have, but `make test` or `make nightly`.
 

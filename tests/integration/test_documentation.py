@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = [ROOT / f"docs/first-{name}.md" for name in ("file", "test", "night")]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 # Run by .ci/run itself, or by every developer before this test can run at all.
@@ -145,6 +147,38 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
         assert said.startswith(parts[0]), done.stdout
         assert all(part in said for part in parts), done.stdout
         assert (folder / "reports/latest/report.html").is_file()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -> None:
+    """In one folder: its files are written, and its commands say what stands below them."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    steps = 0
+    text = page.read_text()
+    for block in BLOCK.finditer(text):
+        if block[2] == "python":
+            (*_, name) = re.findall(r"`([\w.]+\.py)`", text[: block.start()])
+            (folder / name).write_text(block[3])
+        for step in re.split(r"^\$ ", block[3], flags=re.MULTILINE)[1:]:
+            command, _, told = step.partition("\n")
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=folder,
+                env={**lab.environment, "PATH": programs},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            said = _lasting(done.stdout.replace(f"{folder}/", ""))
+            assert "Traceback" not in said, done.stdout
+            assert all(_lasting(part) in said for part in told.split("...\n")), done.stdout
+            steps += 1
+    assert steps > 3
 
 
 def _lasting(text: str) -> str:

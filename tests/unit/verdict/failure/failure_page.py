@@ -38,6 +38,8 @@ _HEAD: Final = """\
 
 <!-- Made of the table: `python -m tests.unit.verdict.failure.failure_page` -->
 
+For whoever has a failure and wants to know why.
+
 What is known to go wrong between a program and Qualcomm's NPU (the HTP, a Hexagon DSP) or GPU: how
 each cause looks, what tells it from its neighbours, and what helps. `qnn-harness explain FILE`
 looks for them in any log ([results.md](results.md#any-log)); records, reports and JUnit name the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -55,6 +56,22 @@ class WholeRecord:
     def measured(self, place: int, case: str, name: str) -> JsonValue:
         """What it measured by that name."""
         return self.record.measurements.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFigures:
+    """The figures of an attempt as a database holds them, read when they are asked for."""
+
+    said: str
+
+    def axes(self, place: int, case: str) -> dict[str, JsonValue]:
+        """None: they are held beside it."""
+        return {}
+
+    def measured(self, place: int, case: str, name: str) -> JsonValue:
+        """The number that stands for what it measured by that name."""
+        found: JsonValue = json.loads(self.said).get(name)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

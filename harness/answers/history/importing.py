@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,14 +15,25 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from harness.answers.history.brief import Brief, DeviceName, Fate, moment_text
-from harness.answers.history.database import MERGED, AnyConnection, Database, kin_of
+from harness.answers.history.brief import Brief, DeviceName, Fate, HeldFigures, moment_text
+from harness.answers.history.database import MERGED, AnyConnection, Database
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
+from harness.answers.history.rows import (
+    ATTEMPT_COLUMNS,
+    DEVICE_COLUMNS,
+    DeviceSums,
+    attempt_row,
+    bounded,
+    hosts_in,
+    insert_into,
+    without_nul,
+)
 from harness.answers.history.timeline import Filter
 from harness.ground import ENGINES, ConfigError
 from harness.ground.files.names_inside import open_below
 from harness.verdict import (
     JOURNAL,
+    CaseRecord,
     ErrorRecord,
     LeftOut,
     PlacementRecord,
@@ -32,22 +43,15 @@ from harness.verdict import (
 )
 from harness.verdict.failure.rule import CONFIDENCES
 from harness.verdict.failure.rules import RULES
+from harness.verdict.results.journal import Damage, said_in
 from harness.verdict.results.run_folder import run_folders
 from harness.verdict.results.run_order import RunPlace, in_order, place_of
 
 _log = logging.getLogger(__name__)
 
-# What an index of PostgreSQL holds at most is 2,700 bytes.
-_NAME_CHARS: Final = 500
 _RUN: Final = (
     "INSERT INTO runs (run, started, digest, folder, damaged) "
     "VALUES (:run, '', :digest, '', 0) ON CONFLICT DO NOTHING"
-)
-_ROW: Final = (
-    "INSERT INTO attempts (run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
-    "diagnosis, signature, error, started, attempt, kin, test, placement) "
-    "VALUES (:run, :line, :name, :device, :qnn, :ort, :axes, :outcome, :cause, :known_issue, "
-    ":diagnosis, :signature, :error, :started, :attempt, :kin, :test, :placement)"
 )
 _PEEKED: Final = 100
 _TOLD_ENGINES: Final = 3
@@ -94,10 +98,10 @@ def import_run(database: Database, path: Path) -> Imported:
     journal = folder.path / JOURNAL
     info = folder.info()
     named = info.get("run")
-    run = _bounded(named if isinstance(named, str) and named else folder.run_id)
-    seen = _Seen(str(info.get("started") or "") or _first(journal)[0])
+    run = bounded(named if isinstance(named, str) and named else folder.run_id)
+    seen = _Seen(str(info.get("started") or "") or _first(journal)[0], hosts_in(info))
     with database.transaction() as connection:
-        digest, told = _digest(journal), _bounded(said_of_selection(info))
+        digest, told = _digest(journal), bounded(said_of_selection(info))
         held, beside = _held(connection, run), None
         if held.digest != digest and _is_other(connection, run, held, folder.path, seen.started):
             beside = held.folder
@@ -109,13 +113,15 @@ def import_run(database: Database, path: Path) -> Imported:
             count = "SELECT count(*) FROM attempts WHERE run = :run"
             ((attempts,),) = connection.execute(count, run=run)
             return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
-        connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
+        for table in ("attempts", "device_runs"):
+            connection.execute(f"DELETE FROM {table} WHERE run = :run", run=run)
         _without_shards(connection, info.get("shards"))
         merged = bool(info.get("shards"))
         others = _of_others(connection, run, journal) if merged else set()
         rows = _rows(run, journal, seen)
         new = (row for row in rows if tuple(row[name] for name in _SAME) not in others)
-        connection.execute_many(_ROW, new)
+        connection.execute_many(insert_into("attempts", ATTEMPT_COLUMNS), new)
+        connection.execute_many(insert_into("device_runs", DEVICE_COLUMNS), seen.devices.rows(run))
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
             "damaged = :damaged, series = :series, number = :number, after_run = :after_run, "
@@ -123,7 +129,7 @@ def import_run(database: Database, path: Path) -> Imported:
             **_place(folder.path),
             started=_moment(seen.started),
             digest=digest,
-            folder=_without_nul(str(folder.path)),
+            folder=without_nul(str(folder.path)),
             damaged=seen.left_out.count,
             not_run=seen.names.not_run(info),
             told=told,
@@ -175,7 +181,7 @@ def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, st
         return False  # nothing is held, or a shard of a merged run
     if held.started != _moment(started):
         return True
-    if held.folder == _without_nul(str(folder)):
+    if held.folder == without_nul(str(folder)):
         return False
     columns = ", ".join(("line", *_SAME))
     rows = connection.execute(
@@ -185,7 +191,7 @@ def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, st
     for number, record in cases_in(folder / JOURNAL, LeftOut()):
         if number > max(known, default=0):
             return False
-        same = _bounded(record.case), moment_text(record.started), record.attempt
+        same = bounded(record.case), moment_text(record.started), record.attempt
         if number in known and known[number] != same:
             return True
     return False
@@ -211,13 +217,14 @@ def _without_shards(connection: AnyConnection, shards: object) -> None:
     """
     for one in shards if isinstance(shards, list) else ():
         if isinstance(one, dict) and one.get("run") and one.get("journal"):
-            which = {"run": _bounded(str(one["run"])), "digest": _bounded(str(one["journal"]))}
+            which = {"run": bounded(str(one["run"])), "digest": bounded(str(one["journal"]))}
             connection.execute(_RUN, **which)
-            connection.execute(
-                "DELETE FROM attempts WHERE run IN "
-                "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
-                **which,
-            )
+            for table in ("attempts", "device_runs"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE run IN "
+                    "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
+                    **which,
+                )
             connection.execute(
                 "UPDATE runs SET told = :merged, not_run = 0 WHERE run = :run AND digest = :digest",
                 merged=MERGED,
@@ -301,7 +308,8 @@ def _surer(outcome: str, error: ErrorRecord, known: set[str]) -> ErrorRecord:
 class _Seen:
     """What was met while rows went by."""
 
-    def __init__(self, started: str) -> None:
+    def __init__(self, started: str, hosts: Mapping[str, str]) -> None:
+        self.devices = DeviceSums(hosts)
         self.started, self.attempts, self.left_out = started, 0, LeftOut()
         self.names = Names()
         self.engines: dict[str, int] = {}
@@ -309,46 +317,24 @@ class _Seen:
 
 
 def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
-    for number, record in cases_in(journal, seen.left_out):
-        brief = Brief.of(record)
+    for number, _, said in said_in(journal):
+        if isinstance(said, Damage):
+            seen.left_out.add(said)
+            continue
+        seen.devices.take(said)
+        if not isinstance(said, CaseRecord):
+            continue
+        brief = Brief.of(said)
         seen.attempts += 1
         seen.names.add(brief.case, fits=brief.device is not None)
         if brief.engine is not None and brief.engine not in ENGINES:
-            seen.engines.setdefault(_bounded(brief.engine), number)
-        yield {
-            "run": run,
-            "line": number,
-            "name": _bounded(brief.case),
-            "device": brief.device and _bounded(brief.device.name),
-            **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
-            "axes": json.dumps(brief.axes),
-            "outcome": brief.outcome,
-            "cause": brief.cause,
-            "known_issue": brief.known_issue and _bounded(brief.known_issue),
-            "diagnosis": brief.diagnosis and _bounded(brief.diagnosis),
-            "signature": brief.failure and _bounded(brief.failure),
-            "error": None if record.error is None else record.error.model_dump_json(),
-            "started": brief.started,
-            "attempt": brief.attempt,
-            "kin": kin_of(brief),
-            "test": _bounded(brief.test),
-            "placement": brief.placement and _bounded_placement(brief.placement),
-        }
-
-
-def _bounded_placement(placement: PlacementRecord) -> str:
-    said = placement.model_dump(mode="json")
-    bounded = {name: text and _bounded(text) for name, text in said.items()}
-    return placement.model_copy(update=bounded).model_dump_json()
+            seen.engines.setdefault(bounded(brief.engine), number)
+        yield attempt_row(run, number, said, brief, seen.devices.hosts)
 
 
 @lru_cache(1000)
 def _placement(said: str | None) -> PlacementRecord | None:
     return None if said is None else PlacementRecord.model_validate_json(said)
-
-
-def _version(said: object) -> str | None:
-    return None if said is None else _bounded(str(said))
 
 
 def _moment(text: str) -> str:
@@ -357,20 +343,7 @@ def _moment(text: str) -> str:
         moment = datetime.fromisoformat(text).astimezone(UTC)
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError):
-        return _bounded(text)
-
-
-def _bounded(text: str) -> str:
-    """A text that is short enough for any index, and still differs from others."""
-    text = _without_nul(text)
-    if len(text) <= _NAME_CHARS:
-        return text
-    return f"{text[: _NAME_CHARS - 20]}...{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def _without_nul(text: str) -> str:
-    """PostgreSQL holds every character but this one."""
-    return text.replace("\0", "\ufffd")
+        return bounded(text)
 
 
 def _digest(journal: Path) -> str:
@@ -421,15 +394,16 @@ def stored_attempts(
             values["part"] = asked.case
         rows = connection.execute(
             "SELECT kin, runs.run, name, test, placement, axes, outcome, attempts.started, cause, "
-            "device, ort, known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
-            f"ON runs.run = attempts.run WHERE {' AND '.join(where)} "
+            "device, ort, known_issue, signature, diagnosis, attempt, figures "
+            f"FROM attempts JOIN runs ON runs.run = attempts.run WHERE {' AND '.join(where)} "
             f"ORDER BY {'test, ' * by_test}kin, runs.run, line",
             **values,
         )
         for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
-            *known, attempt = more
+            *known, attempt, figures = more
             fate = Fate(outcome, cause, device and DeviceName(device), *known)
             placement = _placement(placed)
-            brief = Brief(name, test, placement, json.loads(axes), fate, started, attempt)
+            source = None if figures is None else HeldFigures(figures)
+            brief = Brief(name, test, placement, json.loads(axes), fate, started, attempt, source)
             if asked.takes(brief):
                 yield kin, run, brief

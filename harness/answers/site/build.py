@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.answers.history.database import Database
-from harness.answers.site.case_page import CaseRow, case_page, case_row, cases_page
+from harness.answers.history.nights import nights_held
+from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
 from harness.answers.site.cause_page import cause_page, causes_page
 from harness.answers.site.device_page import device_page, devices_page
-from harness.answers.site.gathered import WINDOW, Gathered, error_of, lines_by_test, runs_held
+from harness.answers.site.gathered import (
+    WINDOW,
+    Harvest,
+    device_rows,
+    error_of,
+    lines_by_test,
+    runs_held,
+)
 from harness.answers.site.links import FRONT, page_of
 from harness.answers.site.night_page import front_page, night_page, nights_page
 from harness.answers.site.pages import Known
@@ -47,13 +55,15 @@ def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
     began, site = time.monotonic(), _Site(out)
     runs = runs_held(database)
-    first, listed = 0, list[CaseRow]()
+    first, listed = 0, list[ListedTest]()
     try:
-        with Gathered() as gathered:
-            known = Known(runs, gathered)
+        with Harvest() as gathered:
+            drawn = max(0, len(runs) - WINDOW)
+            devices = device_rows(database, runs, drawn)
+            known = Known(runs, gathered, devices, nights_held(database))
             for _, lines in lines_by_test(database, runs, first):
                 gathered.take(lines, first, known.last)
-            for test, lines in lines_by_test(database, runs, max(0, len(runs) - WINDOW)):
+            for test, lines in lines_by_test(database, runs, drawn):
                 site.write(page_of("case", test), case_page(known, test, lines))
                 listed.append(case_row(known, test, lines))
             site.write("cases.html", cases_page(listed))
@@ -66,7 +76,7 @@ def build(database: Database, out: Path) -> Built:
             site.write("versions.html", versions_page(known))
             for at in range(len(runs)):
                 site.write(page_of("night", runs[at].run), night_page(known, at))
-            for device in {name for name, _ in gathered.by_device}:
+            for device in {name for name, _ in (*gathered.by_device, *devices)}:
                 site.write(page_of("device", device), device_page(known, device))
             site.write("devices.html", devices_page(known))
             site.write("nights.html", nights_page(known))

@@ -26,7 +26,7 @@ _WORST: Final = " -.?x~F"
 _MIB: Final = 1 << 20
 
 
-class CaseRow(NamedTuple):
+class ListedTest(NamedTuple):
     """A test in the list of all."""
 
     test: str
@@ -80,17 +80,23 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
 
 def state_said(lines: Sequence[CaseLine]) -> str:
     """What a test is at, over all its cases."""
-    failing = {one.last.device.name for one in lines if one.fails and one.last.device}
+    failing = {one.last.device.name for one in lines if _fails(one) and one.last.device}
     flaky = sum(bool(one.case_state and one.case_state.is_flaky) for one in lines)
     devices = {one.last.device.name for one in lines if one.last.device}
-    if flaky:
-        return f"Flaky: {flaky} of {counted(len(lines), 'case')}."
+    also = f"; flaky: {flaky} of {counted(len(lines), 'case')}" if flaky else ""
     if failing:
-        since = min(one.since for one in lines if one.fails)[:10]
-        return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, since {since}."
+        since = min(one.since for one in lines if _fails(one))[:10]
+        return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, since {since}{also}."
+    if flaky:
+        return f"Flaky{also[7:]}."
     if all(not one.since for one in lines):
         return "Never had a verdict."
     return f"Passes on {counted(len(devices), 'device')}."
+
+
+def _fails(line: CaseLine) -> bool:
+    """Whether it fails, and not just now and then."""
+    return line.fails and not (line.case_state and line.case_state.is_flaky)
 
 
 def _ends(known: Known, line: CaseLine) -> str:
@@ -149,7 +155,7 @@ def _figure(value: float | None, figure: str) -> str:
     return f"{value / 1000:,.2f} ms" if figure.endswith("_us") else f"{value / _MIB:,.1f} MiB"
 
 
-def cases_page(rows: Sequence[CaseRow]) -> str:
+def cases_page(rows: Sequence[ListedTest]) -> str:
     """All tests of the last runs, those that fail before others."""
     told: list[list[Line]] = [
         [Links("").to("case", one.test, one.test, "code"), one.strip, one.said]
@@ -159,10 +165,10 @@ def cases_page(rows: Sequence[CaseRow]) -> str:
     return framed("Cases", [Heading("Cases", 1), table], here="Cases", up="")
 
 
-def case_row(known: Known, test: str, lines: Sequence[CaseLine]) -> CaseRow:
+def case_row(known: Known, test: str, lines: Sequence[CaseLine]) -> ListedTest:
     """A test in the list: of each run the worst that one of its cases came to."""
     first = max(0, known.last + 1 - MARKS)
     marks = [" "] * (known.last + 1 - first)
     for one in (one for line in lines for one in line.seen if one.at >= first):
         marks[one.at - first] = max(marks[one.at - first], mark_of(one), key=_WORST.index)
-    return CaseRow(test, strip(marks), state_said(lines), any(one.fails for one in lines))
+    return ListedTest(test, strip(marks), state_said(lines), any(one.fails for one in lines))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from harness.answers.report.document import Block, CodeBlock, Heading, Line, Paragraph, Span, Table
-from harness.answers.site.changes import Change
+from harness.answers.site.changes import NightChange
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, by_cause, framed, happened, title_of
 from harness.ground import counted
@@ -21,7 +21,9 @@ def cause_page(known: Known, cause: str, error: ErrorRecord | None) -> str:
     return framed(title_of(changes[0]), _blocks(known, changes, error))
 
 
-def _blocks(known: Known, changes: Sequence[Change], error: ErrorRecord | None) -> Iterator[Block]:
+def _blocks(
+    known: Known, changes: Sequence[NightChange], error: ErrorRecord | None
+) -> Iterator[Block]:
     links, newest = Links(), changes[0]
     yield Heading([Span("", mark=newest.outcome), Span(title_of(newest), style="code")], 1)
     now = [one for one in changes if one.at == known.last and one.became != "fixed"]

@@ -23,7 +23,7 @@ TITLES: Final[dict[Became, str]] = {
 """What a page tells of a night, in this order."""
 
 
-class Change(NamedTuple):
+class NightChange(NamedTuple):
     """What a run, that at the place `at`, said of a case.
 
     `cause` is the id of what went wrong, of what is fixed that of before, and `kind` its diagnosis
@@ -44,7 +44,7 @@ class Change(NamedTuple):
     versions: str
 
 
-def changes_of(line: CaseLine, first: int) -> Iterator[Change]:
+def changes_of(line: CaseLine, first: int) -> Iterator[NightChange]:
     """What runs from the place `first` on said of a case; nothing of one that passes as before."""
     if not (line.failed or line.flaky_runs or line.no_verdict):
         return
@@ -82,10 +82,12 @@ def _became(recent: Sequence[EarlierAttempts], *, new: bool) -> Became:
     return "known" if now.last.known_issue else "new" if new else "still"
 
 
-def _change(at: int, became: Became, now: Brief, told: Brief, since: int, changed: str) -> Change:
+def _change(
+    at: int, became: Became, now: Brief, told: Brief, since: int, changed: str
+) -> NightChange:
     device = now.device.name if now.device else ""
     names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
-    return Change(at, became, *names, since, changed, said_versions(now))
+    return NightChange(at, became, *names, since, changed, said_versions(now))
 
 
 def said_versions(brief: Brief) -> str:

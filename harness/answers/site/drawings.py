@@ -85,12 +85,15 @@ def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
     ).format(max(1, len(bars)) * 20, height + 10, Markup("").join(drawn))
 
 
-def curve(values: Sequence[float | None], said: Iterable[str], title: str) -> Markup:
-    """A figure over runs, with the band in which noise alone keeps it; `said` is each in words."""
+def curve(
+    values: Sequence[float | None], said: Iterable[str], title: str, *, band: bool = True
+) -> Markup:
+    """A figure over runs, `said` is each in words; with the band in which noise alone keeps it."""
     known = [(at, value) for at, value in enumerate(values) if value is not None and value > 0]
     if len(known) < 2:
         return Markup("")
-    low, high = _band([value for _, value in known])
+    numbers = [value for _, value in known]
+    low, high = _band(numbers) if band else (min(numbers), max(numbers))
     least, most = min(low, *(v for _, v in known)), max(high, *(v for _, v in known))
     wide, tall, span = 480, 70, (most - least) or 1.0
 
@@ -108,10 +111,20 @@ def curve(values: Sequence[float | None], said: Iterable[str], title: str) -> Ma
     top = place(0, high)[1]
     return Markup(
         '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 {2} {3}" '
-        'role="img" aria-label="{0}"><rect class="band" x="0" '
+        'role="img" aria-label="{0}"><rect class="{8}" x="0" '
         'y="{4:.1f}" width="{2}" height="{5:.1f}"/>'
         '<polyline points="{6}"/>{7}</svg></figure>'
-    ).format(title, words[known[-1][0]], wide, tall, top, place(0, low)[1] - top, points, dots)
+    ).format(
+        title,
+        words[known[-1][0]],
+        wide,
+        tall,
+        top,
+        place(0, low)[1] - top,
+        points,
+        dots,
+        "band" if band else "none",
+    )
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:

@@ -17,12 +17,12 @@ from harness.answers.history.importing import runs_in_order, stored_attempts
 from harness.answers.history.states import versions_of
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
-from harness.answers.site.changes import Change, changes_of
+from harness.answers.site.changes import NightChange, changes_of
 from harness.verdict import Coverage, ErrorRecord
 
 WINDOW: Final = 60
 """So many runs are looked at for what a case is at, and drawn."""
-_COLUMNS: Final = ", ".join(f'"{name}"' for name in Change._fields)
+_COLUMNS: Final = ", ".join(f'"{name}"' for name in NightChange._fields)
 
 
 class RunHeld(NamedTuple):
@@ -62,6 +62,39 @@ def lines_by_test(
         yield test, lines
 
 
+class DeviceRow(NamedTuple):
+    """How a device did in a run; the fields are columns of `device_runs`."""
+
+    soc: str | None
+    host: str | None
+    busy_s: float
+    span_s: float
+    hottest_c: float | None
+    battery_percent: int | None
+    free_storage_bytes: int | None
+    link_faults: int
+    recoveries: int
+    quarantines: int
+    state: str | None
+    finding: str | None
+
+
+def device_rows(
+    database: Database, runs: Sequence[RunHeld], first: int
+) -> dict[tuple[str, int], DeviceRow]:
+    """How each device did in each run from the place `first` on. Raises InfraError."""
+    order = {one.run: at for at, one in enumerate(runs)}
+    since = min((one.started for one in runs[first:]), default="")
+    query = (
+        f"SELECT device_runs.run, device, {', '.join(DeviceRow._fields)} FROM device_runs "
+        "JOIN runs ON runs.run = device_runs.run WHERE started >= :since ORDER BY started"
+    )
+    with database.transaction(writes=False) as connection:
+        rows = connection.execute(query, since=since)
+        found = [((device, order.get(run, -1)), DeviceRow(*row)) for run, device, *row in rows]
+    return {key: row for key, row in found if key[1] >= first}
+
+
 def error_of(database: Database, run: str, case: str) -> ErrorRecord | None:
     """How a case went wrong in a run; None if that is not held."""
     query = "SELECT error FROM attempts WHERE run = :run AND name = :case AND error IS NOT NULL"
@@ -72,7 +105,7 @@ def error_of(database: Database, run: str, case: str) -> ErrorRecord | None:
     return None
 
 
-class Tally(Counter[str]):
+class StandingCounts(Counter[str]):
     """How many cases came to what, by their standing."""
 
     def coverage(self, not_run: int | None = 0) -> Coverage:
@@ -82,13 +115,13 @@ class Tally(Counter[str]):
         return Coverage(selected=selected, not_run=lacks, **dict(self))
 
 
-class Gathered:
+class Harvest:
     """The changes of the runs that are written about, and how many cases came to what in each."""
 
     def __init__(self) -> None:
-        self.by_run: Mapping[int, Tally] = defaultdict(Tally)
-        self.by_device: Mapping[tuple[str, int], Tally] = defaultdict(Tally)
-        self.by_version: Mapping[tuple[str, str], Tally] = defaultdict(Tally)
+        self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
+        self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
+        self.by_version: Mapping[tuple[str, str], StandingCounts] = defaultdict(StandingCounts)
         self.devices_of: Mapping[str, set[str]] = defaultdict(set)
         """The devices on which the last run tested a test that it has a change of."""
         self._rows = sqlite3.connect("", isolation_level=None)
@@ -104,7 +137,7 @@ class Gathered:
     def take(self, lines: Sequence[CaseLine], first: int, last: int) -> None:
         """The cases of a test, of which changes from the run `first` to the `last` are told."""
         told = [one for line in lines for one in changes_of(line, first)]
-        marks = ", ".join("?" * len(Change._fields))
+        marks = ", ".join("?" * len(NightChange._fields))
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
         for line in lines:
             for one in line.seen:
@@ -126,7 +159,7 @@ class Gathered:
                 if said:
                     self.by_version[f"{name} {said}", device][standing] += 1
 
-    def causes(self) -> list[tuple[Change, int, int]]:
+    def causes(self) -> list[tuple[NightChange, int, int]]:
         """The newest change of each cause, how many cases it had, and the place of its first run;
         the last seen comes first."""
         of_all = "FROM changes WHERE became <> 'fixed' GROUP BY cause"
@@ -135,13 +168,13 @@ class Gathered:
             f"SELECT {_COLUMNS}, count(DISTINCT test || device), max(at) AS newest {of_all} "
             "ORDER BY newest DESC, cause"
         )
-        found = [(Change(*row[:-2]), int(row[-2])) for row in rows]
+        found = [(NightChange(*row[:-2]), int(row[-2])) for row in rows]
         return [(one, cases, first[one.cause]) for one, cases in found]
 
-    def changes(self, where: str, *values: object) -> list[Change]:
+    def changes(self, where: str, *values: object) -> list[NightChange]:
         """Those that an expression of SQL takes, in the order of their causes."""
         rows = self._rows.execute(
             f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, test, device",
             values,
         )
-        return [Change(*row) for row in rows]
+        return [NightChange(*row) for row in rows]

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
-from harness.answers.site.changes import Change
+from harness.answers.report.document import (
+    Block,
+    Heading,
+    Item,
+    Items,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+)
+from harness.answers.site.changes import NightChange
+from harness.answers.site.device_page import device_rows_told, unwell
 from harness.answers.site.drawings import Bar, trend
 from harness.answers.site.links import Links, page_of
 from harness.answers.site.pages import Known, by_cause, framed
@@ -32,6 +42,12 @@ def front_page(known: Known) -> str:
     at, links = known.last, Links("")
     changes = known.gathered.changes("at = ?", at)
     blocks: list[Block] = [*_head(known, at, changes), *by_cause(known, changes, links)]
+    if ill := unwell(known):
+        blocks += [Heading("Devices to look at"), device_rows_told(known, ill, links)]
+    night = known.nights.get(known.runs[at].run)
+    if night is not None and night.besides:
+        blocks += [Heading("What went wrong besides")]
+        blocks.append(Items([Item(Span(one)) for one in night.besides]))
     blocks += [Heading("The last nights"), Paragraph(_trend(known))]
     return framed(sentence(known, at, changes), blocks, here="Last night", up="")
 
@@ -50,7 +66,7 @@ def nights_page(known: Known) -> str:
     return framed("Nights", blocks, here="Nights", up="")
 
 
-def sentence(known: Known, at: int, changes: Sequence[Change]) -> str:
+def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     """What a night comes to."""
     run = known.runs[at]
     coverage = known.gathered.by_run[at].coverage(run.not_run)
@@ -66,7 +82,7 @@ def sentence(known: Known, at: int, changes: Sequence[Change]) -> str:
     return f"{said}{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}."
 
 
-def _head(known: Known, at: int, changes: Sequence[Change]) -> Iterator[Block]:
+def _head(known: Known, at: int, changes: Sequence[NightChange]) -> Iterator[Block]:
     run = known.runs[at]
     bad = any(one.became in ("new", "lost") for one in changes) or run.not_run != 0
     yield Heading(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from harness.answers.history.nights import CauseTold, NightTold
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -19,8 +22,8 @@ from harness.answers.report.document import (
     shortened,
 )
 from harness.answers.report.pages import asset, template
-from harness.answers.site.changes import TITLES, Became, Change
-from harness.answers.site.gathered import Gathered, RunHeld
+from harness.answers.site.changes import TITLES, Became, NightChange
+from harness.answers.site.gathered import DeviceRow, Harvest, RunHeld
 from harness.answers.site.links import FRONT, Links
 from harness.ground import counted
 
@@ -44,8 +47,24 @@ class Known:
     """What pages know beside their own subject."""
 
     runs: Sequence[RunHeld]
-    gathered: Gathered
-    socs: Mapping[str, str] = field(default_factory=dict)
+    gathered: Harvest
+    devices: Mapping[tuple[str, int], DeviceRow] = field(default_factory=dict)
+    nights: Mapping[str, NightTold] = field(default_factory=dict)
+    whose: Mapping[str, str] = field(default_factory=dict)
+    """Whose fault each cause of the last runs is, in words."""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """How often each device fails where its twins pass, in words; only what is more than chance."""
+
+    def cause(self, at: int, cause: str) -> CauseTold:
+        """What the night at a place, or else the last one that did, said of a cause."""
+        nights = (self.nights.get(self.runs[place].run) for place in range(at, -1, -1))
+        found = (one.causes[cause] for one in nights if one is not None and cause in one.causes)
+        return next(found, CauseTold())
+
+    @cached_property
+    def socs(self) -> Mapping[str, str]:
+        """The SoC of each device."""
+        return {device: row.soc or "" for (device, _), row in self.devices.items()}
 
     @property
     def last(self) -> int:
@@ -69,7 +88,7 @@ def framed(title: str, blocks: Iterable[Block], *, here: str = "", up: str = "..
     )
 
 
-def by_cause(known: Known, changes: Sequence[Change], links: Links) -> Iterator[Block]:
+def by_cause(known: Known, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
     """What became of cases, each kind below its heading, a row for each cause."""
     for became, title in TITLES.items():
         if not (found := [one for one in changes if one.became == became]):
@@ -83,7 +102,7 @@ def by_cause(known: Known, changes: Sequence[Change], links: Links) -> Iterator[
             yield Paragraph(f"and {counted(len(causes) - _MOST_CAUSES, 'more cause')}", "dim")
 
 
-def _row(known: Known, became: Became, found: Sequence[Change], links: Links) -> list[Line]:
+def _row(known: Known, became: Became, found: Sequence[NightChange], links: Links) -> list[Line]:
     first = found[0]
     mark = "passed" if became == "fixed" else "expected" if became == "known" else first.outcome
     what: list[str | Span] = [
@@ -100,16 +119,24 @@ def _row(known: Known, became: Became, found: Sequence[Change], links: Links) ->
     begun: Line = "before all that is held"
     if since >= 0:
         begun = _begun(known, since, found, links)
-    return [what, where(known, found, links), begun, "", ""]
+    told = known.cause(first.at, first.cause)
+    whose = known.whose.get(first.cause, "") if first.at == known.last else ""
+    fault, _, why = (whose or told.whose).partition(": ")
+    said: list[str | Span] = [Span(told.known)]
+    if told.command:
+        said += [" ", Span(f"qnn-harness {shlex.join(told.command)}", style="code")]
+    return [what, where(known, found, links), begun, [Span(fault, style="strong"), " ", why], said]
 
 
-def _begun(known: Known, since: int, found: Sequence[Change], links: Links) -> list[str | Span]:
+def _begun(
+    known: Known, since: int, found: Sequence[NightChange], links: Links
+) -> list[str | Span]:
     changed = next((one.changed for one in found if one.since == since), "")
     night = links.to("night", known.runs[since].run, known.day(since))
     return [night, Span(f", when {changed} changed" if changed else ", with the same versions")]
 
 
-def where(known: Known, found: Sequence[Change], links: Links) -> list[str | Span]:
+def where(known: Known, found: Sequence[NightChange], links: Links) -> list[str | Span]:
     """On which of the devices that tested the same: by their SoC where that is known."""
     devices = sorted({one.device for one in found if one.device})
     tested = {name for one in found for name in known.gathered.devices_of[one.test]} | {*devices}
@@ -125,7 +152,7 @@ def where(known: Known, found: Sequence[Change], links: Links) -> list[str | Spa
     )
 
 
-def happened(known: Known, changes: Sequence[Change], links: Links) -> Table:
+def happened(known: Known, changes: Sequence[NightChange], links: Links) -> Table:
     """Changes, night by night."""
     rows: list[list[Line]] = []
     for one in changes[:_MOST_CHANGES]:
@@ -144,7 +171,7 @@ def happened(known: Known, changes: Sequence[Change], links: Links) -> Table:
     return Table("", ("Night", "What", "Case", "Device", "Why", "With"), rows, "stacked")
 
 
-def title_of(change: Change) -> str:
+def title_of(change: NightChange) -> str:
     """What went wrong, in a few words."""
     named = " ".join(part for part in change.kind.split("|") if part != "-")
     return shortened(

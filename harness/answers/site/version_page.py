@@ -7,7 +7,7 @@ from itertools import groupby
 
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
 from harness.answers.report.ops_grid import version_order
-from harness.answers.site.gathered import Tally
+from harness.answers.site.gathered import StandingCounts
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, framed, happened
 from harness.ground import counted
@@ -60,7 +60,7 @@ def _grid(known: Known, columns: Sequence[str], links: Links) -> Table:
     return Table("", ["" for _ in rows[0]], rows, "cross")
 
 
-def _cell(told: Tally | None) -> Line:
+def _cell(told: StandingCounts | None) -> Line:
     if told is None:
         return ""
     failed = told["failed"]

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from harness.answers.history.nights import keep_night, nights_held
 from harness.answers.site.build import build
+from harness.search.nightly.chain import nights
+from harness.search.nightly.night_told import night_told
 from harness.tools.cli.history import database_option, opened, reports_option
 from harness.tools.cli.say import say
 
@@ -26,5 +29,11 @@ def site(out: Path, database: str | None, reports: Path) -> None:
     They need no network and no server of their own. Only what has changed is written anew. Where no
     --database is named, new runs of the reports are taken in first.
     """
-    done = build(opened(database, reports), out)
+    held = opened(database, reports)
+    known = {one.night for one in nights_held(held).values()}
+    for night in nights(reports):
+        told = night_told(night) if night.next_step is None and night.night not in known else None
+        if told is not None:
+            keep_night(held, told)
+    done = build(held, out)
     say(f"{out}: {done.written} pages written, {done.kept} kept, in {done.seconds:.1f} s")

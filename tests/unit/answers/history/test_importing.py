@@ -253,7 +253,7 @@ def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, versi
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE meta SET value = ?", [version])
     before = file.read_bytes()
-    told = f"version {version}, this harness knows 4: name another database and import the journals"
+    told = f"version {version}, this harness knows 5: name another database and import the journals"
     with pytest.raises(ConfigError, match=told):
         open_database(str(file))
     assert file.read_bytes() == before

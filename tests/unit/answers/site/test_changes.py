@@ -6,11 +6,11 @@ import pytest
 
 from harness.answers.history.attempts import attempts_by_name
 from harness.answers.history.timeline import lines_of
-from harness.answers.site.changes import Change, changes_of
+from harness.answers.site.changes import NightChange, changes_of
 from tests.unit.answers.history.test_timeline import at_night
 
 
-def became(*runs: str, first: int = 0) -> list[Change]:
+def became(*runs: str, first: int = 0) -> list[NightChange]:
     """Of nights with one case each."""
     told = (attempts_by_name(briefs, at) for at, (_, briefs) in enumerate(at_night(*runs)))
     return [change for line in lines_of(told) for change in changes_of(line, first)]

@@ -1,0 +1,65 @@
+"""What nights found out, beside the cases of their runs, as the database holds it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from harness.answers.history.database import Database
+from harness.answers.history.rows import bounded, without_nul
+from harness.verdict import Part
+
+
+class DeviceTold(Part):
+    """How a device was when a night was over: in which state, since when, and why; `hands` is what
+    only a person can do for it."""
+
+    state: str
+    since: str
+    why: str = ""
+    hands: str = ""
+
+
+class CauseTold(Part):
+    """What a night knew of a cause: what its bisection came to, the command that searches for it,
+    and whose fault it seemed to be."""
+
+    known: str = ""
+    command: tuple[str, ...] = ()
+    whose: str = ""
+
+
+class NightTold(Part):
+    """A night: its devices by name, its open causes by id, and what went wrong besides."""
+
+    night: str
+    run: str
+    started: str
+    devices: Mapping[str, DeviceTold] = {}
+    causes: Mapping[str, CauseTold] = {}
+    besides: tuple[str, ...] = ()
+
+
+def keep_night(database: Database, told: NightTold) -> None:
+    """Holds what a night said, instead of what it said before. Raises InfraError."""
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO nights (night, run, started, said) VALUES (:night, :run, :started, :said) "
+            "ON CONFLICT (night) DO UPDATE SET run = excluded.run, said = excluded.said",
+            night=bounded(told.night),
+            run=bounded(told.run),
+            started=bounded(told.started),
+            said=without_nul(told.model_dump_json()),
+        )
+
+
+def nights_held(database: Database) -> dict[str, NightTold]:
+    """What is held of nights, by the ids of their runs. Raises InfraError."""
+    found = {}
+    with database.transaction(writes=False) as connection:
+        for run, said in connection.execute("SELECT run, said FROM nights ORDER BY night"):
+            with contextlib.suppress(ValidationError):  # of a harness with other fields
+                found[run] = NightTold.model_validate_json(said)
+    return found

@@ -1,0 +1,187 @@
+"""What the database holds of a journal's lines: a row for each attempt and each device (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harness.answers.history.brief import FIGURES, Brief
+from harness.answers.history.database import kin_of
+from harness.answers.history.speed import sample
+from harness.answers.report.summary import part_of
+from harness.verdict import CaseRecord, DeviceEvent, PlacementRecord, is_figure
+
+# What an index of PostgreSQL holds at most is 2,700 bytes.
+_NAME_CHARS: Final = 500
+_BIGGEST: Final = 1 << 62
+_LINK: Final = ("reconnect", "restart-server")
+_STEPS: Final = (*_LINK, "end-leftovers", "reboot", "power-cycle")
+_VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes", "free_ram_bytes")
+
+ATTEMPT_COLUMNS: Final = (
+    *("run", "line", "name", "device", "qnn", "ort", "axes", "outcome", "cause", "known_issue"),
+    *("diagnosis", "signature", "error", "started", "attempt", "kin", "test", "placement"),
+    *("soc", "host", "files", "figures"),
+)
+DEVICE_COLUMNS: Final = (
+    *("run", "device", "soc", "host", "attempts", "busy_s", "span_s", *_VITALS),
+    *("link_faults", "recoveries", "quarantines", "state", "finding"),
+)
+
+
+def insert_into(table: str, columns: tuple[str, ...]) -> str:
+    """The statement that adds a row of these columns."""
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{c}' for c in columns)})"
+    )
+
+
+def attempt_row(
+    run: str, line: int, record: CaseRecord, brief: Brief, hosts: Mapping[str, str]
+) -> dict[str, object]:
+    """The row of an attempt; `hosts` has that of each device, and under "" our own."""
+    device = brief.device and bounded(brief.device.name)
+    return {
+        "run": run,
+        "line": line,
+        "name": bounded(brief.case),
+        "device": device,
+        **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
+        "axes": json.dumps(brief.axes),
+        "outcome": brief.outcome,
+        "cause": brief.cause,
+        "known_issue": brief.known_issue and bounded(brief.known_issue),
+        "diagnosis": brief.diagnosis and bounded(brief.diagnosis),
+        "signature": brief.failure and bounded(brief.failure),
+        "error": None if record.error is None else record.error.model_dump_json(),
+        "started": brief.started,
+        "attempt": brief.attempt,
+        "kin": kin_of(brief),
+        "test": bounded(brief.test),
+        "placement": brief.placement and _bounded_placement(brief.placement),
+        "soc": _soc(record),
+        "host": hosts.get(device or "", hosts.get("")),
+        "files": _files(record),
+        "figures": _figures(brief),
+    }
+
+
+def hosts_in(info: Mapping[str, Any]) -> dict[str, str]:
+    """The computer that each device of a run hangs on, by its run.json, which could hold anything;
+    under "" the one that it was run from."""
+    lab, own = info.get("lab"), info.get("host")
+    devices = lab.get("devices") if isinstance(lab, dict) else None
+    rows = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+    found = {
+        bounded(str(one.get("name"))): bounded(str(one["host"])) for one in rows if one.get("host")
+    }
+    if isinstance(own, dict) and own.get("name"):
+        found.setdefault("", bounded(str(own["name"])))
+    return found
+
+
+@dataclass
+class DeviceSums:
+    """What a journal says of each device, over all its cases and events."""
+
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _first: float = float("inf")
+    _last: float = 0.0
+
+    def take(self, said: CaseRecord | DeviceEvent) -> None:
+        """One more line, in the order of the journal."""
+        if isinstance(said, DeviceEvent):
+            row = self._row(said.device)
+            row["link_faults"] += said.event in _LINK
+            row["recoveries"] += said.event in _STEPS
+            row["quarantines"] += said.event == "quarantine"
+            if said.event != "push":
+                row["state"], row["finding"] = said.state, bounded(said.detail) or None
+            self._vitals(row, said.vitals)
+            return
+        begun = said.started.timestamp()
+        self._first, self._last = min(self._first, begun), max(self._last, begun + said.duration_s)
+        if said.device is not None:
+            row = self._row(said.device.name)
+            row["soc"] = _soc(said) or row["soc"]
+            row["attempts"] += 1
+            row["busy_s"] += said.duration_s
+            self._vitals(row, part_of(said, "gate"))
+
+    def rows(self, run: str) -> Iterator[dict[str, object]]:
+        """The rows of a run's devices."""
+        span = max(0.0, self._last - self._first)
+        for row in self._rows.values():
+            yield {"run": run, **row, "span_s": span}
+
+    def _row(self, device: str) -> dict[str, Any]:
+        name = bounded(device)
+        host = self.hosts.get(name, self.hosts.get(""))
+        none: dict[str, Any] = dict.fromkeys((*_VITALS, "soc", "state", "finding"))
+        counts = dict.fromkeys(("attempts", "link_faults", "recoveries", "quarantines"), 0)
+        return self._rows.setdefault(
+            name, {"device": name, "host": host, "busy_s": 0.0, **none, **counts}
+        )
+
+    def _vitals(self, row: dict[str, Any], vitals: Mapping[str, Any] | None) -> None:
+        """The hottest that it was, the least of what it had left."""
+        for name in _VITALS:
+            value, known = (vitals or {}).get(name), row[name]
+            if is_figure(value) and abs(value) < _BIGGEST:
+                whole = value if name == "hottest_c" else int(value)
+                best = max if name == "hottest_c" else min
+                row[name] = whole if known is None else best(known, whole)
+
+
+def _soc(record: CaseRecord) -> str | None:
+    soc = record.device.soc if record.device is not None else None
+    return None if soc is None else bounded(soc)
+
+
+def _files(record: CaseRecord) -> str | None:
+    """What tells the user's own files of a case from other ones of the same name."""
+    told = record.measured("context_files")
+    hashes = (
+        [one.get("sha256") for one in told.values() if isinstance(one, dict)]
+        if isinstance(told, dict)
+        else []
+    )
+    said = " ".join(sorted(one for one in hashes if isinstance(one, str)))
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16] if said else None
+
+
+def _figures(brief: Brief) -> str | None:
+    """Each figure that is judged, as one number; a part of one within its whole."""
+    found: dict[str, Any] = {}
+    for name in FIGURES:
+        whole, _, part = name.partition(".")
+        if (value := sample(brief.measured, name)) is not None:
+            found[whole] = {part: value} if part else value
+    return json.dumps(found) if found else None
+
+
+def _version(said: object) -> str | None:
+    return None if said is None else bounded(str(said))
+
+
+def _bounded_placement(placement: PlacementRecord) -> str:
+    said = placement.model_dump(mode="json")
+    texts = {name: text and bounded(text) for name, text in said.items()}
+    return placement.model_copy(update=texts).model_dump_json()
+
+
+def bounded(text: str) -> str:
+    """A text that is short enough for any index, and still differs from others."""
+    text = without_nul(text)
+    if len(text) <= _NAME_CHARS:
+        return text
+    return f"{text[: _NAME_CHARS - 20]}...{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def without_nul(text: str) -> str:
+    """PostgreSQL holds every character but this one."""
+    return text.replace("\0", "\ufffd")

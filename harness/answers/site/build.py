@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Final, Literal
 
+from pydantic import Field, ValidationError
+
+from harness import __version__
 from harness.answers.history.database import Database
-from harness.answers.history.nights import nights_held
+from harness.answers.history.nights import NightTold, nights_held
+from harness.answers.history.timeline import MARKS
+from harness.answers.report.pages import asset
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
 from harness.answers.site.cause_page import cause_page, causes_page
 from harness.answers.site.device_page import device_page, devices_page
 from harness.answers.site.gathered import (
     WINDOW,
     Harvest,
+    RunHeld,
     device_rows,
     error_of,
     lines_by_test,
     runs_held,
 )
 from harness.answers.site.links import FRONT, page_of
-from harness.answers.site.night_page import front_page, night_page, nights_page
-from harness.answers.site.pages import Known
+from harness.answers.site.night_page import front_page, night_page, night_sentence, nights_page
+from harness.answers.site.pages import ROOM, Known
 from harness.answers.site.version_page import version_page, versions, versions_page
-from harness.ground import InfraError, write_whole
+from harness.ground import InfraError, read_bounded, write_whole
+from harness.verdict import Part
+
+NOTE: Final = "site.json"
+_MAX_BYTES: Final = 256 << 20
 
 
 @dataclass
@@ -35,11 +48,35 @@ class Built:
     seconds: float = 0.0
 
 
+class NightWritten(Part):
+    """A night whose page is written: the digest of all that it is made of, and its sentence."""
+
+    digest: str
+    said: str
+
+
+class SiteNote(Part):
+    """What a site remembers of the nights that it has pages of, by the ids of their runs."""
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["site"] = "site"
+    nights: Mapping[str, NightWritten] = {}
+
+    @classmethod
+    def read(cls, out: Path) -> SiteNote:
+        """That of a folder; an empty one where there is none that can be read."""
+        try:
+            return cls.model_validate_json(read_bounded(out / NOTE, _MAX_BYTES))
+        except (OSError, ValidationError):
+            return cls()
+
+
+@dataclass
 class _Site:
     """The folder that pages are written into."""
 
-    def __init__(self, out: Path) -> None:
-        self.out, self.built = out, Built()
+    out: Path
+    built: Built = field(default_factory=Built)
 
     def write(self, name: str, page: str) -> None:
         path, data = self.out / name, page.encode("utf-8", "replace")
@@ -54,34 +91,74 @@ class _Site:
 def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
     began, site = time.monotonic(), _Site(out)
-    runs = runs_held(database)
-    first, listed = 0, list[ListedTest]()
+    runs, nights, note = runs_held(database), nights_held(database), SiteNote.read(out)
+    digests = dict(_digests(runs, nights))
+    anew = [
+        at
+        for at, one in enumerate(runs)
+        if one.run not in note.nights or note.nights[one.run].digest != digests[one.run]
+    ]
+    drawn = max(0, len(runs) - WINDOW)
+    told = min([drawn, *anew])
     try:
         with Harvest() as gathered:
-            drawn = max(0, len(runs) - WINDOW)
-            devices = device_rows(database, runs, drawn)
-            known = Known(runs, gathered, devices, nights_held(database))
-            for _, lines in lines_by_test(database, runs, first):
-                gathered.take(lines, first, known.last)
-            for test, lines in lines_by_test(database, runs, drawn):
-                site.write(page_of("case", test), case_page(known, test, lines))
-                listed.append(case_row(known, test, lines))
-            site.write("cases.html", cases_page(listed))
-            for one, _, _ in gathered.causes():
-                error = error_of(database, runs[one.at].run, one.case)
-                site.write(page_of("cause", one.cause), cause_page(known, one.cause, error))
-            site.write("causes.html", causes_page(known))
-            for version in versions(known):
-                site.write(page_of("version", version), version_page(known, version))
-            site.write("versions.html", versions_page(known))
-            for at in range(len(runs)):
+            known = Known(runs, gathered, device_rows(database, runs, drawn), nights)
+            _of_cases(site, database, known, told)
+            _of_the_rest(site, database, known)
+            said = {run: one for run, one in note.nights.items() if run in digests}
+            for at in anew:
                 site.write(page_of("night", runs[at].run), night_page(known, at))
-            for device in {name for name, _ in (*gathered.by_device, *devices)}:
-                site.write(page_of("device", device), device_page(known, device))
-            site.write("devices.html", devices_page(known))
-            site.write("nights.html", nights_page(known))
+                run = runs[at].run
+                said[run] = NightWritten(digest=digests[run], said=night_sentence(known, at))
+            site.write(
+                "nights.html", nights_page(known, {run: one.said for run, one in said.items()})
+            )
             site.write(FRONT, front_page(known))
+            write_whole(out / NOTE, SiteNote(nights=said).model_dump_json(by_alias=True).encode())
     except OSError as error:
         raise InfraError(f"the site cannot be written: {error}") from error
     site.built.seconds = time.monotonic() - began
     return site.built
+
+
+def _digests(runs: Sequence[RunHeld], nights: Mapping[str, NightTold]) -> Iterator[tuple[str, str]]:
+    """What tells whether the page of a run would be another one: its own cases, what was before it,
+    what its night said, and how pages look."""
+    files = ("site.css", "site.js", "site.html.j2")
+    look = "".join((__version__, asset("report.css"), *(asset(name, ROOM) for name in files)))
+    before = look
+    for one in runs:
+        night = nights.get(one.run)
+        parts = (
+            before,
+            one.run,
+            one.digest,
+            str(one.not_run),
+            night.model_dump_json() if night else "",
+        )
+        yield one.run, hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
+        before = look + one.run
+
+
+def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
+    """Gathers what became of cases, and writes their pages on the way: none is held for longer."""
+    listed = list[ListedTest]()
+    for test, lines in lines_by_test(database, known.runs, max(0, told - MARKS)):
+        known.gathered.take(lines, told, known.last)
+        site.write(page_of("case", test), case_page(known, test, lines))
+        listed.append(case_row(known, test, lines))
+    known.gathered.index()
+    site.write("cases.html", cases_page(listed))
+
+
+def _of_the_rest(site: _Site, database: Database, known: Known) -> None:
+    for one, _, _ in known.gathered.causes():
+        error = error_of(database, known.runs[one.at].run, one.case)
+        site.write(page_of("cause", one.cause), cause_page(known, one.cause, error))
+    site.write("causes.html", causes_page(known))
+    for version in versions(known):
+        site.write(page_of("version", version), version_page(known, version))
+    site.write("versions.html", versions_page(known))
+    for device in {name for name, _ in (*known.gathered.by_device, *known.devices)}:
+        site.write(page_of("device", device), device_page(known, device))
+    site.write("devices.html", devices_page(known))

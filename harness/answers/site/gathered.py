@@ -127,6 +127,7 @@ class Harvest:
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.execute("PRAGMA cache_size = -8000")
         self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
+        self._rows.execute("CREATE INDEX by_test ON changes (test)")
 
     def __enter__(self) -> Self:
         return self
@@ -158,6 +159,11 @@ class Harvest:
             for name, said in versions_of(brief):
                 if said:
                     self.by_version[f"{name} {said}", device][standing] += 1
+
+    def index(self) -> None:
+        """All is taken: from now on it is looked for by any of these."""
+        for name in ("at", "cause", "device"):
+            self._rows.execute(f"CREATE INDEX by_{name} ON changes ({name})")
 
     def causes(self) -> list[tuple[NightChange, int, int]]:
         """The newest change of each cause, how many cases it had, and the place of its first run;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from harness.answers.report.document import (
@@ -52,18 +52,24 @@ def front_page(known: Known) -> str:
     return framed(sentence(known, at, changes), blocks, here="Last night", up="")
 
 
-def nights_page(known: Known) -> str:
-    """All nights, the newest first."""
-    rows: list[list[Line]] = []
-    for at in range(known.last, max(-1, known.last - _ALL_NIGHTS), -1):
-        run, told = known.runs[at], known.gathered.by_run.get(at)
-        link = Links("").to("night", run.run, f"{run.started[:16]}")
-        rows.append(
-            [link, Span(run.run, style="code"), told.coverage(run.not_run).headline if told else ""]
-        )
+def nights_page(known: Known, said: Mapping[str, str]) -> str:
+    """All nights, the newest first; `said` is the sentence of each, by its run."""
+    rows: list[list[Line]] = [
+        [
+            Links("").to("night", run.run, run.started[:16].replace("T", " ")),
+            said.get(run.run, ""),
+            Span(run.run, style="code"),
+        ]
+        for run in reversed(known.runs[-_ALL_NIGHTS:])
+    ]
     blocks: list[Block] = [Heading("Nights", 1)]
-    blocks.append(Table("", ("Begun", "Run", "Coverage"), rows, "plain long"))
+    blocks.append(Table("", ("Begun", "What it came to", "Run"), rows, "plain long"))
     return framed("Nights", blocks, here="Nights", up="")
+
+
+def night_sentence(known: Known, at: int) -> str:
+    """What the night at a place comes to, as the list of all says it."""
+    return sentence(known, at, known.gathered.changes("at = ?", at))
 
 
 def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:

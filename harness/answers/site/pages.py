@@ -27,7 +27,7 @@ from harness.answers.site.gathered import DeviceRow, Harvest, RunHeld
 from harness.answers.site.links import FRONT, Links
 from harness.ground import counted
 
-_ROOM: Final = "harness.answers.site"
+ROOM: Final = "harness.answers.site"
 _WAYS: Final = {
     "Last night": FRONT,
     "Nights": "nights.html",
@@ -78,13 +78,13 @@ class Known:
 
 def framed(title: str, blocks: Iterable[Block], *, here: str = "", up: str = "../") -> str:
     """A whole page; `here` is the name of the list that it is, if it is one."""
-    return template("site.html.j2", _ROOM).render(
+    return template("site.html.j2", ROOM).render(
         title=title,
         body=html(blocks),
         here=here,
         ways=[(name, up + link) for name, link in _WAYS.items()],
-        more_style=asset("site.css", _ROOM),
-        script=asset("site.js", _ROOM),
+        more_style=asset("site.css", ROOM),
+        script=asset("site.js", ROOM),
     )
 
 

@@ -33,7 +33,7 @@ def server() -> Iterator[PostgresServer]:
 def url(server: PostgresServer) -> str:
     """Of the server, with nothing in it."""
     with open_database(server.url).transaction() as connection:
-        connection.execute("DROP TABLE attempts, runs, meta")
+        connection.execute("DROP TABLE attempts, device_runs, nights, runs, meta")
     return server.url
 
 

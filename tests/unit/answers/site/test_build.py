@@ -83,7 +83,8 @@ def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
     runs = nights(tmp_path)
     first = built(tmp_path, *runs)
     again = built(tmp_path)
-    assert (first.kept, again.written, again.kept) == (0, 0, first.written)
+    nights_written = 2  # their pages need not even be made again
+    assert (first.kept, again.written, again.kept) == (0, 0, first.written - nights_written)
     more = built(tmp_path, run_folder(tmp_path, attempt("a failed id=x"), run_id=THIRD))
     assert 0 < more.written < first.written
     assert more.kept > 1

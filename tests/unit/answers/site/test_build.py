@@ -87,7 +87,7 @@ def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
     assert (first.kept, again.written, again.kept) == (0, 0, first.written - nights_written)
     more = built(tmp_path, run_folder(tmp_path, attempt("a failed id=x"), run_id=THIRD))
     assert 0 < more.written < first.written
-    assert more.kept > 1
+    assert more.kept
 
 
 def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from harness.verdict.failure.any_log import read_log
 from harness.verdict.failure.explanation import explain
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.probe.test_executorch_forms import LLAMA
+from tests.integration.tools.cli.test_run_litert import SELFIE, take
 from tests.planted import Graph
 from tests.unit.verdict.failure.test_field_logs import NOISE
 
@@ -67,16 +69,23 @@ def test_a_huge_log_is_read_in_seconds_and_bounded_memory() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("engine", ["qnn", "ort"])
+@pytest.mark.parametrize("engine", ["qnn", "ort", "litert", "executorch"])
 def test_runs_that_succeed_are_explained_by_nothing(engine: str, tmp_path: Path) -> None:
+    """On the simulated device, with the real libraries, also as talkative as they can be."""
     lab = DeviceRuns(tmp_path)
-    graph = Graph(0, (1, 8, 8, 8))
-    onnx.save(graph.model(graph.add("Conv", "x", graph.weight(8, 8, 1, 1))), tmp_path / "m.onnx")
-    code, said, records = lab.run_files("m.onnx", "--engine", engine, "--lab", lab.file)
-    assert code == 0, said
-    logs = [lab.reports / "latest" / name for record in records for name in record["logs"]]
-    assert len(logs) >= 3
-    for log in logs:
-        with log.open("rb") as stream:
-            assert explain(read_log(stream).lines).diagnoses == (), log.name
-    assert explain(read_log(io.BytesIO(said.encode())).lines).diagnoses == ()
+    model: object = LLAMA if engine == "executorch" else "m.onnx"
+    if engine == "litert":
+        model = take(SELFIE, lab.folder)
+    elif engine != "executorch":
+        graph = Graph(0, (1, 8, 8, 8))
+        end = graph.add("Conv", "x", graph.weight(8, 8, 1, 1))
+        onnx.save(graph.model(end), tmp_path / "m.onnx")
+    for more in ((), ("--qnn=2.47.0,2.51.0",)) if engine == "qnn" else ((),):
+        code, said, records = lab.run_files(model, "--engine", engine, *more, "--lab", lab.file)
+        assert code == 0, said
+        logs = [lab.reports / "latest" / name for record in records for name in record["logs"]]
+        assert len(logs) >= 3
+        for log in logs:
+            with log.open("rb") as stream:
+                assert explain(read_log(stream).lines).diagnoses == (), log.name
+        assert explain(read_log(io.BytesIO(said.encode())).lines).diagnoses == ()

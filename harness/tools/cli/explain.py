@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -110,7 +111,9 @@ def _confirmed(causes: Sequence[Explained], layers: Sequence[Checked]) -> tuple[
 
         ids = causes_at(ends.name)
     rank = {"known": 0}
-    return tuple(sorted(causes, key=lambda one: rank.get(one.confidence, 2 - (one.id in ids))))
+    ranked = sorted(causes, key=lambda one: rank.get(one.confidence, 2 - (one.id in ids)))
+    failures = dict.fromkeys(one.failure for one in ranked)
+    return tuple(one for failure in failures for one in ranked if one.failure == failure)
 
 
 def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
@@ -123,15 +126,11 @@ def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
         yield f"nothing in the {log.line_count} lines is recognised as a cause"
         yield "the first line that says ERROR, and those right before it, mostly tell more"
         return
-    failures: dict[int | None, list[Explained]] = {}
-    for one in causes:
-        failures.setdefault(one.process or causes[0].process, []).append(one)
-    first = True
-    for process, some in failures.items():
-        if not first:
-            yield f"another failure, of process {process}:"
-        yield from _answered(*some)
-        first = False
+    for number, (_, some) in enumerate(groupby(causes, lambda one: one.failure)):
+        answer, *others = some
+        if number:
+            yield f"another failure{f', of process {answer.process}' if answer.process else ''}:"
+        yield from _answered(answer, *others)
 
 
 def _answered(answer: Explained, *others: Explained) -> Iterator[str]:

@@ -77,7 +77,7 @@ def question(causes: Sequence[Explained], known_files: int = 0) -> TellingComman
     equal = {
         one.id
         for one in causes
-        if (one.confidence, one.process) == (first.confidence, first.process)
+        if (one.confidence, one.failure) == (first.confidence, first.failure)
     }
     fitting = [one for one in QUESTIONS if one.tells & equal]
     fitting.sort(key=lambda one: -len(one.tells & equal))

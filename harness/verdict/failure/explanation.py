@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from math import inf
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -21,7 +24,7 @@ from harness.verdict.failure.rules import RULES
 MAX_SHOWN: Final = 8
 _MAX_CLIENTS: Final = 4
 _NEAR_S: Final = 60.0
-"""What the system logs this long before or after a process's lines may be about it."""
+"""What is logged longer before or after a process's lines is not about them."""
 _NEAR_LINES: Final = 100
 
 
@@ -34,7 +37,10 @@ class ExplainedLine(Part):
 
 
 class Explained(Part):
-    """One cause that fits a log, and the lines that show it; of which process, if that is told."""
+    """One cause that fits a log, and the lines that show it; of which process, if that is told.
+
+    Causes of one `failure` belong together, the answer first; a log may have several, from 1 on.
+    """
 
     id: str
     confidence: Confidence
@@ -43,6 +49,7 @@ class Explained(Part):
     threads: tuple[str, ...]
     lines: tuple[ExplainedLine, ...]
     process: int | None = None
+    failure: int = 1
 
 
 class Explanation(Part):
@@ -65,21 +72,41 @@ def explained_by(
     fitting = {one.id for one in whole}
     # what does not fit all lines fits no part of them, unless a line elsewhere spoke against it
     left = [one for one in rules if one.id in fitting or any(sign.absent for sign in one.signs)]
+    times = {line.number: line.origin.at for line in lines if line.file is None}
     parts = [
-        _told(symptoms_in(some, process), some, left, process)
+        told
         for process, some in _apart(lines).items()
+        for told in _in_time(_told(symptoms_in(some, process), some, left, process), times)
     ]
-    parts.sort(key=lambda told: CONFIDENCES.index(told[0].confidence) if told else len(CONFIDENCES))
+    parts = parts or _in_time(whole, times)
+    parts.sort(key=lambda told: CONFIDENCES.index(told[0].confidence))
     causes: list[Explained] = []
-    for told in (*parts, whole):
-        known = {one.id for one in causes}
-        shown = {(one.id, one.lines) for one in causes}
-        new = [one for one in told if one.id not in known]
-        # the answer of each process is told, though it be the same; what follows from it, once
-        again = [one for one in told[:1] if one.id in known and told is not whole]
-        if new or any((one.id, one.lines) not in shown for one in again):
-            causes += [*again, *new]
+    for told in filter(None, (*parts, whole)):
+        known = {one.id: one.failure for one in causes}
+        shown = {(one.id, one.lines): one.failure for one in causes}
+        failure = shown.get((told[0].id, told[0].lines), 1 + max(known.values(), default=0))
+        # the answer of each process is told, though it be the same, if its lines are others
+        again = told[:1] if failure not in known.values() and told is not whole else []
+        new = [*again, *(one for one in told if one.id not in known and one not in again)]
+        failure = 1 if told is whole else failure
+        causes += [one.model_copy(update={"failure": failure}) for one in new]
+    causes.sort(key=lambda one: one.failure)
     return Explanation(diagnoses=tuple(causes))
+
+
+def _in_time(told: list[Explained], times: Mapping[int, float | None]) -> list[list[Explained]]:
+    """The causes of one process by failure: what a line shows long after others is another one."""
+    shown = [times.get(one.lines[0].number) if one.lines else None for one in told]
+    sure = (
+        at
+        for one, at in zip(told, shown, strict=True)
+        if at is not None and one.confidence != "possible"
+    )
+    begun = [at for before, at in pairwise((-inf, *sorted(sure))) if at - before > _NEAR_S]
+    failures: list[list[Explained]] = [[] for _ in begun] or [[]]
+    for one, at in zip(told, shown, strict=True):
+        failures[max(0, bisect(begun, at) - 1) if at is not None else 0].append(one)
+    return [failure for failure in failures if failure]
 
 
 def _told(

@@ -61,7 +61,8 @@ def test_json_has_the_answer_first() -> None:
     told = json.loads(done.output)
     assert list(told) == ["schema", "diagnoses"]
     first = told["diagnoses"][0]
-    assert list(first) == ["id", "confidence", "words", "fix", "threads", "lines", "process"]
+    told = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
+    assert list(first) == told
     assert (first["id"], first["confidence"]) == ("skel-not-found", "likely")
     assert first["lines"][0]["number"] == 1
     assert "qnn_open failed, 0x80000406" in first["lines"][0]["text"]

@@ -9,9 +9,9 @@ from harness.verdict.failure.explanation import Explained
 from harness.verdict.failure.rules import RULES
 
 
-def cause(id: str, confidence: Any = "possible", process: int | None = None) -> Explained:
+def cause(id: str, confidence: Any = "possible", failure: int = 1) -> Explained:
     return Explained(
-        id=id, confidence=confidence, words="w", fix="f", threads=(), lines=(), process=process
+        id=id, confidence=confidence, words="w", fix="f", threads=(), lines=(), failure=failure
     )
 
 
@@ -27,11 +27,11 @@ def test_the_command_that_tells_of_most_is_asked_for() -> None:
     assert asked(cause("no-dsp-session")) == "logcat.txt"
 
 
-def test_less_sure_causes_and_other_processes_count_for_nothing() -> None:
+def test_less_sure_causes_and_other_failures_count_for_nothing() -> None:
     less = (cause("older-libraries"), cause("two-copies"), cause("mixed-libraries"))
     assert asked(cause("dsp-restarted", "likely"), *less) == "dmesg.txt"
-    other = (cause("older-libraries", "likely", 7), cause("two-copies", "likely", 7))
-    assert asked(cause("dsp-restarted", "likely", 6), *other) == "dmesg.txt"
+    other = (cause("older-libraries", "likely", 2), cause("two-copies", "likely", 2))
+    assert asked(cause("dsp-restarted", "likely", 1), *other) == "dmesg.txt"
 
 
 def test_after_an_answer_the_next_is_asked_for_and_then_none() -> None:

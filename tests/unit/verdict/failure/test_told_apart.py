@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from itertools import permutations
+from itertools import groupby, permutations
+
+import pytest
 
 from harness.verdict.failure.any_log import read_log
 from harness.verdict.failure.explanation import Explained, explain
@@ -15,6 +17,7 @@ VTCM = "QnnDsp <E> Request feature vtcm size with value 8388608 unsupported"
 CRASH = "remoteproc remoteproc1: crash detected in cdsp: type fatal error"
 UNSUPPORTED = "QnnDsp <E> QnnBackend_validateOpConfig failed 3110"
 XNNPACK = "Replacing 42 out of 42 node(s) with delegate (TfLiteXNNPackDelegate) node"
+PD = "QnnDsp <E> Failed to find available PD for contextId 56"
 CREATED = "QnnDsp <E> QnnContext_createFromBinary returned 5005"
 
 
@@ -58,10 +61,47 @@ def test_a_crash_of_the_dsp_is_one_failure_of_all_its_processes() -> None:
     crashed = (0, "04:14:50.000", CRASH)
     alike = ((pid, "04:15:01.000", f"QnnDsp <I> session {pid}") for pid in (10, 11, 12))
     assert logcat(crashed, *alike) == [("dsp-restarted", 10)]
-    # what else a process says of it stands below the crash, as for the first
-    two = logcat(crashed, (10, "04:15:01.000", UNSUPPORTED), (11, "04:15:01.000", CREATED))
-    assert [two[0], two[2]] == [("dsp-restarted", 10), ("dsp-restarted", 11)]
-    assert two[3] == ("context-refused", 11)
+    # what else another process says stands below the crash, which is told once
+    two = causes(crashed, (10, "04:15:01.000", UNSUPPORTED), (11, "04:15:01.000", CREATED))
+    assert [(one.id, one.process, one.failure) for one in two] == [
+        ("dsp-restarted", 10, 1),
+        ("op-unsupported", 10, 1),
+        ("context-refused", 11, 1),
+    ]
+
+
+def failures(*lines: tuple[int, str, str]) -> list[list[str]]:
+    """The causes of each failure, the answer first."""
+    return [
+        [one.id for one in some] for _, some in groupby(causes(*lines), lambda one: one.failure)
+    ]
+
+
+@pytest.mark.parametrize("later", ["04:16:02.100", "05:15:00.000"])
+def test_what_a_process_says_long_after_a_failure_is_another_one(later: str) -> None:
+    first = ((10, "04:15:01.000", SKEL), (10, "04:15:02.000", UNSUPPORTED))
+    assert failures(*first, (10, later, PD)) == [
+        ["pd-exhausted"],
+        ["skel-not-found", "op-unsupported"],
+    ]
+    # at once it is one failure, and so is what a process says again and again
+    assert failures(*first, (10, "04:15:03.000", PD)) == [
+        ["pd-exhausted", "skel-not-found", "op-unsupported"]
+    ]
+    assert failures(*first, (10, later, SKEL), (10, later, UNSUPPORTED)) == [
+        ["skel-not-found", "op-unsupported"]
+    ]
+
+
+def test_a_number_long_after_a_failure_follows_from_it() -> None:
+    last = (10, "05:15:00.000", "QnnDsp <E> QnnGraph_execute returned 6001")
+    assert failures((10, "04:15:01.000", PD), last) == [["pd-exhausted", "stale-handle"]]
+
+
+def test_failures_of_a_log_without_processes_are_told_apart_by_its_times() -> None:
+    text = f"2026-12-07 04:15:01.000 {SKEL}\n2026-12-07 06:15:01.000 {PD}\n"
+    found = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+    assert [(one.id, one.failure) for one in found] == [("pd-exhausted", 1), ("skel-not-found", 2)]
 
 
 def test_a_number_of_a_process_that_says_nothing_of_ours_counts_for_nothing() -> None:

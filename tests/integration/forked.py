@@ -11,13 +11,14 @@ import atexit
 import contextlib
 import multiprocessing
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
+
+from tests.integration.spares import become
 
 ROOT = Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
@@ -85,6 +86,6 @@ def _become(
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number, inheritable=True)
     try:
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        become(words)
     finally:
         atexit._run_exitfuncs()

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from harness.contexts.compiler.models import Model
 from harness.device.lab.inventory import load_lab
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.forked import run_module
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = [ROOT / f"docs/first-{name}.md" for name in ("file", "test", "night")]
@@ -109,15 +109,8 @@ def test_commands_run(
         for name in ("model", "other", "a", "b", "c"):
             shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
         shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.tools.cli.main", *arguments],
-        cwd=folder,
-        env=lab.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words = ("harness.tools.cli.main", *arguments)
+    done = run_module(words, folder, lab.environment, 120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -132,16 +125,8 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
     assert len(steps) == 3
     for step in steps:
         command, _, told = step.partition("\n")
-        done = subprocess.run(
-            [sys.executable, "-m", "harness.tools.cli.main", *shlex.split(command)[1:]],
-            cwd=folder,
-            env=lab.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        words = ("harness.tools.cli.main", *shlex.split(command)[1:])
+        done = run_module(words, folder, lab.environment, 120, stderr=subprocess.STDOUT)
         said = _lasting(done.stdout.replace(f"{folder}/", ""))
         parts = [_lasting(part) for part in told.split("...\n")]
         assert said.startswith(parts[0]), done.stdout

@@ -17,6 +17,7 @@ INTEGERS: Final = 1 << 64
 """Counters of 64 bits are less; whatever reads JSON elsewhere may hold no more."""
 _MOST: Final = 10**300
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+_LISTS: Final = (list, tuple)
 _AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
 
 
@@ -33,22 +34,22 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
         return _integer(value)
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(value, _LISTS):  # these and floats first: of them there are most
+        if _AS_THEY_ARE.issuperset(map(type, value)):
+            numbers = value if None not in value else [one for one in value if one is not None]
+            if not numbers or (max(numbers) < INTEGERS and min(numbers) > -INTEGERS):
+                return list(value)
+        return [as_json(item, depth + 1) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str | PurePath):
         return str(clean_text(str(value)))
     if isinstance(value, int):
         return _integer(int(value))
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        if _AS_THEY_ARE.issuperset(map(type, value)):
-            numbers = value if None not in value else [one for one in value if one is not None]
-            if not numbers or (max(numbers) < INTEGERS and min(numbers) > -INTEGERS):
-                return list(value)
-        return [as_json(item, depth + 1) for item in value]
     plain = getattr(value, "tolist", None)
     if callable(plain):
         return as_json(plain(), depth + 1)

@@ -81,7 +81,9 @@ STEPS = b'{"event":"begin","t_us":1,"step":1}\n{"event":"end","t_us":2,"step":1}
         pytest.param("run.json", b'{"schema":1,"x":[%b]}' % LISTS, id="run.json"),
         pytest.param("run.json", b'{"x":[%b]}' % LISTS[: 3 * 499_000 - 1], id="a run.json taken"),
         pytest.param("logs/x/probe.jsonl", b'{"x":[%b]}\n' % LISTS, id="an event"),
-        pytest.param("logs/x/probe.jsonl", b"{}\n" * 2_000_000, id="events"),
+        pytest.param(
+            "logs/x/probe.jsonl", b"{}\n" * 2_000_000, id="events", marks=pytest.mark.nightly
+        ),
         pytest.param("logs/x/probe.jsonl", STEPS * 10_000, id="steps"),
     ],
 )

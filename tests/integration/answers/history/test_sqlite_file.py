@@ -125,8 +125,12 @@ def in_folder(reports: Path, mode: int) -> None:
 
 @pytest.mark.parametrize(
     "lock",
-    [lambda reports: in_folder(reports, 0o755), lambda reports: in_folder(reports, 0o555)],
-    ids=["file", "folder"],
+    [
+        pytest.param(
+            lambda reports: in_folder(reports, 0o755), id="file", marks=pytest.mark.nightly
+        ),
+        pytest.param(lambda reports: in_folder(reports, 0o555), id="folder"),
+    ],
 )
 def test_what_may_only_be_read_is_read(reports: Path, lock: Callable[[Path], None]) -> None:
     file = reports / "history.sqlite"

@@ -43,7 +43,9 @@ def survivors(device: Transport, folder: str) -> list[str]:
     return alive
 
 
-def open_descriptors_after_calls(device: Transport, *, within_s: float = 0.0) -> tuple[int, int]:
+def open_descriptors_after_calls(
+    device: Transport, calls: int = 20, *, within_s: float = 0.0
+) -> tuple[int, int]:
     """How many descriptors are open before calls, done and late ones, and after them.
 
     What a thread of its own closes has `within_s` for that.
@@ -54,7 +56,7 @@ def open_descriptors_after_calls(device: Transport, *, within_s: float = 0.0) ->
 
     device.shell("true", timeout_s=60)
     before = count()
-    for _ in range(20):
+    for _ in range(calls):
         device.shell("true", timeout_s=60)
         with pytest.raises(DeviceTimeout):
             device.shell("sleep 10", timeout_s=0)

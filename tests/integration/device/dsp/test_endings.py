@@ -22,6 +22,7 @@ QNN = "2.51.0"
 ENOUGH_S = 20.0
 # the emulator begins, the skel initialises, calls, a context, a graph, the end
 MOMENTS = (0.15, 0.3, 0.45, 0.6, 0.8, 1.0, 1.2, 1.5, 1.8, 2.2)
+BY_DAY = MOMENTS[1::4]
 
 
 @pytest.fixture
@@ -75,10 +76,13 @@ def begin(board: DspBoard, context_for: ContextFor) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the client", "the DSP's process"])
+@pytest.mark.parametrize(
+    "moments", [BY_DAY, pytest.param(MOMENTS, marks=pytest.mark.nightly)], ids=len
+)
 def test_nothing_is_left_whoever_is_killed_and_whenever(
-    board: DspBoard, context_for: ContextFor, whole: bool
+    board: DspBoard, context_for: ContextFor, moments: tuple[float, ...], whole: bool
 ) -> None:
-    for moment in MOMENTS:
+    for moment in moments:
         client = begin(board, context_for)
         try:
             time.sleep(moment)

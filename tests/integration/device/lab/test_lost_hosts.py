@@ -30,7 +30,9 @@ WAYS: list[tuple[Callable[[SshHost], None], Callable[[SshHost], None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("lose", "find"), WAYS)
+@pytest.mark.parametrize(
+    ("lose", "find"), [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.nightly)]
+)
 def test_a_host_is_waited_for_once_and_brings_its_devices_back(
     far: SshHost,
     tmp_path: Path,

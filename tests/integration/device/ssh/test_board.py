@@ -94,8 +94,9 @@ def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
         board.shell("true " + "x" * 120_000, timeout_s=60)
 
 
-def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
-    before, after = open_descriptors_after_calls(board, within_s=SLACK_S)
+@pytest.mark.parametrize("calls", [3, pytest.param(20, marks=pytest.mark.nightly)])
+def test_calls_leave_no_descriptor_open(board: SshBoard, calls: int) -> None:
+    before, after = open_descriptors_after_calls(board, calls, within_s=SLACK_S)
     assert after <= before
 
 
@@ -135,7 +136,10 @@ def test_a_link_that_stalls(board: SshBoard, link: FaultyLink, folder: str) -> N
     assert survivors(board, folder) == []
 
 
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "part",
+    [0.5, *(pytest.param(one, marks=pytest.mark.nightly) for one in (0.1, 0.9))],
+)
 def test_a_push_and_a_pull_that_are_cut(
     part: float, board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path
 ) -> None:
@@ -167,7 +171,18 @@ def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -
     assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
-@pytest.mark.parametrize("fault", TRANSPORT, ids=lambda fault: fault.name)
+BY_DAY = ("push_cut", "pull_stalled", "shell_slow", "stat_stalled")
+"""Each operation and each kind; the others mostly wait, too, and do so by night."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=() if fault.name in BY_DAY else pytest.mark.nightly)
+        for fault in TRANSPORT
+    ],
+    ids=lambda fault: fault.name,
+)
 def test_the_link_breaks_in_the_middle(
     board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path, fault: Fault
 ) -> None:

@@ -40,7 +40,7 @@ TRACE = """PS4='$(n=0; read -r n 2>/dev/null <"$COUNTER"; n=$((n + 1)); echo $n 
 MINE, OTHER = "mine-5-0000aaaa", "other-6-0000bbbb"
 # A part of the commands, as each cut is a whole deployment: more of them by night, in one shell.
 # QNN_HARNESS_EVERY_CUT=1 cuts at every one in every shell, which takes minutes.
-STRIDE = {"dash": 17, "bash": 31, "mksh with toybox": 23, "busybox": 29, "android": 37}
+STRIDE = {"dash": 29, "bash": 31, "mksh with toybox": 37, "busybox": 29, "android": 37}
 CLOSELY = pytest.param("dash closely", marks=[pytest.mark.needs("dash"), pytest.mark.nightly])
 
 

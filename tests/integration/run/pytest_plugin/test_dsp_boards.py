@@ -121,7 +121,9 @@ def dsps(folder: Path) -> list[int]:
     return [pid for pid, line in begun_in(folder).items() if b"/dsp/loader\0" in line]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
+)
 def test_nothing_is_left_of_a_run_that_is_ended(runs: DeviceRuns, number: int) -> None:
     run = subprocess.Popen(
         runs.command("--device", "dsp-1", *LONG, ROOT / "suites"),

@@ -375,12 +375,11 @@ def pytest_runtest_logfinish(nodeid):
 @pytest.mark.parametrize(
     ("when", "fails"),
     [
-        ("call", ""),
         ("teardown", "call"),
         ("end", "call"),
         *(
             pytest.param(*one, marks=pytest.mark.nightly)
-            for one in (("teardown", ""), ("teardown", "setup"), ("end", ""))
+            for one in (("call", ""), ("teardown", ""), ("teardown", "setup"), ("end", ""))
         ),
     ],
 )

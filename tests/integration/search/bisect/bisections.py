@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.forked import run_module
 from tests.integration.in_process import qnn_harness
 from tests.stand_in.build import build_htp
 
@@ -44,23 +45,18 @@ def command(lab: DeviceRuns, *arguments: object) -> list[str]:
 
 
 def bisect(lab: DeviceRuns, *arguments: object, **settings: str) -> Done:
-    done = subprocess.run(
-        command(lab, *arguments),
-        cwd=ROOT,
-        env=lab.environment | settings,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    words = command(lab, *arguments)[2:]
+    return told(run_module(words, ROOT, lab.environment | settings, TIMEOUT_S))
+
+
+def told(done: subprocess.CompletedProcess[str]) -> Done:
     result = json.loads(done.stdout) if done.stdout.strip() else {}
     return Done(done.returncode, result, done.stderr)
 
 
 def refused(lab: DeviceRuns, *arguments: object) -> Done:
     """How wrong input ends, which needs no process of its own."""
-    done = qnn_harness(*command(lab, *arguments)[3:], environment=lab.environment)
-    return Done(done.returncode, json.loads(done.stdout or "{}"), done.stderr)
+    return told(qnn_harness(*command(lab, *arguments)[3:], environment=lab.environment))
 
 
 def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.search.bisect.bisections import bisect
+from tests.integration.search.bisect.bisections import command, told
 
 _PAIR_S = 300
 Versions = Mapping[str, Sequence[str]]
@@ -28,13 +28,19 @@ def beside_a_loop(
     kept = [word for axis, name in held.items() for word in (f"--{axis}", name)]
     lab.run("-k", chosen, *every, *kept)
     began = time.monotonic()
-    done = bisect(lab, "--case", case, "--axis", ",".join(axes), *every, *kept)
+    asked = command(lab, "--case", case, "--axis", ",".join(axes), *every, *kept)
+    # in processes of its own, as the loop's are
+    done = told(
+        subprocess.run(
+            asked, cwd=ROOT, env=lab.environment, capture_output=True, text=True, check=False
+        )
+    )
     bisect_s = time.monotonic() - began
     assert done.code == 0, done.errors
     codes, loop_s = _loop(lab, chosen, axes, held)
-    told = _told(done.result)
+    said = _told(done.result)
     truth = {at: "good" if codes[at] == 0 else "bad" for at in places}
-    assert {at: told[at] for at in told} == {at: truth[at] for at in told}
+    assert {at: said[at] for at in said} == {at: truth[at] for at in said}
     return {
         "bisect_s": round(bisect_s, 1),
         "of_that_in_runs_s": round(sum(run["seconds"] for run in done.result["runs"]), 1),

@@ -11,6 +11,7 @@ import pytest
 
 from harness.ground.facts.versions import QNN_WHEELS
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.forked import run_module
 from tests.integration.search.bisect.bisections import Done, command, interrupted_in_slice, refused
 
 QNN = list(QNN_WHEELS)
@@ -44,19 +45,10 @@ def case(lab: DeviceRuns) -> str:
     return "test_app.py::test_app[phone-1-htp-2.51.0-io-heavy-56mb]"
 
 
-def asked(lab: DeviceRuns, *arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
+def asked(lab: DeviceRuns, *arguments: object) -> subprocess.CompletedProcess[str]:
     """The command in the folder of the suite, as lines for a person."""
-    words = [one for one in command(lab, *arguments) if one != "--json"]
-    return subprocess.run(
-        words,
-        cwd=lab.folder / "suite",
-        env=lab.environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        **more,
-    )
+    words = [one for one in command(lab, *arguments)[2:] if one != "--json"]
+    return run_module(words, lab.folder / "suite", lab.environment, 600)
 
 
 def results(lab: DeviceRuns) -> dict[str, dict[str, Any]]:

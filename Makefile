@@ -12,7 +12,7 @@ SHELLCHECK := $(VENV)/bin/shellcheck --exclude=SC2015,SC2016,SC2329
 READY := $(VENV)/.ready
 ARGS ?=
 # a file at a time, since its tests share what is slow to set up; in their order, slow ones first
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=30
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 # what loads the machine on purpose or measures times
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
 	performance_nightly.py verdicts_under_load.py mutants_nightly.py)

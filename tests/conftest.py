@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.ground.files.notices import Notices, shown_by
+from tests import slowest
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
 from tests.needed import ALWAYS_THERE, LEFT_OUT, installed_by_ci, need
@@ -78,6 +79,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for name, text in report.user_properties:
                     if name == FIGURES:
                         terminalreporter.write_line(text)
+    config = terminalreporter.config
+    if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
+        _tell_slowest(terminalreporter)
     left_out: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -88,6 +92,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"left out for want of {tool}: {tests.total()} tests")
         for test, count in tests.items():
             terminalreporter.write_line(f"    {test}" + (f" ({count})" if count > 1 else ""))
+
+
+def _tell_slowest(reporter: pytest.TerminalReporter) -> None:
+    took: Counter[str] = Counter()
+    for report in itertools.chain.from_iterable(reporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            took[report.nodeid] += report.duration  # type: ignore[assignment]
+    file = slowest.kept_in()
+    before = slowest.read(file)
+    reporter.section("the slowest tests")
+    for line in slowest.told(took, before):
+        reporter.write_line(line)
+    slowest.write(file, slowest.later(took, before))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -165,8 +165,16 @@ def test_some(bench, number, shared):
 '''
 
 
+# on a machine that is busy enough, the next device takes the cases of one that is not ready yet
+PATIENT = """from harness.run.pytest_plugin import attempts
+
+attempts._PATIENCE_S = 600.0
+"""
+
+
 def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, POOL, POOL_SUITE)
+    (tmp_path / "conftest.py").write_text(PATIENT)
     shared = tmp_path / "shared"
     for _ in range(2):
         shared.unlink(missing_ok=True)
@@ -289,13 +297,6 @@ def test_a_device_called_any_is_told(lab: DeviceRuns, tmp_path: Path) -> None:
     done = lab.run("--any-device", suites=suite)
     assert done.code == 2, done.output
     assert "--any-device: a device or a pool of" in done.output
-
-
-# on a machine that is busy enough, the next device takes the cases of one that is not ready yet
-PATIENT = """from harness.run.pytest_plugin import attempts
-
-attempts._PATIENCE_S = 600.0
-"""
 
 
 def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.run.pytest_plugin.test_parallel import PATIENT
 
 SUITE = '''"""Cases that end their own device, the first of them only once."""
 import contextlib
@@ -154,6 +155,7 @@ def test_the_next_attempt_is_made_where_the_name_of_the_case_says(
     suite = tmp_path / "suite" / "test_lab.py"
     suite.parent.mkdir()
     suite.write_text(TWIN_SUITE)
+    suite.with_name("conftest.py").write_text(PATIENT)
     done = lab.run(asked, suites=suite)
     assert done.code == code, done.output
     cases = [(one["case"].partition("[")[2].partition("-htp")[0], one) for one in done.cases]

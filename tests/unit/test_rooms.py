@@ -25,7 +25,7 @@ FLOORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "tools": ("cli", "doctor"),
         "search": ("minimize", "diverge", "nightly", "bisect"),
         "run": ("pytest_plugin", "experiments", "bench", "scheduling", "workbench"),
-        "answers": ("site", "merging", "history", "report"),
+        "answers": ("site", "telling", "merging", "history", "report"),
         "verdict": ("results", "failure"),
         "contexts": ("sources", "capacity", "compiler", "context"),
         "probe": (),

@@ -37,6 +37,7 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
     yield from names_taken_twice(document, "hosts", hosts, "name")
     yield from names_taken_twice(document, "devices", devices, "name")
+    yield from names_taken_twice(document, "notify", entries_of(document, "notify"), "name")
     by_ssh = {at: one for at, one in devices.items() if one.get("transport") == "ssh"}
     here = {at: one for at, one in devices.items() if one.get("transport") == "local"}
     others = {at: one for at, one in devices.items() if at not in by_ssh}

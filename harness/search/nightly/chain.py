@@ -70,6 +70,7 @@ from harness.search.nightly.lab_seen import (
 )
 from harness.search.nightly.night import STEPS, Night
 from harness.search.nightly.processes import ENOUGH_S, answered, bisection, ended
+from harness.search.nightly.telling import tell_people
 from harness.verdict import CaseRecord, RunFolder, ordered
 from harness.verdict.results.run_folder import making_folders, point_to, run_folders
 from harness.verdict.results.run_order import ORDER, give_place
@@ -358,6 +359,8 @@ class Chain:
         (self.path / "issues").mkdir(exist_ok=True)
         for issue in self.night.issues:
             write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
+        for line in tell_people(self.night, self._earlier(), self.path, self._left_s):
+            self._note(line)
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
         lab = [*lab_lines(self.night.lab_before, self.night.lab_after, self.night.lost)]

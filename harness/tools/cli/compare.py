@@ -28,6 +28,7 @@ from harness.answers.history.comparison import BISECTED, TITLES, Category, group
 from harness.answers.history.comparison_json import report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, page
 from harness.answers.history.previous import histories
+from harness.answers.telling.news import news_of_comparison
 from harness.ground import HarnessError
 from harness.run import Ending
 from harness.search import NewFailure
@@ -35,6 +36,7 @@ from harness.search.bisect.new_failures import bisected_apart
 from harness.search.nightly.processes import ENOUGH_S, bisection
 from harness.tools.cli.lab_options import json_option, lab_option
 from harness.tools.cli.say import say, say_long_json
+from harness.tools.cli.tell import say_told
 from harness.verdict import RunFolder
 
 _LATEST: Final = Path("reports/latest")
@@ -77,6 +79,8 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     callback=_minutes,
     help="For --bisect.",
 )
+@click.option("--notify", is_flag=True, help="Tell the chats and mailboxes of the lab's `notify`.")
+@click.option("--dry-run", is_flag=True, help="With --notify: print what would be told, on stderr.")
 @lab_option
 @json_option
 def compare(
@@ -88,6 +92,8 @@ def compare(
     bisects: bool,
     known_too: bool,
     max_minutes: float,
+    notify: bool,
+    dry_run: bool,
     lab_file: Path,
     as_json: bool,
 ) -> int:
@@ -104,6 +110,8 @@ def compare(
     forms = [name for name, wanted in asked_for.items() if wanted]
     if len(forms) > 1 or (bisects and forms and not as_json):
         raise click.UsageError(f"{' and '.join([*forms, '--bisect'][:2])} do not go together")
+    if dry_run and not notify:
+        raise click.UsageError("--dry-run is of --notify")
     asked = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
     found = compared(base, folder, asked, late=previous)
@@ -135,6 +143,8 @@ def compare(
     elif not as_json:
         for line in lines(whole):
             say(line)
+    if notify:
+        say_told(folder.path, news_of_comparison(whole), lab_file, dry_run=dry_run, err=True)
     bisections = None
     if bisects:
         Ending().watch()

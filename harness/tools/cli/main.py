@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "runtimes": "QNN runtimes: where they come from, their files, download.",
     "site": "Write the lab's pages into a folder: nights, cases, devices, causes, versions.",
     "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
+    "tell": "Tell the channels of `notify` in devices.yaml what a night found (default: the last "
+    "one).",
 }
 """Each command, a function in the module of its name, and the first sentence of its help."""
 

@@ -1,0 +1,1 @@
+"""Who is told what nights and comparisons found: messages by apprise, issues of trackers."""

@@ -1,0 +1,71 @@
+"""What a night found, as people are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+from harness.answers import as_code
+from harness.answers.telling.news import News, NewsItem
+from harness.answers.telling.told import TELL_S, tell, told_lines
+from harness.device import load_lab
+from harness.device.lab.notify import NewsKind
+from harness.ground import HarnessError
+from harness.search.nightly.issues import Issue, bisected, issue_text, title, where
+from harness.search.nightly.lab_seen import lab_lines
+from harness.search.nightly.night import Night
+
+_LEAST_S: Final = 30.0
+
+
+def tell_people(
+    night: Night, earlier: Iterable[Night], folder: Path, left_s: float
+) -> Iterable[str]:
+    """Tells what a night found, whatever is left of its time; who could not be told, and why.
+
+    `earlier` are the nights before it, the newest first. Raises OSError for a disk that fails.
+    """
+    before = next((one.issues for one in earlier if night.follows(one)), ())
+    try:
+        lab = load_lab(Path(night.lab), places=None)
+        seconds = min(max(left_s, _LEAST_S), TELL_S)
+        told = tell(folder, news_of(night, before), lab.notify, Path(night.lab), seconds)
+    except HarnessError as error:
+        return [f"nobody was told: {error}"]
+    return told_lines(told)
+
+
+def news_of(night: Night, before: Iterable[Issue]) -> News:
+    """Its news (pure); `before` are the issues of the night before it, by which they are news.
+
+    What is new comes first, and what was closed in earlier nights not at all.
+    """
+    known = {one.id: one for one in before}
+    items = [
+        NewsItem(
+            id=one.id,
+            kind=_kind(one, known.get(one.id)),
+            title=title(one),
+            cases=one.count,
+            facts=tuple(
+                filter(None, (where(one), "" if one.fault else as_code(bisected(one), 500)))
+            ),
+            is_open=one.state == "open",
+            issue=issue_text(one).partition("\n")[2].strip(),
+        )
+        for one in night.issues
+        if one.state == "open" or one.closed == night.started
+    ]
+    items.sort(key=lambda one: one.kind == "still")
+    lab = tuple(lab_lines(night.lab_before, night.lab_after, night.lost))
+    return News(id=night.night, verdict=night.verdict or "", lab=lab, items=tuple(items))
+
+
+def _kind(issue: Issue, before: Issue | None) -> NewsKind | Literal["still"]:
+    if issue.state == "closed":
+        return "fixed"
+    fresh = before is None or before.state == "closed"
+    if issue.flaky:
+        return "flaky" if fresh or not (before and before.flaky) else "still"
+    return "still" if not fresh else "lost" if issue.fault else "new"

@@ -1,0 +1,100 @@
+"""A night tells people what it found: once, whenever it died, and goes on whoever is silent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness.answers.telling.news import News, NewsItem
+from harness.answers.telling.told import NEWS, Told
+from harness.search.nightly.chain import STATE, Chain
+from harness.search.nightly.night import STEPS, Night
+from tests.integration.answers.telling.servers import Webhook
+from tests.integration.device_runs import ROOT
+from tests.integration.in_process import qnn_harness
+from tests.unit.answers.history.runs import attempt, run_folder
+from tests.unit.search.nightly.nights import a_night
+from tests.unit.search.nightly.test_telling import an_issue
+
+LAB = "schema: 1\ndevices: [{name: a, serial: s, soc: QCS8550}]\nnotify:\n"
+
+
+def at_its_last_step(reports: Path, lab: Path) -> Chain:
+    run = run_folder(reports, attempt("a failed"))
+    night = a_night(night="20261126T010000Z-ab-nightly", lab=str(lab), until=0.0)
+    more = {"done": STEPS[:-1], "run": run.name, "verdict": "all new", "issues": (an_issue(),)}
+    chain = Chain(night.model_copy(update=more), (), reports, None)
+    chain._keep()
+    (chain.path / "comparison.md").write_text("told\n")
+    return chain
+
+
+def test_a_night_tells_once_and_goes_on_whoever_is_silent(tmp_path: Path) -> None:
+    hook, lab = Webhook(), tmp_path / "devices.yaml"
+    lab.write_text(
+        f"{LAB}  - {{name: chat, url: 'json://{hook.at}/'}}\n"
+        "  - {name: away, url: 'json://127.0.0.1:9/'}\n"
+    )
+    chain = at_its_last_step(tmp_path, lab)
+    over = chain.go_on()
+    assert over.next_step is None
+    (said,) = over.told
+    assert said.startswith("away was not told: ")
+    assert said in (chain.path / "summary.md").read_text()
+    (got,) = hook.got
+    assert got["title"] == f"1 new: {over.night}"
+    assert "failed: it broke" in got["message"]
+    # it died before it wrote down that this was over
+    kept = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
+    again = Chain(Night.model_validate(kept), (), tmp_path, None).go_on()
+    assert (len(hook.got), again.told) == (1, over.told)
+    assert Told.of(chain.path, "chat", over.night).state == "sent"
+    hook.close()
+
+
+def test_a_lab_that_was_spoilt_meanwhile_costs_a_line(tmp_path: Path) -> None:
+    lab = tmp_path / "devices.yaml"
+    lab.write_text("none")
+    (said,) = at_its_last_step(tmp_path, lab).go_on().told
+    assert said.startswith("nobody was told: ")
+
+
+def test_a_comparison_is_told_where_that_is_asked_for(tmp_path: Path) -> None:
+    hook, lab = Webhook(), tmp_path / "devices.yaml"
+    lab.write_text(f"{LAB}  - {{name: chat, url: 'json://{hook.at}/'}}\n")
+    base = run_folder(tmp_path / "reports", attempt("a passed"))
+    new = run_folder(tmp_path / "reports", attempt("a failed"))
+    words = ("compare", base, new, "--lab", lab)
+    dry = qnn_harness(*words, "--notify", "--dry-run")
+    assert (dry.returncode, hook.got) == (1, [])
+    assert f"chat: 1 new: {new.name} beside {base.name}" in dry.stderr
+    for _ in range(2):
+        done = qnn_harness(*words, "--notify", "--json")
+        assert (done.returncode, done.stderr) == (1, "")
+        assert json.loads(done.stdout)["new"]
+    (got,) = hook.got
+    assert "- `failed: call|1002|it broke` (1 case)" in got["message"]
+    assert qnn_harness(*words, "--dry-run").returncode == 2
+    hook.close()
+
+
+def test_what_the_page_shows_is_so(tmp_path: Path) -> None:
+    page = (ROOT / "docs/nightly.md").read_text().partition("## Being told")[2]
+    listed = page.partition("```yaml\n")[2].partition("```")[0]
+    lab = tmp_path / "devices.yaml"
+    lab.write_text(f"schema: 1\ndevices: [{{name: a, serial: s}}]\n{listed}")
+    (tmp_path / "hook.j2").write_text("{{ news.counts }}!\n{{ news.items[0].facts }}")
+    folder = tmp_path / "reports/latest-nightly"
+    folder.mkdir(parents=True)
+    kinds = ("new", "new", "fixed", "lost")
+    items = [NewsItem(id="a" * 12, kind=kind, title="`t`", cases=1, issue="x") for kind in kinds]
+    news = News(id="20261123T105000Z-7426-nightly", verdict="all", items=tuple(items))
+    (folder / NEWS).write_text(news.model_dump_json())
+    shown = page.partition("```\n$ ")[2].partition("```")[0].splitlines()
+    assert shown[-1].startswith("$ qnn-harness tell --to team ")
+    words = shown[0].replace("reports/", "").split()[1:]
+    said = qnn_harness(words[0], folder, *words[1:], "--lab", lab).stdout.splitlines()
+    assert said[0] == shown[1]
+    assert "mail: 1 lost: 20261123T105000Z-7426-nightly" in said
+    assert f"hook: {news.counts}!" in said
+    assert sum(line.startswith("issues: an issue, open: `t` [") for line in said) == 4

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from jinja2 import PackageLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import AliasChoices, Field
 
 from harness.answers.report.document import as_code
 from harness.device.lab.notify import NEWS_KINDS, Channel, NewsKind
 from harness.ground import ConfigError, outgoing
+from harness.ground.yaml_lines.models import SchemaOne
 from harness.verdict import Part
 
 if TYPE_CHECKING:
@@ -30,17 +30,12 @@ _BECAME: Final[dict[str, NewsKind]] = {
 # what chats make calls to everybody of, also within code
 _CALLS: Final = re.compile(r"<(?=[!@#])|@(?=(?:all|channel|everyone|here|room)\b)", re.IGNORECASE)
 
-SchemaNumber = Annotated[
-    Literal[1],
-    Field(validation_alias=AliasChoices("schema", "schema_version"), serialization_alias="schema"),
-]
-
 
 class NewsItem(Part):
     """Cases that became something for one cause, whose `id` stays. `still` is no news.
 
     `title` and `facts` are Markdown, in which what others said is code. `issue` is the text that a
-    tracker has of it, None where it is no matter for one.
+    tracker has of it; without one it is no matter for trackers.
     """
 
     id: str
@@ -48,14 +43,13 @@ class NewsItem(Part):
     title: str
     cases: int
     facts: tuple[str, ...] = ()
-    is_open: bool = True
-    issue: str | None = None
+    issue: str = ""
 
 
 class News(Part):
     """What one night or comparison found. `lab` is how the devices were, in Markdown."""
 
-    schema_version: SchemaNumber = 1
+    schema_version: SchemaOne = 1
     kind: Literal["news"] = "news"
     id: str
     verdict: str

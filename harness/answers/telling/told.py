@@ -1,45 +1,56 @@
-"""Tells every channel of the lab at once, and keeps beside the news what became of that."""
+"""Tells every channel of the lab at once, and keeps beside the news what became of that.
+
+Each is told in a process of its own, `python -m harness.answers.telling.told FOLDER LAB CHANNEL`,
+which nobody hears: what servers and libraries print may have what gives access.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.answers.telling.news import News, SchemaNumber, issue, message
-from harness.answers.telling.trackers import is_tracker
+from harness.answers.telling.news import News, issue, message
+from harness.answers.telling.trackers import Wanted, bring_up, is_tracker
+from harness.device import load_lab
 from harness.device.lab.notify import Channel
 from harness.ground import (
     ConfigError,
     Deadline,
+    HarnessError,
+    InfraError,
     read_bounded,
     spawn_guarded,
+    without_secrets,
     write_whole,
 )
+from harness.ground.yaml_lines.models import SchemaOne
 from harness.verdict import Part
 
 NEWS: Final = "news.json"
 TELL_S: Final = 120.0
 """How long all channels together may take."""
-_FOLDER: Final = "told"
+_ANSWER_S: Final = 20.0
 _MOST_BYTES: Final = 64 << 20
 _MOST_TEMPLATE: Final = 1 << 20
-_DELIVER: Final = "harness.answers.telling.deliver"
+_EXTRA: Final = "telling needs more packages: pip install 'qnn-harness[notify]'"
 _BEGUN: Final = "whether it arrived is not known: --again sends it once more"
-
-State = Literal["untold", "begun", "sent", "failed", "nothing"]
 
 
 class Told(Part):
-    """What became of news for a channel: `why` it failed, or what is left for the next time."""
+    """What became of news for a channel: nothing yet, a message is under way, or the end of it.
+    `why` says more.
+    """
 
-    schema_version: SchemaNumber = 1
+    schema_version: SchemaOne = 1
     kind: Literal["told"] = "told"
     news: str
-    state: State = "untold"
+    state: Literal["begun", "sent", "failed", "nothing"] | None = None
     why: str = ""
 
     @classmethod
@@ -51,30 +62,75 @@ class Told(Part):
                 return told
         return cls(news=news)
 
-    def now(self, folder: Path, channel: str, state: State, why: str = "") -> None:
-        """Keeps what has become of it. Raises OSError."""
-        file = _file(folder, channel)
-        file.parent.mkdir(exist_ok=True)
-        told = self.model_copy(update={"state": state, "why": why})
-        write_whole(file, told.model_dump_json().encode())
-
 
 def _file(folder: Path, channel: str) -> Path:
-    return folder / _FOLDER / f"{channel}.json"
+    return folder / "told" / f"{channel}.json"
 
 
 def news_in(folder: Path) -> News:
     """The news that are kept in a folder. Raises ConfigError if there are none."""
     try:
         return News.model_validate_json(read_bounded(folder / NEWS, _MOST_BYTES))
-    except OSError as error:
-        raise ConfigError(f"tells no news: {error.strerror}", file=folder / NEWS) from error
-    except ValueError as error:
-        raise ConfigError("tells no news", file=folder / NEWS) from error
+    except (OSError, ValueError) as error:
+        raise ConfigError("there are no news that can be read", file=folder / NEWS) from error
 
 
-def template_of(channel: Channel, below: Path) -> str | None:
-    """A channel's own template. Raises ConfigError if it cannot be read."""
+def tell(
+    folder: Path,
+    news: News,
+    names: Iterable[str],
+    lab: Path,
+    seconds: float,
+    *,
+    again: bool = False,
+) -> dict[str, Told]:
+    """Keeps news in a folder, and tells all channels of them at once; what became of each.
+
+    A channel that was told is not told again, unless it shall be. What does not answer in these
+    seconds is given up. Raises OSError for a disk that fails.
+    """
+    write_whole(folder / NEWS, news.model_dump_json(indent=1).encode())
+    (folder / "told").mkdir(exist_ok=True)
+    deadline, running = Deadline(seconds), {}
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            if again:
+                _file(folder, name).unlink(missing_ok=True)
+            words = [sys.executable, "-m", __name__, *map(str, (folder, lab, name))]
+            running[name] = stack.enter_context(spawn_guarded(words))
+        for process in running.values():
+            process.wait(deadline)
+    return {name: Told.of(folder, name, news.id) for name in running}
+
+
+def told_lines(told: dict[str, Told]) -> Iterator[str]:
+    """Whoever was not told, and why."""
+    for name, one in told.items():
+        if one.state == "begun":
+            yield f"{name} was told, or not: {_BEGUN}"
+        elif one.state in (None, "failed"):
+            yield f"{name} was not told: {one.why or 'no answer in time'}"
+        elif one.why:
+            yield f"{name}: {one.why}"
+
+
+def dry_lines(news: News, channels: Iterable[Channel], below: Path) -> Iterator[str]:
+    """What each channel would be told, without asking any. Raises ConfigError."""
+    for channel in channels:
+        mine, template, url = news.for_channel(channel), _template(channel, below), channel.url
+        with contextlib.suppress(ConfigError):
+            url = channel.address(os.environ)
+        said = [message(mine, template)] if mine.counts else [("nothing", "")]
+        if is_tracker(url):
+            issues = _issues(mine, template)
+            said = [
+                (f"issue, {'open' if i.is_open else 'closed'}: {i.title}", i.text) for i in issues
+            ]
+        for title, body in said:
+            yield from (f"{channel.name}: {title}", body, "")
+
+
+def _template(channel: Channel, below: Path) -> str | None:
     if channel.template is None:
         return None
     file = below / Path(channel.template).expanduser()
@@ -84,61 +140,62 @@ def template_of(channel: Channel, below: Path) -> str | None:
         raise ConfigError("is no template that can be read", file=file) from error
 
 
-def tell(
-    folder: Path,
-    news: News,
-    channels: Iterable[Channel],
-    lab: Path,
-    seconds: float,
-    *,
-    again: bool = False,
-) -> list[tuple[str, Told]]:
-    """Keeps news in a folder, and tells all channels of them at once; what became of each.
+def _issues(news: News, template: str | None) -> list[Wanted]:
+    told = (one for one in news.items if one.issue)
+    return [Wanted(one.id, *issue(news, one, template), one.kind != "fixed") for one in told]
 
-    A channel that was told is not told again, unless it shall be. What does not answer in these
-    seconds is given up. Raises OSError for a disk that fails.
+
+def _deliver(folder: Path, lab_file: Path, name: str) -> None:
+    """Tells one channel of the news in a folder.
+
+    A message that was begun is not sent again: nobody knows whether it arrived. What went wrong is
+    kept without anything that stands in the URL.
     """
-    write_whole(folder / NEWS, news.model_dump_json(indent=1).encode())
-    named = [one.name for one in channels]
-    deadline = Deadline(seconds)
-    with contextlib.ExitStack() as stack:
-        running = []
-        for name in named:
-            if again:
-                _file(folder, name).unlink(missing_ok=True)
-            # nobody sees what it prints: that may have what gives access
-            words = [sys.executable, "-m", _DELIVER, *map(str, (folder, lab, name))]
-            running.append(stack.enter_context(spawn_guarded(words)))
-        for process in running:
-            process.wait(deadline)
-    return [(name, Told.of(folder, name, news.id)) for name in named]
+    lab, news, url = load_lab(lab_file, places=None), news_in(folder), ""
+    channel = next(one for one in lab.notify if one.name == name)
+    told = Told.of(folder, name, news.id)
+    if told.state not in (None, "failed"):
+        return
 
+    def now(state: str, why: str = "") -> None:
+        for part in sorted(re.split(r"[/:@?&=]+", url)[1:], key=len, reverse=True):
+            why = why.replace(part, "***") if len(part) > 3 else why
+        is_now = told.model_copy(update={"state": state, "why": without_secrets(why)[:300]})
+        write_whole(_file(folder, name), is_now.model_dump_json().encode())
 
-def told_lines(told: Iterable[tuple[str, Told]]) -> Iterator[str]:
-    """Whoever was not told, and why."""
-    for name, one in told:
-        if one.state == "begun":
-            yield f"{name} was told, or not: {_BEGUN}"
-        elif one.state not in ("sent", "nothing"):
-            yield f"{name} was not told: {one.why or 'no answer in time'}"
-        elif one.why:
-            yield f"{name}: {one.why}"
-
-
-def dry_lines(news: News, channels: Iterable[Channel], below: Path) -> Iterator[str]:
-    """What each channel would be told, without asking any. Raises ConfigError."""
-    for channel in channels:
-        told, template, url = news.for_channel(channel), template_of(channel, below), channel.url
-        with contextlib.suppress(ConfigError):
-            url = channel.address(os.environ)
+    try:
+        url, news = channel.address(os.environ), news.for_channel(channel)
+        template = _template(channel, lab.folder)
         if is_tracker(url):
-            for item in told.items:
-                if item.issue is not None:
-                    title, text = issue(told, item, template)
-                    state = "open" if item.is_open else "closed"
-                    yield from (f"{channel.name}: an issue, {state}: {title}", text, "")
-        elif told.counts:
-            title, body = message(told, template)
-            yield from (f"{channel.name}: {title}", body, "")
+            now("sent", bring_up(url, _issues(news, template)))
+        elif not news.counts:
+            now("nothing")
         else:
-            yield from (f"{channel.name}: nothing", "")
+            title, body = message(news, template)
+            now("begun")
+            _send(url, title, body)
+            now("sent")
+    except (HarnessError, ImportError) as error:
+        now("failed", str(error) if isinstance(error, HarnessError) else _EXTRA)
+
+
+def _send(url: str, title: str, body: str) -> None:
+    """Sends one message by apprise. Raises ConfigError, InfraError."""
+    import apprise
+
+    server = apprise.Apprise.instantiate(url)
+    if server is None:
+        raise ConfigError("its URL is none that apprise knows; a webhook is jsons://HOST/PATH")
+    if "rto=" not in url:
+        server.socket_read_timeout = _ANSWER_S
+    if "overflow=" not in url:
+        server.overflow_mode = apprise.OverflowMode.TRUNCATE
+    with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
+        done = server.notify(title=title, body=body, body_format=apprise.NotifyFormat.MARKDOWN)
+        said = " ".join(log.getvalue().split())
+    if not done:
+        raise InfraError(said or "it did not take the message")
+
+
+if __name__ == "__main__":
+    _deliver(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -30,7 +30,8 @@ def tell_people(
     try:
         lab = load_lab(Path(night.lab), places=None)
         seconds = min(max(left_s, _LEAST_S), TELL_S)
-        told = tell(folder, news_of(night, before), lab.notify, Path(night.lab), seconds)
+        names = [one.name for one in lab.notify]
+        told = tell(folder, news_of(night, before), names, Path(night.lab), seconds)
     except HarnessError as error:
         return [f"nobody was told: {error}"]
     return told_lines(told)
@@ -51,7 +52,6 @@ def news_of(night: Night, before: Iterable[Issue]) -> News:
             facts=tuple(
                 filter(None, (where(one), "" if one.fault else as_code(bisected(one), 500)))
             ),
-            is_open=one.state == "open",
             issue=issue_text(one).partition("\n")[2].strip(),
         )
         for one in night.issues

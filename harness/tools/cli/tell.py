@@ -61,16 +61,16 @@ def say_told(
     if not known or not set(names) <= set(known):
         problem = "there is no such channel" if known else "names nobody who is to be told"
         raise ConfigError(problem, file=lab_file, field="notify", choices=known or None)
-    channels = [one for one in lab.notify if not names or one.name in names]
     if dry_run:
+        channels = [one for one in lab.notify if not names or one.name in names]
         for line in dry_lines(news, channels, lab.folder):
             say(line, err=err)
         return 0
     with disk_errors(f"cannot keep in {folder} what is told"):
-        told = tell_all(folder, news, channels, lab_file, TELL_S, again=again)
+        told = tell_all(folder, news, names or known, lab_file, TELL_S, again=again)
     if as_json:
-        said = {name: {"state": one.state, "why": one.why} for name, one in told}
+        said = {name: {"state": one.state, "why": one.why} for name, one in told.items()}
         say_json({"news": news.id, "channels": said})
     for line in () if as_json else told_lines(told):
         say(line, err=err)
-    return 0 if all(one.state in ("sent", "nothing") for _, one in told) else _NOT_ALL
+    return 0 if all(one.state in ("sent", "nothing") for one in told.values()) else _NOT_ALL

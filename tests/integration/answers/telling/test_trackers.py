@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.answers.telling import trackers
-from harness.answers.telling.trackers import Tracker, Wanted, is_tracker
+from harness.answers.telling.trackers import Wanted, _Tracker, bring_up, is_tracker
 from harness.ground.errors import InfraError
 from tests.integration.answers.telling.servers import MockTracker
 
@@ -43,19 +43,19 @@ def test_a_cause_has_one_issue_which_goes_with_it(server: MockTracker, url: str)
     server.issues.append({"number": 1, "iid": 1, "title": "a question", "state": "open"})
     text = "description" if "/-/" in url else "body"
     for _ in range(2):
-        assert Tracker(url).bring_up([wanted(A), wanted(B, is_open=False)]) is None
+        assert bring_up(url, [wanted(A), wanted(B, is_open=False)]) == ""
     assert (len(server.issues), at(server, 1)) == (2, ("open", "text"))
     assert len(server.writes) == 1, "what is as it should be is left alone"
-    assert Tracker(url).bring_up([wanted(A, "more\r\n"), wanted(B)]) is None
+    assert bring_up(url, [wanted(A, "more\r\n"), wanted(B)]) == ""
     said = [said for _, _, said in server.writes[1:]]
     assert said == [{text: "more\r\n"}, {"title": f"`failed` [{B}]", text: "text"}]
-    Tracker(url).bring_up([wanted(A, "more\n")])
+    bring_up(url, [wanted(A, "more\n")])
     assert len(server.writes) == 3, "ends of lines are the server's own"
-    Tracker(url).bring_up([wanted(A, "gone", is_open=False)])
+    bring_up(url, [wanted(A, "gone", is_open=False)])
     assert at(server, 1) == ("closed", "gone")
-    Tracker(url).bring_up([wanted(A, "gone for long", is_open=False)])
+    bring_up(url, [wanted(A, "gone for long", is_open=False)])
     assert len(server.writes) == 4, "what is closed stays as it was"
-    Tracker(url).bring_up([wanted(A, "again")])
+    bring_up(url, [wanted(A, "again")])
     assert at(server, 1) == ("open", "again")
     assert len(server.issues) == 3
 
@@ -63,13 +63,13 @@ def test_a_cause_has_one_issue_which_goes_with_it(server: MockTracker, url: str)
 def test_it_is_found_among_many_and_no_pull_request_is_taken_for_it(
     server: MockTracker, url: str
 ) -> None:
-    Tracker(url).bring_up([wanted(A, "old")])
+    bring_up(url, [wanted(A, "old")])
     issue = server.issues[0]
     others = [{**issue, "title": f"issue {number}"} for number in range(240)]
     pull = {**issue, "title": f"mends it [{A}]", "pull_request": {}}
     server.issues += [*others, pull]
     server.reads.clear()
-    Tracker(url).bring_up([wanted(A, "new")])
+    bring_up(url, [wanted(A, "new")])
     assert [one["page"] for one in server.reads] == [["1"], ["2"], ["3"]]
     assert server.writes[-1][1].endswith("/issues/1")
     assert at(server, 0) == ("open", "new")
@@ -80,11 +80,9 @@ def test_so_many_are_written_at_a_time(
 ) -> None:
     monkeypatch.setattr(trackers, "_MOST_WRITES", 2)
     three = [wanted(f"{number:012x}") for number in range(3)]
-    assert Tracker(url).bring_up(three) == (
-        "more than 2 issues changed: the others follow the next time"
-    )
+    assert bring_up(url, three) == ("more than 2 issues changed: the others follow the next time")
     assert len(server.issues) == 2
-    assert Tracker(url).bring_up(three) is None
+    assert bring_up(url, three) == ""
     assert len(server.issues) == 3
 
 
@@ -101,15 +99,15 @@ def test_what_is_refused_is_said(
 ) -> None:
     server.refuses = status, headers
     with pytest.raises(InfraError, match=f"^GET of issues: {told}$"):
-        Tracker(url).bring_up([wanted(A)])
+        bring_up(url, [wanted(A)])
     assert server.writes == []
 
 
 def test_a_wrong_token_and_a_server_that_is_away(server: MockTracker, url: str) -> None:
     with pytest.raises(InfraError, match="HTTP 401"):
-        Tracker(url.replace("t%2F", "no")).bring_up([wanted(A)])
+        bring_up(url.replace("t%2F", "no"), [wanted(A)])
     with pytest.raises(InfraError, match=r"^GET of issues: ConnectionError$"):
-        Tracker("http://127.0.0.1:9/o/r/issues").bring_up([wanted(A)])
+        bring_up("http://127.0.0.1:9/o/r/issues", [wanted(A)])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +129,7 @@ def test_a_wrong_token_and_a_server_that_is_away(server: MockTracker, url: str) 
 )
 def test_the_address_of_a_browser_is_asked_at_its_api(address: str, asked: str) -> None:
     assert is_tracker(address)
-    assert Tracker(address)._at == asked
+    assert _Tracker(address)._at == asked
 
 
 @pytest.mark.parametrize(

@@ -97,4 +97,4 @@ def test_what_the_page_shows_is_so(tmp_path: Path) -> None:
     assert said[0] == shown[1]
     assert "mail: 1 lost: 20261123T105000Z-7426-nightly" in said
     assert f"hook: {news.counts}!" in said
-    assert sum(line.startswith("issues: an issue, open: `t` [") for line in said) == 4
+    assert sum(line.startswith("issues: issue, open: `t` [") for line in said) == 3

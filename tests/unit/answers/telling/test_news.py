@@ -88,9 +88,9 @@ def test_a_comparison_is_told_by_groups() -> None:
     told = news_of_comparison(told_comparison(compare(before, after), [], **ids))
     assert told.id == "new beside base"
     assert [(one.kind, one.cases, one.issue) for one in told.items] == [
-        ("new", 2, None),
-        ("lost", 1, None),
-        ("fixed", 1, None),
+        ("new", 2, ""),
+        ("lost", 1, ""),
+        ("fixed", 1, ""),
     ]
     title, body = message(told)
     assert title == "1 new, 1 fixed, 1 lost: new beside base"

@@ -10,7 +10,7 @@ from jinja2 import PackageLoader, StrictUndefined, TemplateError, TemplateSyntax
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from harness.answers.report.document import as_code
-from harness.device.lab.notify import NEWS_KINDS, Channel, NewsKind
+from harness.device.lab.notify import NEWS_KINDS, NewsChannel, NewsKind
 from harness.ground import ConfigError, outgoing
 from harness.ground.yaml_lines.models import SchemaOne
 from harness.verdict import Part
@@ -62,7 +62,7 @@ class News(Part):
         kinds = Counter(one.kind for one in self.items)
         return ", ".join(f"{kinds[kind]} {kind}" for kind in NEWS_KINDS if kinds[kind])
 
-    def for_channel(self, channel: Channel) -> News:
+    def for_channel(self, channel: NewsChannel) -> News:
         """What of it a channel is told."""
         wanted = tuple(one for one in self.items if one.kind in (*channel.news, "still"))
         return self.model_copy(update={"items": wanted})

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness.answers.telling.news import News, issue, message
-from harness.answers.telling.trackers import Wanted, bring_up, is_tracker
+from harness.answers.telling.trackers import WantedIssue, bring_up, is_tracker
 from harness.device import load_lab
-from harness.device.lab.notify import Channel
+from harness.device.lab.notify import NewsChannel
 from harness.ground import (
     ConfigError,
     Deadline,
@@ -42,7 +42,7 @@ _EXTRA: Final = "telling needs more packages: pip install 'qnn-harness[notify]'"
 _BEGUN: Final = "whether it arrived is not known: --again sends it once more"
 
 
-class Told(Part):
+class ToldState(Part):
     """What became of news for a channel: nothing yet, a message is under way, or the end of it.
     `why` says more.
     """
@@ -54,7 +54,7 @@ class Told(Part):
     why: str = ""
 
     @classmethod
-    def of(cls, folder: Path, channel: str, news: str) -> Told:
+    def of(cls, folder: Path, channel: str, news: str) -> ToldState:
         """What is kept of it; what cannot be read is none."""
         with contextlib.suppress(OSError, ValueError):
             told = cls.model_validate_json(read_bounded(_file(folder, channel), _MOST_BYTES))
@@ -83,7 +83,7 @@ def tell(
     seconds: float,
     *,
     again: bool = False,
-) -> dict[str, Told]:
+) -> dict[str, ToldState]:
     """Keeps news in a folder, and tells all channels of them at once; what became of each.
 
     A channel that was told is not told again, unless it shall be. What does not answer in these
@@ -100,10 +100,10 @@ def tell(
             running[name] = stack.enter_context(spawn_guarded(words))
         for process in running.values():
             process.wait(deadline)
-    return {name: Told.of(folder, name, news.id) for name in running}
+    return {name: ToldState.of(folder, name, news.id) for name in running}
 
 
-def told_lines(told: dict[str, Told]) -> Iterator[str]:
+def told_lines(told: dict[str, ToldState]) -> Iterator[str]:
     """Whoever was not told, and why."""
     for name, one in told.items():
         if one.state == "begun":
@@ -114,7 +114,7 @@ def told_lines(told: dict[str, Told]) -> Iterator[str]:
             yield f"{name}: {one.why}"
 
 
-def dry_lines(news: News, channels: Iterable[Channel], below: Path) -> Iterator[str]:
+def dry_lines(news: News, channels: Iterable[NewsChannel], below: Path) -> Iterator[str]:
     """What each channel would be told, without asking any. Raises ConfigError."""
     for channel in channels:
         mine, template, url = news.for_channel(channel), _template(channel, below), channel.url
@@ -130,7 +130,7 @@ def dry_lines(news: News, channels: Iterable[Channel], below: Path) -> Iterator[
             yield from (f"{channel.name}: {title}", body, "")
 
 
-def _template(channel: Channel, below: Path) -> str | None:
+def _template(channel: NewsChannel, below: Path) -> str | None:
     if channel.template is None:
         return None
     file = below / Path(channel.template).expanduser()
@@ -140,9 +140,9 @@ def _template(channel: Channel, below: Path) -> str | None:
         raise ConfigError("is no template that can be read", file=file) from error
 
 
-def _issues(news: News, template: str | None) -> list[Wanted]:
+def _issues(news: News, template: str | None) -> list[WantedIssue]:
     told = (one for one in news.items if one.issue)
-    return [Wanted(one.id, *issue(news, one, template), one.kind != "fixed") for one in told]
+    return [WantedIssue(one.id, *issue(news, one, template), one.kind != "fixed") for one in told]
 
 
 def _deliver(folder: Path, lab_file: Path, name: str) -> None:
@@ -153,7 +153,7 @@ def _deliver(folder: Path, lab_file: Path, name: str) -> None:
     """
     lab, news, url = load_lab(lab_file, places=None), news_in(folder), ""
     channel = next(one for one in lab.notify if one.name == name)
-    told = Told.of(folder, name, news.id)
+    told = ToldState.of(folder, name, news.id)
     if told.state not in (None, "failed"):
         return
 

@@ -29,7 +29,7 @@ _PAUSE_S: Final = 1.0
 _MOST_WRITES: Final = 50
 
 
-class Wanted(NamedTuple):
+class WantedIssue(NamedTuple):
     """An issue as it should be; `id` is that of its cause."""
 
     id: str
@@ -43,7 +43,7 @@ def is_tracker(url: str) -> bool:
     return _LIST.fullmatch(url) is not None
 
 
-def bring_up(url: str, wanted: Sequence[Wanted]) -> str:
+def bring_up(url: str, wanted: Sequence[WantedIssue]) -> str:
     """Makes the issues what they should be; what is left for the next time, "" if nothing.
 
     Raises InfraError if the server refuses something, or says nothing that can be read.
@@ -99,7 +99,7 @@ class _Tracker:
                 return found
         raise InfraError(f"it has more than {_PAGE * _MOST_PAGES} issues: name another project")
 
-    def change(self, one: Wanted, said: Mapping[str, Any] | None) -> dict[str, str]:
+    def change(self, one: WantedIssue, said: Mapping[str, Any] | None) -> dict[str, str]:
         """What is to be written; nothing if it is so already, or was closed before."""
         if said is None:
             return {"title": one.title, self._text: one.text} if one.is_open else {}

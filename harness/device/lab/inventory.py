@@ -60,7 +60,7 @@ from harness.device.lab.fields import (
 )
 from harness.device.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.device.lab.labgrid import LabgridConfig, described
-from harness.device.lab.notify import Channel
+from harness.device.lab.notify import NewsChannel
 from harness.device.lab.power import Power
 from harness.device.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.device.labgrid.place import Wanted
@@ -283,7 +283,7 @@ class Lab(_Strict):
     runtimes: tuple[RuntimeSource, ...] = ()
     """Where libraries come from besides the package index, asked in this order."""
 
-    notify: Annotated[tuple[Channel, ...], Field(exclude=True)] = ()
+    notify: Annotated[tuple[NewsChannel, ...], Field(exclude=True)] = ()
     """Who is told what nights and comparisons found; kept in no run, since URLs give access."""
 
     _file: Path | None = PrivateAttr(None)

@@ -30,7 +30,7 @@ def _url(text: str) -> str:
     return text
 
 
-class Channel(BaseModel, extra="forbid", frozen=True):
+class NewsChannel(BaseModel, extra="forbid", frozen=True):
     """Somebody who is told: a chat, a mailbox, a webhook, or a list of issues."""
 
     name: LabName

@@ -23,7 +23,7 @@ from harness.answers import ComparisonReport, HistoryReport
 from harness.contexts import Inspection
 from harness.contexts.capacity.fit_text import Fit
 from harness.device import Lab
-from harness.device.lab import fields, health, inventory, labgrid, power, runtime_sources
+from harness.device.lab import fields, health, inventory, labgrid, notify, power, runtime_sources
 from harness.ground import write_whole
 from harness.libraries import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
@@ -36,7 +36,7 @@ from harness.verdict.results.record import JournalLine
 from harness.verdict.results.run_order import RunPlace
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (fields, health, inventory, labgrid, power, runtime_sources)
+_OF_LAB: Final = (fields, health, inventory, labgrid, notify, power, runtime_sources)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

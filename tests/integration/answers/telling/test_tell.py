@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.answers.telling.news import News, NewsItem
-from harness.answers.telling.told import NEWS, Told, tell, told_lines
+from harness.answers.telling.told import NEWS, ToldState, tell, told_lines
 from harness.device.lab.inventory import load_lab
 from harness.ground import Deadline
 from tests.integration.answers.telling.servers import Mailbox, MockTracker, Webhook
@@ -58,12 +58,14 @@ def lab(folder: Path, *channels: str) -> Path:
     return file
 
 
-def told(folder: Path, file: Path, news: News = NIGHT, seconds: float = 300.0) -> dict[str, Told]:
+def told(
+    folder: Path, file: Path, news: News = NIGHT, seconds: float = 300.0
+) -> dict[str, ToldState]:
     names = [one.name for one in load_lab(file, places=None).notify]
     return tell(folder, news, names, file, seconds)
 
 
-def states(found: dict[str, Told]) -> dict[str, str]:
+def states(found: dict[str, ToldState]) -> dict[str, str]:
     return {name: one.state for name, one in found.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.answers.telling import trackers
-from harness.answers.telling.trackers import Wanted, _Tracker, bring_up, is_tracker
+from harness.answers.telling.trackers import WantedIssue, _Tracker, bring_up, is_tracker
 from harness.ground.errors import InfraError
 from tests.integration.answers.telling.servers import MockTracker
 
@@ -28,8 +28,8 @@ def url(server: MockTracker, request: pytest.FixtureRequest) -> str:
     return f"http://t%2Fo%40k%3Aen@{server.at}{request.param}"
 
 
-def wanted(cause: str, text: str = "text", *, is_open: bool = True) -> Wanted:
-    return Wanted(cause, f"`failed` [{cause}]", text, is_open)
+def wanted(cause: str, text: str = "text", *, is_open: bool = True) -> WantedIssue:
+    return WantedIssue(cause, f"`failed` [{cause}]", text, is_open)
 
 
 def at(server: MockTracker, place: int) -> tuple[str, str]:

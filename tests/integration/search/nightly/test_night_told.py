@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from harness.answers.telling.news import News, NewsItem
-from harness.answers.telling.told import NEWS, Told
+from harness.answers.telling.told import NEWS, ToldState
 from harness.search.nightly.chain import STATE, Chain
 from harness.search.nightly.night import STEPS, Night
 from tests.integration.answers.telling.servers import Webhook
@@ -48,7 +48,7 @@ def test_a_night_tells_once_and_goes_on_whoever_is_silent(tmp_path: Path) -> Non
     kept = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
     again = Chain(Night.model_validate(kept), (), tmp_path, None).go_on()
     assert (len(hook.got), again.told) == (1, over.told)
-    assert Told.of(chain.path, "chat", over.night).state == "sent"
+    assert ToldState.of(chain.path, "chat", over.night).state == "sent"
     hook.close()
 
 

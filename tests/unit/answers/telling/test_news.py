@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from harness.answers.history.comparison import compare
 from harness.answers.history.comparison_text import told as told_comparison
 from harness.answers.telling.news import News, NewsItem, issue, message, news_of_comparison
-from harness.device.lab.notify import NEWS_KINDS, Channel
+from harness.device.lab.notify import NEWS_KINDS, NewsChannel
 from harness.ground.errors import ConfigError
 from tests.unit.answers.history.runs import briefs
 
@@ -41,7 +41,7 @@ def test_it_is_short_whatever_happened() -> None:
 
 @given(st.sets(st.sampled_from(NEWS_KINDS)), st.lists(st.sampled_from((*NEWS_KINDS, "still"))))
 def test_a_channel_gets_what_it_asked_for(wanted: set[str], kinds: list[str]) -> None:
-    channel = Channel(name="c", url="json://x", news=tuple(sorted(wanted)))
+    channel = NewsChannel(name="c", url="json://x", news=tuple(sorted(wanted)))
     said = [one.kind for one in news(*kinds).for_channel(channel).items]
     assert said == [kind for kind in kinds if kind in wanted or kind == "still"]
     assert bool(news(*kinds).for_channel(channel).counts) == bool(wanted & set(kinds))

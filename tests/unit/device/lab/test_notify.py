@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.notify import Channel
+from harness.device.lab.notify import NewsChannel
 from harness.ground.errors import ConfigError
 
 LAB = "schema: 1\ndevices: [{name: phone, serial: ABC}]\nnotify:\n"
 
 
-def read(folder: Path, text: str) -> tuple[Channel, ...]:
+def read(folder: Path, text: str) -> tuple[NewsChannel, ...]:
     path = folder / "devices.yaml"
     path.write_text(LAB + text)
     return load_lab(path).notify

@@ -11,8 +11,7 @@ import click
 from harness.answers.telling.news import News
 from harness.answers.telling.told import TELL_S, dry_lines, news_in, tell as tell_all, told_lines
 from harness.device import load_lab
-from harness.ground import ConfigError
-from harness.ground.files.whole_file import disk_errors
+from harness.ground import ConfigError, disk_errors
 from harness.tools.cli.lab_options import json_option, lab_option
 from harness.tools.cli.say import say, say_json
 

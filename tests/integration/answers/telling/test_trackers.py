@@ -89,18 +89,27 @@ def test_so_many_are_written_at_a_time(
 @pytest.mark.parametrize(
     ("status", "headers", "told"),
     [
-        (403, {"Retry-After": "60"}, "HTTP 403, and wants 60 s of peace"),
-        (404, {}, "HTTP 404"),
-        (301, {"Location": "http://127.0.0.1:9/elsewhere"}, "HTTP 301"),
+        (403, {"Retry-After": "60"}, "GET of issues: HTTP 403, and wants 60 s of peace"),
+        (404, {}, "GET of issues: HTTP 404"),
+        (301, {"Location": "http://127.0.0.1:9/elsewhere"}, "GET of issues: HTTP 301"),
     ],
 )
 def test_what_is_refused_is_said(
     server: MockTracker, url: str, status: int, headers: dict[str, str], told: str
 ) -> None:
     server.refuses = status, headers
-    with pytest.raises(InfraError, match=f"^GET of issues: {told}$"):
+    with pytest.raises(InfraError, match=f"^{told}$"):
         bring_up(url, [wanted(A)])
     assert server.writes == []
+
+
+def test_what_is_too_long_is_not_read(
+    server: MockTracker, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_up(url, [wanted(A)])
+    monkeypatch.setattr(trackers, "_MOST_BYTES", 10)
+    with pytest.raises(InfraError, match=r"^GET of issues: more than 10 bytes$"):
+        bring_up(url, [wanted(A)])
 
 
 def test_a_wrong_token_and_a_server_that_is_away(server: MockTracker, url: str) -> None:

@@ -74,7 +74,8 @@ def test_a_comparison_is_told_where_that_is_asked_for(tmp_path: Path) -> None:
         assert json.loads(done.stdout)["new"]
     (got,) = hook.got
     assert "- `failed: call|1002|it broke` (1 case)" in got["message"]
-    assert qnn_harness(*words, "--dry-run").returncode == 2
+    alone = qnn_harness(*words, "--dry-run")
+    assert (alone.returncode, "--dry-run is of --notify" in alone.stderr) == (2, True)
     hook.close()
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from harness.contexts.compiler import mobilenet, model_graphs, operators
 from harness.contexts.compiler.operators import DataType
 from harness.ground import ConfigError
+from harness.ground.errors.renamed import renamed
 from harness.ground.files.whole_file import keep_whole
 
 if TYPE_CHECKING:
@@ -241,8 +242,12 @@ class Model:
         return {}
 
 
-ModelSpec = Model
-"""The former name of `Model`, for suites that still use it."""
+def __getattr__(name: str) -> type[Model]:
+    """The former name of `Model`, for suites that still use it."""
+    if name != "ModelSpec":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    renamed(f"{__name__}.ModelSpec", "harness.Model", until="0.3")
+    return Model
 
 
 class OnnxFiles:

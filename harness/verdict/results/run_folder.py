@@ -18,9 +18,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from harness import __version__
 from harness.ground import (
@@ -59,6 +59,11 @@ _MAX_OUTPUT_BYTES = 1 << 30
 _OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
 OUTPUTS: Final = "outputs"
 """The folder of a run with the outputs that its cases have kept, each once."""
+
+
+class _Cases(BaseModel):
+    schema_version: Annotated[Literal[1], Field(alias="schema")]
+    cases: list[str]
 
 
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
@@ -242,7 +247,8 @@ class RunFolder:
         names = listed.union(map(named_text, cases))  # as records have them
         held = {one.case for one in self.contents().cases if one.device is not None}
         most = max(len(names | held), before if type(before) is int else 0)
-        keep_whole(self.path / CASES, json.dumps(sorted(names), indent=0).encode())
+        kept: dict[str, Any] = {"schema": 1, "cases": sorted(names)}
+        keep_whole(self.path / CASES, json.dumps(kept, indent=0).encode())
         self._write_info(info | {"selected": most})
 
     def selected_cases(self) -> set[str] | None:
@@ -251,7 +257,9 @@ class RunFolder:
             said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
             if more_values_than(_MAX_VALUES, said):
                 return None
-            return set(TypeAdapter(list[str]).validate_json(said))
+            # a list alone is what earlier versions wrote
+            found = TypeAdapter(list[str] | _Cases).validate_json(said)
+            return set(found if isinstance(found, list) else found.cases)
         except (OSError, ValueError):
             return None
 

@@ -59,7 +59,7 @@ def test_two_machines_make_the_run_that_one_would_have_made(
         runs.append((done.folder / "latest").resolve())
         found += done.cases
         assert info(runs[-1])["shard"]["number"] == number
-        listed = json.loads((runs[-1] / "cases.json").read_text())
+        listed = json.loads((runs[-1] / "cases.json").read_text())["cases"]
         assert sorted(case["case"] for case in done.cases) == listed
     assert len(found) == len(outcomes(found)) == 16
     assert outcomes(found) == wanted
@@ -163,7 +163,7 @@ def test_a_shard_is_completed_as_what_it_is(lab: DeviceRuns, tmp_path: Path) -> 
     suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
     first = lab.run("--shard", "1/2", "-x", suites=suite)
     run = (lab.reports / "latest").resolve()
-    listed = json.loads((run / "cases.json").read_text())
+    listed = json.loads((run / "cases.json").read_text())["cases"]
     journal = run / "results.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     cases = [line for line in lines if json.loads(line)["kind"] == "case"]
@@ -176,4 +176,4 @@ def test_a_shard_is_completed_as_what_it_is(lab: DeviceRuns, tmp_path: Path) -> 
     lab.run("--resume", run.name, "--shard", "1/2", suites=suite)
     done = Finished(0, "", lab.reports)
     assert sorted({case["case"] for case in done.cases}) == listed
-    assert json.loads((run / "cases.json").read_text()) == listed
+    assert json.loads((run / "cases.json").read_text())["cases"] == listed

@@ -194,7 +194,13 @@ def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("said", "cases"),
-    [('["a","b"]', {"a", "b"}), ("[" + '"",' * 500_000 + '""]', None), ('{"a": 1}', None)],
+    [
+        ('{"schema": 1, "cases": ["a","b"]}', {"a", "b"}),
+        ('["a","b"]', {"a", "b"}),
+        ('{"schema": 2, "cases": ["a","b"]}', None),
+        ("[" + '"",' * 500_000 + '""]', None),
+        ('{"a": 1}', None),
+    ],
 )
 def test_the_cases_that_a_run_says_it_had(
     tmp_path: Path, said: str, cases: set[str] | None

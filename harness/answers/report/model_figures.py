@@ -26,12 +26,14 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
     rows: list[list[Line]] = []
     simulated = False
     for record in records:
-        for at, one in enumerate(parts(record, "graphs")):
+        graphs = parts(record, "graphs")
+        same = len({one.get("graph") for one in graphs}) < len(graphs)
+        for at, one in enumerate(graphs):
             whole = [_load(record), _memory(record)] if not at else ["", ""]
             times = (duration(one.get(f"{name}_us")) for name in ("first", "median", "p95"))
             rounds = f"{one.get('rounds')} + {one.get('warmup')}"
             on = code(str(one.get("on")))
-            rows.append([_case(record, at), _called(one), *times, rounds, *whole, on])
+            rows.append([_case(record, at), _called(one, same), *times, rounds, *whole, on])
             simulated |= record.device is not None and record.device.simulated
     names = ("Case", "Graph", "First run", "Median", "p95", "Rounds + warm-up", "Load", "Memory")
     told = [*table("How fast", *_named((*names, "On"), rows, len(records)))]
@@ -106,6 +108,7 @@ def first_token(first: Mapping[str, Any]) -> str:
 def versions(records: Sequence[CaseRecord]) -> list[Block]:
     """What several versions or backends gave: latency and closeness, a row for each output."""
     rows: list[list[Line]] = []
+    several = len({_device(record) for record in records}) > 1
     for record in records:
         graphs = parts(record, "graphs")
         median = duration(graphs[0].get("median_us")) if len(graphs) == 1 else ""
@@ -113,9 +116,22 @@ def versions(records: Sequence[CaseRecord]) -> list[Block]:
         where = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
         for one in parts(record, "accuracy"):
             cosine = _number(one.get("cosine"), 7)
-            rows.append([code(model, 60), *where, median, _sqnr(one), cosine])
-    names = ("Model", "QNN", "Backend", "Median", "SQNR (dB)", "Cosine")
+            on: list[Line] = [code(_device(record))] if several else []
+            rows.append([code(model, 60), *on, *where, median, _sqnr(one), cosine])
+    names = (
+        "Model",
+        *(["Device"] if several else []),
+        "QNN",
+        "Backend",
+        "Median",
+        "SQNR (dB)",
+        "Cosine",
+    )
     return [*table("By version and backend", names, rows)] if len(rows) > 1 else []
+
+
+def _device(record: CaseRecord) -> str:
+    return record.device.name if record.device else ""
 
 
 FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
@@ -177,9 +193,10 @@ def _case(record: CaseRecord, at: int) -> Line:
     return code(name, 90) if not at else ""
 
 
-def _called(one: Mapping[str, Any]) -> Line:
+def _called(one: Mapping[str, Any], same: bool) -> Line:
+    """A graph by its name; by its context, too, where several of a case have the `same`."""
     names = [name for name in (one.get("graph"), one.get("context")) if isinstance(name, str)]
-    return code(names[0] if names else "the model", 60)
+    return code(" of ".join(names if same else names[:1]) or "the model", 60)
 
 
 def _load(record: CaseRecord) -> str:

@@ -19,6 +19,7 @@ from harness.contexts.compiler.operators import DataType
 from harness.ground import ConfigError
 from harness.ground.errors.renamed import renamed
 from harness.ground.files.whole_file import keep_whole
+from harness.ground.yaml_lines.models import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,7 +143,8 @@ class Model:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ConfigError(f"unknown model {self.kind!r}", choices=KINDS)
+            near = did_you_mean(self.kind, KINDS)
+            raise ConfigError(f"unknown model {self.kind!r}{near}", choices=KINDS)
         if self.prepare not in PREPARATIONS:
             raise ConfigError(f"unknown preparation {self.prepare!r}", choices=PREPARATIONS)
         kind = KINDS[self.kind]
@@ -183,7 +185,8 @@ class Model:
         """The model that `str` calls so, as in io-heavy-56mb. Raises ConfigError."""
         found = _NAME.fullmatch(text)
         if found is None:
-            raise ConfigError(f"unknown model {text[:80]!r}", choices=KINDS)
+            near = did_you_mean(text, KINDS)
+            raise ConfigError(f"unknown model {text[:80]!r}{near}", choices=KINDS)
         size, variant = int(found["size"] or 0), int(found["variant"] or 0)
         return cls(found["kind"], size, variant, found["prepare"] or "raw", int(found["arch"] or 0))  # type: ignore[arg-type]
 

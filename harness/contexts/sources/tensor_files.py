@@ -64,6 +64,12 @@ class TensorFiles:
         """
         if sample and isinstance(where, Path):
             where, within = where / sample, where
+        wanted = ", ".join(str(one) for one in tensors) or "none"
+        if isinstance(where, Path) and not where.exists():
+            problem = (
+                f"there is no {where}, a folder with a raw file or a .npy for each of: {wanted}"
+            )
+            raise ConfigError(problem, file=binary, field=what)
         if isinstance(where, Path):
             found = f"{where} has "
             files = chosen_files(listed_files(what, where, binary, within), tensors)
@@ -71,7 +77,6 @@ class TensorFiles:
         else:
             found, files = "", where
         if len(files) != len(tensors):
-            wanted = ", ".join(str(one) for one in tensors) or "none"
             problem = f"{found}{len(files)} files, and the graph has {len(tensors)}: {wanted}"
             raise ConfigError(problem, file=binary, field=what)
         pairs = zip(files, tensors, strict=True)

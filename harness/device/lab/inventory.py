@@ -87,11 +87,12 @@ Who names none of them gets the first.
 """
 
 _NO_FILE: Final = (
-    "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that adb "
-    "sees, and of boards. A whole one for a phone is `{schema: 1, devices: "
-    "[{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that `adb devices` prints; "
-    "`simulated: true` instead of the serial has this computer simulate one, as does "
-    "`qnn-harness init --simulated`"
+    "no such file; --lab FILE names another. pytest and `qnn-harness run` need none for a device "
+    "that this computer simulates: --device sim-v73 (or sim-v68, sim-v69, sim-v75, sim-v79, "
+    "sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp). `qnn-harness init` writes one of the "
+    "devices that are attached, `init --simulated` of a simulated one. By hand, for a phone: "
+    "`{schema: 1, devices: [{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that "
+    "`adb devices` prints; with `simulated: true` in its place this computer simulates one"
 )
 
 

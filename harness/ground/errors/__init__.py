@@ -19,7 +19,7 @@ Cause = Literal["target", "infra", "config", "harness"]
 NO_ROOM: Final = "No space left on device"
 """What devices say that are full."""
 
-_MAX_CHOICES = 60
+_MAX_CHOICES = 24
 _MAX_COMMAND = 200
 _SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")
 

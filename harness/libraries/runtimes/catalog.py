@@ -199,7 +199,8 @@ class Catalog:
             self._hosts[version] = CompilerHost(
                 qnn_version=version,
                 ort_version=ORT_HOST_VERSION,
-                ort_root=ort_folder(self._unpacked).path,
+                # devices get other files of the same wheel: one folder holds one choice of them
+                ort_root=ort_folder(self.unpacked_in("unpacked-host")).path,
                 qnn_root=self.pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]

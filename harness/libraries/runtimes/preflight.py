@@ -34,7 +34,8 @@ _ONE_BUILD: Final = frozenset(
     {"backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "system", "prepare"}
 )
 _WITHOUT: Final[Mapping[tuple[str, str], str]] = {
-    ("cpu", "linux-x64"): " (of the wheels of onnxruntime-qnn only that of QNN 2.47.0 has it)"
+    ("cpu", "linux-x64"): " (of the wheels of onnxruntime-qnn only that of "
+    "QNN 2.47.0 has it: --qnn 2.47.0)"
 }
 """What is known of a backend that wheels for a target lack."""
 
@@ -327,7 +328,8 @@ def _other_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
 
 def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severity, str]:
     if simulator:
-        return "info", "the simulator does not mind, a device does"
+        other = f"--device sim-v{compiled_for} simulates one, where there is no devices.yaml"
+        return "info", f"the simulator does not mind, a device does ({other})"
     if compiled_for < device:
         return "warning", "it is refused with 5005, or runs slower than it could"
     return "error", "it is refused with 5005 (Request feature arch unsupported)"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.device import CaseEvidence
 from harness.device.dsp.dsp import Said, forget_said, log_size, read_said
@@ -70,10 +70,10 @@ class Observation:
     `kept` are outputs with something to tell them against.
     """
 
-    run: ProbeRun
+    run: ProbeRun = field(repr=False)
     verdict: Verdict
-    measurements: dict[str, object]
-    kept: Sequence[KeptOutput] = ()
+    measurements: dict[str, Any] = field(repr=False)
+    kept: Sequence[KeptOutput] = field(default=(), repr=False)
 
     def keeping(self, kept: Sequence[KeptOutput]) -> Observation:
         """The same, with outputs that were kept."""

@@ -18,7 +18,7 @@ from harness.ground.errors import NoLabError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.own_contexts import choose_contexts, suite_of
 from harness.run.pytest_plugin.selection import asks_for_devices
-from harness.run.pytest_plugin.terminal import NO_DEVICE
+from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB
 from harness.verdict.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _WORKER_SAYS = "qnn_harness_collected"
 _NO_LAB = (
-    "no devices.yaml here: --device sim-v73 runs it on a device that this computer simulates; "
+    f"{NO_LAB}: --device sim-v73 runs it on a device that this computer simulates; "
     "qnn-harness init writes one of the devices that are attached"
 )
 

@@ -58,8 +58,9 @@ def _run(given: str | None, at: _Started) -> Path | None:
 
 
 def _known_issues(given: str | None, at: _Started) -> Path | None:
-    issues = _path(given, at) or at.root / "suites/known_issues.yaml"
-    return issues if given is not None or issues.exists() else None
+    usual = [at.root / name for name in ("known_issues.yaml", "suites/known_issues.yaml")]
+    found = _path(given, at) or next((one for one in usual if one.exists()), None)
+    return usual[-1] if found is None and given is not None else found
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ class Options:
     )
     known_issues: Path | None = _option(
         "--known-issues FILE",
-        "expected failures (default: suites/known_issues.yaml in the rootdir, if there)",
+        "expected failures (default: known_issues.yaml or suites/known_issues.yaml in the rootdir)",
         "Failures that are expected.",
         read=_known_issues,
     )

@@ -55,6 +55,7 @@ from harness.run.pytest_plugin.terminal import (
     stop,
     tell_controller,
     tell_progress,
+    tell_skipped,
 )
 
 _log = logging.getLogger(__name__)
@@ -427,6 +428,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.records.folder is not None:
         with run.ending.held():
             show_summary(terminalreporter, run, run.records.folder)
+    elif not config.option.collectonly:
+        tell_skipped(terminalreporter)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

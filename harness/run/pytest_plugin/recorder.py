@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground import ConfigError, HarnessError
+from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import OURS, RECORDS, tell, write_line
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
     from harness.verdict import RunFolder
 
+_NO_TEST: Final = (
+    "no device test was selected; those that come with qnn-harness: --pyargs harness.suites"
+)
 EVENTS: Final = "qnn_harness_events"
 """What a worker tells at its end of what happened to its devices."""
 _EXIT_AFTER_FAILURES = 1
@@ -52,6 +56,9 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
         run.close()
+        none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and asks_for_devices(session.config)
+        if none and not run.records.is_worker:
+            tell(session.config, _NO_TEST, yellow=True)
         if (output := getattr(session.config, "workeroutput", None)) is not None:
             output[EVENTS] = run.records.told_at_end()
     else:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +48,8 @@ LAB_ERROR: Final = "qnn_harness_lab_error"
 
 NO_DEVICE: Final = "no device of the lab fits"
 """The reason why a test has no case begins so."""
+NO_LAB: Final = "no devices.yaml here"
+"""So it begins where nobody has said which devices there are."""
 NOT_ASKED: Final = "it needs"
 """So it goes on if versions or backends were asked for that the test does not take."""
 
@@ -100,6 +103,10 @@ def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> Non
         told[:] = [one for one in told if one not in reports]
 
 
+_Stopped: Final = type("Stopped", (pytest.exit.Exception,), {"__module__": "builtins"})
+"""Ends a run before its first case. pytest shows where a class is from, unless it is built in."""
+
+
 def stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     """Ends the run with one clear message and the exit code of its cause.
 
@@ -107,13 +114,25 @@ def stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     """
     tell(config, f"error: {error}", red=True)
     tell_controller(config, str(error), error.exit_code)
-    pytest.exit("nothing was run", returncode=error.exit_code)
+    raise _Stopped("nothing was run", int(error.exit_code))
 
 
 def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None:
     """Has the controller of this worker, if it is one, end the run for the same reason."""
     if hasattr(config, "workeroutput"):
         config.workeroutput[STOPPED_BY] = problem, int(exit_code)  # execnet takes no enum
+
+
+def tell_skipped(reporter: Any) -> None:
+    """Says why device tests have no device, each reason once, where pytest itself does not."""
+    if reporter.hasopt("skipped"):
+        return
+    told = [one.longrepr for one in reporter.stats.get("skipped", ())]
+    whys = [one[2].removeprefix("Skipped: ") for one in told if isinstance(one, tuple)]
+    for why, tests in Counter(whys).items():
+        if why.startswith((NO_DEVICE, NO_LAB)):
+            some = "1 device test is" if tests == 1 else f"{tests} device tests are"
+            write_line(reporter, f"{some} skipped: {why}", yellow=True)
 
 
 def clean_report(report: pytest.TestReport) -> None:

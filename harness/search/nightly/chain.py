@@ -87,7 +87,8 @@ _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
 """A run may fail for something that is in no record, so that nobody knows whether it is new."""
 _NO_RUN: Final[dict[int | None, str]] = {
-    5: "nothing was selected: pytest found no device test with these arguments"
+    5: "nothing was selected: pytest found no device test with these arguments; the suites of "
+    "this package are run with --pyargs harness.suites"
 }
 _log = logging.getLogger(__name__)
 

@@ -26,6 +26,10 @@ _SHOWN: Final = 50
 _MOST: Final = 500
 _AGAIN_OF_A_CAUSE: Final = 20
 _OVER: Final = (0, 1, 2)
+_NEVER_WITHOUT: Final = (
+    "no run is known in which it did not fail; `qnn-harness bisect --axis qnn --case CASE` looks "
+    "for a version"
+)
 
 Histories = Mapping[str, CaseHistory]
 NO_HISTORIES: Final[Histories] = MappingProxyType({})
@@ -299,7 +303,7 @@ def bisected(issue: Issue) -> str:
     if search is None and issue.flaky:
         return f"not bisected: flaky: {issue.flaky}"
     if search is None:
-        return f"not bisected: {issue.hindrance or 'it is not known when it was not there'}"
+        return f"not bisected: {issue.hindrance or _NEVER_WITHOUT}"
     if not search.is_open:
         return search.answer or f"no answer: the bisection ended with {search.exit_code}"
     state = "not over yet" if search.folder else "not reached in the time of the night"

@@ -148,7 +148,11 @@ def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
             raise ConfigError(f"cannot be written: {error.strerror}", file=file) from error
         try:
             say(f"{len(found)} devices are up, as {file} has them; in another terminal:")
-            say(f"    pytest -m device --lab {file} --any-device -n auto")
+            tests = "-m device --any-device -n auto"
+            say(f"    pytest --lab {file} {tests}   # tests in this folder")
+            say(
+                f"    pytest --lab {file} {tests} --pyargs harness.suites   # those that come along"
+            )
             say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
             say("Ctrl-C ends them.")
             _wait_while_up(done, farm.server.address.spec, farm.devices)

@@ -72,7 +72,9 @@ class Verdict:
         first = "" if began is None or began.message in error.message else began.message
         cause = f"\nfirst cause: {first}" if first else ""
         known = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
-        return f"{self.outcome}{where}{api}\n{error.message}{cause}{known}".rstrip()
+        # what has neither says at once what is wrong: its first line is all that a summary shows
+        end = "\n" if where or api else ": "
+        return f"{self.outcome}{where}{api}{end}{error.message}{cause}{known}".rstrip(" :\n")
 
 
 @dataclass(frozen=True)

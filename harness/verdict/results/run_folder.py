@@ -154,8 +154,9 @@ class RunFolder:
         if path.parts == (path.name,) and not path.exists():
             path = _REPORTS / path if (_REPORTS / path).exists() else path
         if not (path / JOURNAL).is_file():
+            none = "; `qnn-harness run FILE` or `pytest -m device` makes one"
             raise ConfigError(
-                f"is no run's folder: there is no {JOURNAL}",
+                f"is no run's folder: there is no {JOURNAL}{'' if path.exists() else none}",
                 file=path,
                 choices=[str(run) for run in run_folders(path)[-5:]] or None,
             )

@@ -23,7 +23,7 @@ def test_device(bench):
 
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *options]
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
     env = {**os.environ, "PYTEST_ADDOPTS": ""}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
@@ -43,7 +43,8 @@ def test_plain_tests_run_and_device_tests_say_what_to_do(
     code, said = run(folder, *options)
     assert code == 0, said
     assert "1 passed, 1 skipped" in said
-    assert "no devices.yaml here: --device sim-v73 runs it on a device that this" in said
+    assert "\n1 device test is skipped: no devices.yaml here: --device sim-v73 runs it on" in said
+    assert "1 device test is" not in run(folder, "-rs", *options)[1], "pytest tells of it"
 
 
 def test_tests_are_found(folder: Path) -> None:
@@ -56,7 +57,7 @@ def test_tests_are_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("-m", "device"), "qnn-harness init --simulated"),
+        (("-m", "device"), "--device sim-v73 (or sim-v68"),
         (("--device", "mine"), "devices.yaml: no such file"),
         (("--lab", "other.yaml"), "other.yaml: no such file"),
     ],
@@ -65,6 +66,13 @@ def test_who_asks_for_devices_is_told(folder: Path, options: tuple[str, ...], sa
     code, said = run(folder, *options)
     assert code == 2
     assert says in said
+    assert "! Stopped: nothing was run !" in said
+
+
+def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Path) -> None:
+    code, said = run(folder, "-m", "device", "-k", "nothing")
+    assert code == 5
+    assert "no device test was selected; those that come with qnn-harness: --pyargs" in said
 
 
 def test_a_typo_in_a_marker_names_its_place(folder: Path) -> None:

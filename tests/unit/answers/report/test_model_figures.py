@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from harness.answers.report.document import Span, Table, markdown
-from harness.answers.report.model_figures import accuracy, elements, figure_blocks
+from harness.answers.report.model_figures import (
+    accuracy,
+    elements,
+    figure_blocks,
+    latency,
+    versions,
+)
 from harness.ground import QNN
-from tests.unit.verdict.results.records import record
+from tests.unit.verdict.results.records import DEVICE, record
 
 
 def test_what_is_not_compared_is_told_below_the_table() -> None:
@@ -37,3 +43,24 @@ def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
     many = record(measurements={"accuracy": [one] * 99})
     assert len(elements([many])) == 60
     assert len(elements([record(measurements={"accuracy": [{"output": "y", "worst": 3}]})])) == 1
+
+
+def test_graphs_of_one_name_are_told_apart_by_their_contexts() -> None:
+    graphs = [{"graph": "forward", "context": f"m.pte#{at}", "median_us": 5} for at in (0, 1)]
+    told = markdown(latency([record(measurements={"graphs": graphs})]))
+    assert "`forward of m.pte#0`" in told
+    assert "`forward of m.pte#1`" in told
+    assert "`forward` " in markdown(latency([record(measurements={"graphs": graphs[:1]})]))
+
+
+def test_versions_are_told_by_device_where_there_are_several() -> None:
+    figures = {"accuracy": [{"output": "y", "cosine": 1}]}
+    other = {**DEVICE, "name": "other"}
+    ran = [record(measurements=figures, device=one) for one in (DEVICE, other)]
+    (table,) = versions(ran)
+    assert isinstance(table, Table)
+    assert table.columns[:3] == ("Model", "Device", "QNN")
+    (alike,) = versions([ran[0], ran[0]])
+    assert isinstance(alike, Table)
+    assert alike.columns[:2] == ("Model", "QNN")
+    assert versions(ran[:1]) == []

@@ -106,7 +106,7 @@ def test_numbers_and_what_is_no_real_number_tell_nothing(
         ({"x.npy": b""}, "cannot read .*x.npy: that is no .npy file$"),
         ({"x.npy": np.zeros(2, "i4")}, r"x.npy has 8 bytes \(int32, \(2,\)\), and x .*float32"),
         ({"x.npy": np.zeros(1, "f8")}, r"x.npy has 8 bytes \(float64, \(1,\)\), and x "),
-        (None, "cannot read .*in: No such file"),
+        (None, "there is no .*in, a folder with a raw file or a .npy for each of: x"),
     ],
 )
 def test_files_that_do_not_fit(

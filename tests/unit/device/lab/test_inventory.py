@@ -20,6 +20,7 @@ from harness.device.lab.inventory import (
 )
 from harness.device.ssh.login import SshLogin
 from harness.ground.errors import ConfigError
+from harness.ground.facts.socs import HTP_ARCHS
 from harness.ground.yaml_lines.document import parse_document
 from harness.ground.yaml_lines.models import check_document
 from tests.properties import reached, reaches
@@ -85,6 +86,8 @@ def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lab.yaml: no such file; --lab FILE names") as caught:
         load_lab(tmp_path / "lab.yaml")
     assert "`qnn-harness init` writes one" in str(caught.value)
+    named = re.findall(r"sim-[\w-]+", str(caught.value))
+    assert sorted(named) == sorted(one.name for one in load_lab(SIMULATED_LAB).devices)
     (phone,) = re.findall("`({.*})`", str(caught.value))
     (word,) = re.findall("`([^`{]*true)`", str(caught.value))
     for text in (phone, phone.replace("serial: 1a2b3c4d", word)):
@@ -99,7 +102,10 @@ def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path) -
 
 def test_who_has_no_lab_runs_on_the_first_of_the_shipped_one() -> None:
     shipped = load_lab(SIMULATED_LAB)
-    assert shipped.devices == load_lab(ROOT / "devices.yaml").devices
+    first = load_lab(ROOT / "devices.yaml").devices
+    assert shipped.devices[: len(first)] == first
+    others = {one.htp_arch for one in shipped.devices[len(first) :]}
+    assert others == {arch for arch in HTP_ARCHS if arch >= 68} - {73}
     assert shipped.select() == [shipped.devices[0]]
     assert shipped_lab(["sim-arm64", "sim-v73"]) == shipped_lab([]) == SIMULATED_LAB
     assert shipped_lab(["sim-v73", "mine"]) is None

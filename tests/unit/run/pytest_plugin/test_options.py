@@ -83,6 +83,9 @@ def test_paths_lists_and_bounds(tmp_path: Path) -> None:
     assert found.contexts.paths == (below / "m.pte",)
     assert (found.contexts.numbers, found.contexts.inputs) == (("1", "2"), below / "in")
     assert found.known_issues == tmp_path / "suites/known_issues.yaml"
+    assert read(tmp_path).known_issues is None
+    (tmp_path / "known_issues.yaml").touch()
+    assert read(tmp_path).known_issues == tmp_path / "known_issues.yaml"
 
 
 def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> None:

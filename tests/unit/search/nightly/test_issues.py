@@ -216,9 +216,9 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
     [
         ("a@2.49.40 passed", "2.49.40", None),
         ("a@2.49.40 failed message=other", "2.49.40", None),
-        ("a@2.49.40 failed", None, "it is not known when it was not there"),
+        ("a@2.49.40 failed", None, "no run is known in which it did not fail"),
         ("a passed", None, "with the same versions as before"),
-        ("", None, "it is not known when it was not there"),
+        ("", None, "no run is known in which it did not fail"),
     ],
 )
 @pytest.mark.parametrize("lost", ["error", "failed cause=config"])

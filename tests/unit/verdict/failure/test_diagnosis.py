@@ -119,7 +119,7 @@ def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
         made = diagnosed(outcome, error, foreseen=row.preflight).diagnosis
         assert made is not None
         assert made.confidence in ("known", "likely")
-        named += f"as foreseen: {meaning}" in made.words
+        named += f"as foreseen, {meaning}: " in made.words
         # what is told of harmlessly is no reason
         info = replace(row.preflight.findings[0], severity="info")
         assert diagnosed(outcome, error, foreseen=Foreseen((info,))) == diagnosed(outcome, error)

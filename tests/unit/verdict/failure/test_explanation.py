@@ -78,7 +78,7 @@ def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
     foreseen = "preflight error context-vtcm: the context is for more VTCM"
     found = explain(log("QnnContext_createFromBinary returned 5005", foreseen)).diagnoses[0]
     assert (found.id, found.confidence) == ("other-vtcm-size", "known")
-    assert found.words.endswith(", as foreseen: the context is for more VTCM")
+    assert found.words.startswith("as foreseen, the context is for more VTCM: ")
     info = explain(
         log("QnnContext_createFromBinary returned 5005", foreseen.replace("error", "info"))
     )

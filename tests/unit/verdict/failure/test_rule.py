@@ -87,7 +87,7 @@ def test_the_first_thing_that_preflight_said_of_it_is_told() -> None:
     foreseen = rule(possible(codes=(1002,)), likely(codes=(1002,), foreseen="arch-older"))
     found = foreseen.finding(SEEN)
     assert found == FittingRule(foreseen, "likely", (), "second")
-    assert found.diagnosis(()).words == "w, as foreseen: second"
+    assert found.diagnosis(()).words == "as foreseen, second: w"
     assert Sign("likely", foreseen="arch.*").foretold(SEEN) == "first"
     assert Sign("likely").foretold(SEEN) is None
 

@@ -104,3 +104,14 @@ def test_orts_library_of_a_linux_board(catalog: Catalog) -> None:
     names = {file.path.name for file in runtime.files}
     assert {"libonnxruntime.so.1.26.0", "libonnxruntime_providers_qnn.so"} <= names
     assert runtime.library("libonnxruntime.so.1.26.0").read_bytes()[18] == 0xB7  # EM_AARCH64
+
+
+def test_the_compilers_ort_and_that_of_devices_leave_each_other_alone(
+    catalog: Catalog, logged: Logged
+) -> None:
+    """Both are of one wheel, and take other files of it."""
+    host = catalog.compiler_host("2.51.0")
+    catalog.with_ort("2.51.0", host.ort_version, "linux-x64")
+    assert Catalog(catalog._cache_root).compiler_host("2.51.0") == host
+    assert host.ort_root.parent.name != "unpacked"
+    assert not [line for line in logged.warnings if "is not as it was" in line]

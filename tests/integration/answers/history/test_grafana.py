@@ -70,7 +70,8 @@ def asked(database: Database, title: str) -> list[dict[str, Any]]:
         sql = sql.replace(said, meant)
     assert "$" not in sql
     with database.transaction(writes=False) as connection:
-        found = connection._connection.exec_driver_sql(sql.replace("%", "%%"))
+        inner: Any = connection._connection
+        found = inner.exec_driver_sql(sql.replace("%", "%%"))
         return [dict(row) for row in found.mappings()]
 
 

@@ -29,6 +29,7 @@ from harness.answers.site.gathered import (
     runs_held,
 )
 from harness.answers.site.links import FRONT, page_of
+from harness.answers.site.live import kept_now, with_now
 from harness.answers.site.night_page import front_page, night_page, night_sentence, nights_page
 from harness.answers.site.pages import ROOM, Known
 from harness.answers.site.version_page import version_page, versions, versions_page
@@ -113,7 +114,7 @@ def build(database: Database, out: Path) -> Built:
             site.write(
                 "nights.html", nights_page(known, {run: one.said for run, one in said.items()})
             )
-            site.write(FRONT, front_page(known))
+            site.write(FRONT, with_now(front_page(known), kept_now(out)))
             write_whole(out / NOTE, SiteNote(nights=said).model_dump_json(by_alias=True).encode())
     except OSError as error:
         raise InfraError(f"the site cannot be written: {error}") from error

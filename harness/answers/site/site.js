@@ -12,3 +12,10 @@ addEventListener("keydown", event => {
   const field = document.querySelector("input[type=search]");
   if (event.key === "/" && field && document.activeElement !== field) { event.preventDefault(); field.focus(); }
 });
+
+const now = document.getElementById("now");
+if (now) {
+  const silent = (Date.now() - Date.parse(now.dataset.at)) / 1000;
+  if (silent > 60) now.querySelector("h2").append(` (not heard of for ${Math.round(silent / 60)} min: it may have died)`);
+  setInterval(() => { if (!document.querySelector("input[type=search]:focus")) location.reload(); }, 5000);
+}

@@ -15,7 +15,11 @@ from harness.ground.progress.screen import Screen
 from harness.ground.progress.state import Lines, RunState
 
 _PERIOD_S: Final = 0.125
+_PAGE_S: Final = 3.0
 _STOP_S: Final = 2.0
+
+PageOf = Callable[[RunState, float], Callable[[], None]]
+"""Gives what writes the page of a run as it is now, which may take its time."""
 
 
 class Show:
@@ -28,8 +32,10 @@ class Show:
         colours: bool,
         listener: Listener | None,
         earlier: Callable[[], Mapping[str, float]],
+        page: PageOf | None = None,
     ) -> None:
         """`earlier` is asked once, by the thread, how long cases took before: it may take long."""
+        self._page = page
         self.state = state
         self._colours = colours
         self._listener = listener
@@ -52,16 +58,23 @@ class Show:
                 return drawing.lines(self.state, time.monotonic(), columns, rows)
 
         screen = Screen(file, lines, width)
+        self._shown.callback(screen.close)
+        self._begin(screen)
+        return screen
+
+    def start_unseen(self) -> None:
+        """Shows the page alone: nothing is drawn on any terminal."""
+        self._begin(None)
+
+    def _begin(self, screen: Screen | None) -> None:
         self._over.clear()
         thread = threading.Thread(
             target=self._work, args=[screen], name="qnn-harness-live", daemon=True
         )
-        self._shown.callback(screen.close)
         self._shown.callback(thread.join, _STOP_S)
         self._shown.callback(self._over.set)
         self._shown.enter_context(followed_by(self._follow))
         thread.start()
-        return screen
 
     def stop(self) -> None:
         """Takes the lines away; waits for the thread a few seconds at most."""
@@ -78,10 +91,10 @@ class Show:
             if merged is not None:
                 self.state.take(*merged, time.monotonic())
 
-    def _work(self, screen: Screen) -> None:
+    def _work(self, screen: Screen | None) -> None:
         # a terminal that is gone, or any fault of ours, must not be the run's
         with contextlib.suppress(Exception):
-            drawn_at = 0.0
+            drawn_at = page_at = 0.0
             while not self._over.is_set():
                 if self._earlier is not None:
                     earlier, self._earlier = self._earlier, None
@@ -96,6 +109,13 @@ class Show:
                 now = time.monotonic()
                 if now - drawn_at >= _PERIOD_S and not self._over.is_set():
                     drawn_at = now
-                    screen.draw()
+                    if screen is not None:
+                        screen.draw()
+                    if self._page is not None and now - page_at >= _PAGE_S:
+                        page_at = now
+                        with self._lock:
+                            write = self._page(self.state, now)
+                        write()
             return
-        screen.close()
+        if screen is not None:
+            screen.close()

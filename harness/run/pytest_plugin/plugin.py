@@ -122,6 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
         run.live = Live(config)
+        run.live.site = run.options.site
         config.pluginmanager.register(run.live, "qnn-harness-live")
 
 

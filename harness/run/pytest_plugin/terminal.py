@@ -29,6 +29,7 @@ from harness.run.pytest_plugin.pytest_internals import (
 )
 
 if TYPE_CHECKING:
+    from harness.answers.site.live import LiveFront
     from harness.ground.progress.channel import Listener
     from harness.ground.progress.show import Show
     from harness.ground.progress.state import RunState
@@ -208,6 +209,9 @@ class Live:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self.site: Path | None = None
+        """The folder of a site whose front page is to say what the run is at."""
+        self._front: LiveFront | None = None
         self._listener: Listener | None = None
         self._show: Show | None = None
         self._state: RunState | None = None
@@ -237,7 +241,7 @@ class Live:
 
     def listen(self, folder: Path) -> None:
         """Hears workers of pytest-xdist by a socket in a folder of theirs, if it is of use."""
-        if self._is_possible():
+        if self._is_possible() or self.site is not None:
             from harness.ground.progress.channel import Listener
 
             with contextlib.suppress(OSError):
@@ -254,14 +258,18 @@ class Live:
 
         `sharing` is how many devices each pool has.
         """
-        if self._reporter is None or self._verbosity < 0:
+        if (self._reporter is None or self._verbosity < 0) and self.site is None:
             return
         from harness.ground.progress.state import RunState
 
         now = time.monotonic()
         self._state = RunState(cases, now, side_by_side=side_by_side, sharing=sharing)
         self._folder, self._said = folder, (now, 0)
-        if self._is_possible():
+        if self.site is not None:
+            from harness.answers.site.live import LiveFront
+
+            self._front = LiveFront(self.site, folder.run_id)
+        if self._is_possible() or self._front is not None:
             from harness.ground.progress.show import Show
 
             self._show = Show(
@@ -269,6 +277,7 @@ class Live:
                 colours=self._reporter.hasmarkup,
                 listener=self._listener,
                 earlier=self._earlier,
+                page=self._front.page if self._front is not None else None,
             )
             self._start()
 
@@ -279,15 +288,18 @@ class Live:
 
     def _start(self) -> None:
         show, reporter = self._show, self._reporter
-        if show is not None and self._file is None:
+        if show is not None and not self._is_possible():
+            show.start_unseen()
+        elif show is not None and self._file is None:
             with contextlib.suppress(OSError):
                 self._file = write_through(
                     reporter, lambda file: show.start(file, lambda: column(reporter))
                 )
 
     def _stop(self) -> None:
-        if self._show is not None and self._file is not None:
+        if self._show is not None:
             self._show.stop()
+        if self._file is not None:
             file, self._file = self._file, None
             write_through(self._reporter, lambda _: file)
 
@@ -299,6 +311,8 @@ class Live:
         finally:
             self._stop()
             self._show = None
+            if self._front is not None:
+                self._front.end()
             if self._listener is not None:
                 self._listener.close()
 
@@ -352,12 +366,12 @@ class Live:
         write_line(self._reporter, line, **markup)
 
     def _count(self, case: str, seconds: float, failed: bool, lab: bool) -> None:
-        if self._show is not None:
-            self._show.ended(case, seconds, failed=failed, lab=lab)
-            return
         assert self._state is not None
         state, now = self._state, time.monotonic()
-        state.ended(case, seconds, failed=failed, lab=lab)
+        counts = state if self._show is None else self._show
+        counts.ended(case, seconds, failed=failed, lab=lab)
+        if self._file is not None or self._reporter is None or self._verbosity < 0:
+            return
         since, done = self._said
         from harness.ground.progress.state import plain_is_due
 
@@ -367,7 +381,7 @@ class Live:
             return
         from harness.ground.progress.drawing import plain_line
 
-        if not done:
+        if not done and self._show is None:
             state.expect(self._earlier())
         self._said = now, state.done
         self._say(plain_line(state, now))

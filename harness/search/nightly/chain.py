@@ -69,6 +69,7 @@ from harness.search.nightly.lab_seen import (
     lost_on,
 )
 from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.night_told import tell_site
 from harness.search.nightly.processes import ENOUGH_S, answered, bisection, ended
 from harness.search.nightly.telling import tell_people
 from harness.verdict import CaseRecord, RunFolder, ordered
@@ -226,6 +227,7 @@ class Chain:
         """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
         marker = f"--problem-file={self.path / PROBLEM}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
+        words += [f"--site={self.night.site}"] if self.night.site else []
         words += [f"--resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
         return ended("pytest", words, left_s, cwd=self.night.folder, stdout=2)
@@ -360,6 +362,10 @@ class Chain:
         (self.path / "issues").mkdir(exist_ok=True)
         for issue in self.night.issues:
             write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
+        try:
+            tell_site(self.night, self._database)
+        except HarnessError as error:
+            self._note(f"the lab's pages were not written: {error}")
         for line in tell_people(self.night, self._earlier(), self.path, self._left_s):
             self._note(line)
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")

@@ -20,11 +20,12 @@ class Night(Part):
     """What a night was asked for, what of it is done, and what came of that.
 
     `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
-    that was said, without its password. `run` and `base` are the ids of its run and of the one it
-    was compared with. `run_is_whole` tells that nothing cut the run short, `other_failures` whether
-    it failed for what is in no record. `lab_before` and `lab_after` are how devices were when it
-    began and ended, `lost` is what was not tested on them. `coverage` is how many of its cases have
-    a verdict, `failed_on` what of it is new and bad. `told` is what went wrong without ending it.
+    that was said, without its password; `site` is the folder of the lab's pages. `run` and `base`
+    are the ids of its run and of the one it was compared with. `run_is_whole` tells that nothing
+    cut the run short, `other_failures` whether it failed for what is in no record. `lab_before` and
+    `lab_after` are how devices were when it began and ended, `lost` is what was not tested on them.
+    `coverage` is how many of its cases have a verdict, `failed_on` what of it is new and bad.
+    `told` is what went wrong without ending it.
     """
 
     schema_version: Annotated[
@@ -41,6 +42,7 @@ class Night(Part):
     lab: str
     folder: str
     database: str | None = None
+    site: str | None = None
     budget_s: float
     until: float
     done: tuple[NightStep, ...] = ()
@@ -105,6 +107,7 @@ class Night(Part):
             raise ConfigError(problem, field="--database")
         time_s = asked.budget_s if budget else self.budget_s
         change = {"database": where, "budget_s": time_s, "until": now + time_s}
+        change["site"] = asked.site or self.site
         return self.model_copy(update=change)
 
     def follows(self, other: Night) -> bool:

@@ -1,8 +1,12 @@
-"""What the history holds of a night, for the lab's pages (pure)."""
+"""What the history holds of a night, and the lab's pages, written at its end."""
 
 from __future__ import annotations
 
-from harness.answers.history.nights import CauseTold, DeviceTold, NightTold
+from pathlib import Path
+
+from harness.answers import open_database
+from harness.answers.history.nights import CauseTold, DeviceTold, NightTold, keep_night
+from harness.answers.site.build import build
 from harness.search.nightly.issues import Issue, bisected
 from harness.search.nightly.night import Night
 
@@ -23,6 +27,15 @@ def night_told(night: Night) -> NightTold | None:
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,
     )
+
+
+def tell_site(night: Night, database: str) -> None:
+    """Holds what a night said, and writes the pages that it was to keep. Raises HarnessError."""
+    held, told = open_database(database), night_told(night)
+    if told is not None:
+        keep_night(held, told)
+    if night.site is not None:
+        build(held, Path(night.site))
 
 
 def _cause(issue: Issue) -> CauseTold:

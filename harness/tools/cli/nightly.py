@@ -30,6 +30,9 @@ _BUDGET: Final = "4h"
 @click.argument("arguments", nargs=-1, metavar="[PYTEST ARGUMENT]...", type=click.UNPROCESSED)
 @click.option("--budget", metavar="TIME", help="For all of it (default: 4h, or as before).")
 @click.option("--resume", is_flag=True, help="Go on with the last night that is not over, anew.")
+@click.option(
+    "--site", type=click.Path(path_type=Path), help="Keep the lab's pages in this folder, too."
+)
 @lab_option
 @reports_option
 @database_option
@@ -38,6 +41,7 @@ def nightly(
     arguments: tuple[str, ...],
     budget: str | None,
     resume: bool,
+    site: Path | None,
     lab_file: Path,
     reports: Path,
     database: str | None,
@@ -69,6 +73,7 @@ def nightly(
         lab=str(lab_file.absolute()),
         folder=str(Path.cwd()),
         database=_kept(database),
+        site=None if site is None else str(site.absolute()),
         budget_s=seconds,
         until=now + seconds,
     )

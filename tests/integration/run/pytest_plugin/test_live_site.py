@@ -6,6 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from harness.answers.history.database import open_database
 from harness.answers.site.build import build
 from tests.integration.device_runs import DeviceRuns
@@ -17,6 +19,8 @@ SUITE = '''"""A case that goes on until it may end."""
 import os
 import time
 from pathlib import Path
+
+import pytest
 
 import pytest
 
@@ -32,6 +36,7 @@ def test_at_work(bench):
 '''
 
 
+@pytest.mark.nightly
 def test_workers_are_seen_on_the_front_page_while_they_are_at_it(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

@@ -21,6 +21,12 @@ class DeviceTold(Part):
     why: str = ""
     hands: str = ""
 
+    @property
+    def said(self) -> str:
+        """It in words."""
+        since = f" since {self.since[:10]}" if self.since else ""
+        return f"{self.state}{since}{f' ({self.why})' if self.why else ''}"
+
 
 class CauseTold(Part):
     """What a night knew of a cause: what its bisection came to, the command that searches for it,

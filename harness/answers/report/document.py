@@ -261,7 +261,7 @@ def _td(line: Line, column: str, style: str) -> Markup:
         return Markup('<td class="{}">{}</td>').format(line.mark or "", line.text)
     titles = [one.title for one in _spans(line) if isinstance(one, Span) and one.title]
     title = Markup(' title="{}"').format(titles[0]) if titles else ""
-    label = Markup(' data-label="{}"').format(column) if style == "stacked" else ""
+    label = Markup(' data-label="{}"').format(column) if "stacked" in style else ""
     return Markup("<td{}{}>{}</td>").format(label, title, _inline(line))
 
 

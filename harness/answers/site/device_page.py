@@ -129,7 +129,7 @@ def unwell(known: Known) -> list[str]:
     )
 
 
-def device_rows_told(known: Known, devices: list[str], links: Links) -> Table:
+def devices_table(known: Known, devices: list[str], links: Links, style: str = "") -> Table:
     """Devices beside each other: where they are, how they did, how they are."""
     rows: list[list[Line]] = []
     for device in devices:
@@ -153,7 +153,7 @@ def device_rows_told(known: Known, devices: list[str], links: Links) -> Table:
                 Span(known.twins.get(device, "")),
             ]
         )
-    return Table("", _LISTED, rows, "stacked long")
+    return Table("", _LISTED, rows, f"stacked {style}")
 
 
 def _mark(known: Known, device: str, at: int) -> str:
@@ -167,5 +167,5 @@ def _mark(known: Known, device: str, at: int) -> str:
 def devices_page(known: Known) -> str:
     """All devices that cases ran on."""
     names = sorted({name for name, _ in (*known.gathered.by_device, *known.devices)})
-    blocks: list[Block] = [Heading("Devices", 1), device_rows_told(known, names, Links(""))]
+    blocks: list[Block] = [Heading("Devices", 1), devices_table(known, names, Links(""), "long")]
     return framed("Devices", blocks, here="Devices", up="")

@@ -16,7 +16,7 @@ from harness.answers.report.document import (
     Table,
 )
 from harness.answers.site.changes import NightChange
-from harness.answers.site.device_page import device_rows_told, unwell
+from harness.answers.site.device_page import devices_table, unwell
 from harness.answers.site.drawings import Bar, trend
 from harness.answers.site.links import Links, page_of
 from harness.answers.site.pages import Known, by_cause, framed
@@ -43,7 +43,7 @@ def front_page(known: Known) -> str:
     changes = known.gathered.changes("at = ?", at)
     blocks: list[Block] = [*_head(known, at, changes), *by_cause(known, changes, links)]
     if ill := unwell(known):
-        blocks += [Heading("Devices to look at"), device_rows_told(known, ill, links)]
+        blocks += [Heading("Devices to look at"), devices_table(known, ill, links)]
     night = known.nights.get(known.runs[at].run)
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
@@ -95,6 +95,11 @@ def _head(known: Known, at: int, changes: Sequence[NightChange]) -> Iterator[Blo
         ["Night of ", run.started[:16].replace("T", " "), " ", Span(run.run, style="code")], 1
     )
     yield Paragraph(sentence(known, at, changes), "verdict bad" if bad else "verdict")
+    night = known.nights.get(run.run)
+    ill = night.devices.items() if night is not None and at != known.last else ()
+    told = [(name, one) for name, one in ill if one.state != "good"]
+    if told:
+        yield Items([Item([Span(name, style="code"), f": {one.said}"]) for name, one in told])
 
 
 def _trend(known: Known) -> Line:

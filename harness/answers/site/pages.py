@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -97,7 +98,7 @@ def by_cause(known: Known, changes: Sequence[NightChange], links: Links) -> Iter
         causes.sort(key=len, reverse=True)
         yield Heading(f"{title}: {counted(len(found), 'case')}")
         rows = [_row(known, became, of_cause, links) for of_cause in causes[:_MOST_CAUSES]]
-        yield Table("", _COLUMNS, rows, "stacked")
+        yield Table("", _COLUMNS, rows, "stacked causes")
         if len(causes) > _MOST_CAUSES:
             yield Paragraph(f"and {counted(len(causes) - _MOST_CAUSES, 'more cause')}", "dim")
 
@@ -133,18 +134,17 @@ def _begun(
 ) -> list[str | Span]:
     changed = next((one.changed for one in found if one.since == since), "")
     night = links.to("night", known.runs[since].run, known.day(since))
-    return [night, Span(f", when {changed} changed" if changed else ", with the same versions")]
+    return [night, Span(f", as {changed} changed" if changed else ", with the same versions")]
 
 
 def where(known: Known, found: Sequence[NightChange], links: Links) -> list[str | Span]:
     """On which of the devices that tested the same: by their SoC where that is known."""
     devices = sorted({one.device for one in found if one.device})
     tested = {name for one in found for name in known.gathered.devices_of[one.test]} | {*devices}
-    told = []
-    for soc in sorted({known.socs.get(name, "") for name in tested}):
-        of_soc = [name for name in tested if known.socs.get(name, "") == soc]
-        bad = sum(name in devices for name in of_soc)
-        told.append(f"{bad or 'none'} of {len(of_soc)} {soc or counted(2, 'device')[2:]}")
+    socs = Counter(known.socs.get(name, "") for name in tested)
+    bad = Counter(known.socs.get(name, "") for name in devices)
+    ordered = sorted(socs, key=lambda soc: (-bad[soc], soc))
+    told = [f"{bad[one] or 'none'} of {socs[one]} {one or 'devices'}" for one in ordered]
     named = joined([links.to("device", name) for name in devices[:_MOST_NAMED]])
     more = [f" and {len(devices) - _MOST_NAMED} more"] if len(devices) > _MOST_NAMED else []
     return (

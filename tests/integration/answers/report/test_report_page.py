@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
 from harness.answers.report.html import html_text
 from harness.answers.report.projections import PROJECTIONS
 from harness.answers.report.run_data import RunData
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord, DeviceEvent
-from tests.needed import need
+from tests.integration.answers.browser import Browser, chromium
 from tests.unit.verdict.results.records import DEVICE, error, record
 
 write_page = PROJECTIONS["report.html"]
@@ -70,11 +64,8 @@ def events() -> tuple[DeviceEvent, ...]:
     return (hot, DeviceEvent(event="reboot", state="good", detail="it answers", **given))
 
 
-class Reader:
+class Reader(Browser):
     """Somebody who reads pages in a browser that has no network."""
-
-    def __init__(self, driver: webdriver.Chrome) -> None:
-        self.driver = driver
 
     def open(self, page: Path, hash_: str = "") -> None:
         """Opens a page anew, and waits until its table stands."""
@@ -82,54 +73,17 @@ class Reader:
         self.driver.get(f"{page.as_uri()}{hash_}")
         self.wait(lambda: self.all("#cases tbody tr[data-at]"))
 
-    def wait(self, what: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.driver, WAIT_S).until(lambda _: what())
-
-    def all(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def one(self, selector: str) -> WebElement:
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
-
-    def js(self, script: str) -> Any:
-        return self.driver.execute_script(script)  # type: ignore[no-untyped-call]
-
     def count(self) -> str:
         return self.one("#count").text
 
     def first_case(self) -> str:
         return str(self.one("#cases tbody tr[data-at] td:nth-child(2)").get_attribute("title"))
 
-    def see(self, width: int, scheme: str) -> None:
-        """Makes the window so wide, and asks for light or dark."""
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-
-    def complaints(self) -> list[str]:
-        """What the browser's console says, and every request but for the page."""
-        console = [entry["message"] for entry in self.driver.get_log("browser")]
-        fetched = self.js("return performance.getEntriesByType('resource').map(one => one.name)")
-        return [*console, *fetched]
-
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
-    need("chromium")
-    need("chromedriver")
-    options = Options()
-    options.binary_location = "/usr/bin/chromium"
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-    try:
-        driver.set_page_load_timeout(WAIT_S)
-        driver.set_script_timeout(WAIT_S)
+    with chromium() as driver:
         yield Reader(driver)
-    finally:
-        driver.quit()
 
 
 @pytest.fixture(scope="module")

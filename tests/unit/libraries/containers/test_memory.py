@@ -122,7 +122,10 @@ def worst(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     return file
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "reader",
+    ["unpacked", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("artefact", "names"))],
+)
 def test_the_worst_input_takes_little_memory(tmp_path: Path, worst: Path, reader: str) -> None:
     file = tmp_path / worst.name
     file.hardlink_to(worst)

@@ -18,13 +18,12 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
-from tests.integration.spares import become
+from tests.integration.spares import become, to_python
 
 ROOT = Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.integration.imported", __name__])
 _PATH = sys.path[1:]  # all but the folder in which Python begins
-_READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_")
 
 
 def run_module(
@@ -39,7 +38,7 @@ def run_module(
     That is called where the environment has other words to Python itself than this process has.
     Raises TimeoutExpired.
     """
-    if _to_python(environment) != _to_python(os.environ):
+    if to_python(environment) != to_python(os.environ):
         return subprocess.run(
             [sys.executable, "-m", *words],
             cwd=cwd,
@@ -71,17 +70,14 @@ def run_module(
     )
 
 
-def _to_python(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment[name] for name in environment if name.startswith(_READ_AT_START)}
-
-
 def _become(
     words: Sequence[str], cwd: Path, environment: Mapping[str, str], out: Path, err: Path
 ) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[:] = [str(cwd), *_PATH]
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [str(cwd), *filter(None, given), *_PATH]
     sys.argv = list(words)
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number, inheritable=True)

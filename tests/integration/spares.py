@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from execnet.gateway_io import popen_bootstrapline
@@ -41,7 +41,7 @@ _RUNS_OF_A_SEARCH = 12
 SEARCHES = frozenset({"bisect", "minimize", "nightly"})
 
 
-def to_python(environment: dict[str, str]) -> dict[str, str]:
+def to_python(environment: Mapping[str, str]) -> dict[str, str]:
     """Words to Python itself: a fork has those of the process that it comes from."""
     kept = ("PYTHONPATH",)  # becomes sys.path
     return {
@@ -77,7 +77,7 @@ def keep(count: int) -> None:
         theirs.close()
         spares.append((pid, ours))
     begin, lock, owner = subprocess._fork_exec, threading.Lock(), os.getpid()  # type: ignore[attr-defined]
-    had = to_python(dict(os.environ))
+    had = to_python(os.environ)
 
     def fork_exec(*given: Any) -> int:
         asked = _asked(*given)

@@ -143,7 +143,10 @@ def is_noticed(place: str) -> bool:
     return any(cache_root().glob(f"labgrid/*/{file}"))
 
 
-@pytest.mark.parametrize(("options", "places"), [((), 1), (("-n", "auto"), 2)])
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [pytest.param((), 1, marks=pytest.mark.nightly), (("-n", "auto"), 2)],
+)
 def test_a_run_takes_its_places_and_gives_them_back(
     rack: Rack, tmp_path: Path, options: tuple[str, ...], places: int
 ) -> None:

@@ -120,6 +120,7 @@ def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path)
     assert problems(quiet, run, 60, left, may_lose=True) == [], f"{did}\n{run.output}"
 
 
+@pytest.mark.nightly
 def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -81,6 +81,7 @@ class Desk:
         return process.wait(timeout=60), out.read_text(), "".join(said)
 
 
+@pytest.mark.nightly
 def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     section = (ROOT / "README.md").read_text().partition("\n## A phone on the desk\n")[2]
     block = section.partition("```\n")[2].partition("```")[0]

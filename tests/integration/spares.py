@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from execnet.gateway_io import popen_bootstrapline
+from xdist import workermanage
 
 from harness.ground.host import guardian
 
@@ -202,6 +203,7 @@ def become(words: Sequence[str]) -> None:
     """Runs `python -m <words>` here."""
     keep(wanted(words))
     sys.path[0] = os.getcwd()
+    workermanage._sys_path = list(sys.path)  # pytest-xdist keeps what it was as Python began
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.integration.device_runs import WITHOUT_HYPOTHESIS
+from tests.integration.forked import run_module
 
 SUITE = """import pytest
 
@@ -23,9 +24,9 @@ def test_device(bench):
 
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    env = {**os.environ, "PYTEST_ADDOPTS": ""}
-    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    words = ("pytest", "-p", "no:cacheprovider", *options)
+    env = {**os.environ, "PYTEST_ADDOPTS": WITHOUT_HYPOTHESIS}
+    done = run_module(words, folder, env, 120)
     return done.returncode, done.stdout + done.stderr
 
 

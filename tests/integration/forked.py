@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
-from tests.integration.spares import become, to_python
+from tests.integration.spares import become, open_streams, to_python
 
 ROOT = Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
@@ -70,17 +70,57 @@ def run_module(
     )
 
 
+class OnTerminal:
+    """`python -m <words>` in a session of its own, on a terminal; as far as `Popen` is used."""
+
+    def __init__(
+        self, words: Sequence[str], cwd: Path, environment: Mapping[str, str], terminal: str
+    ) -> None:
+        with contextlib.chdir(ROOT):
+            ensure_running()
+        given = (words, cwd, dict(environment), terminal)
+        self._process = _FORKS.Process(target=_become_on_terminal, args=given)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("a fork", timeout or 0)
+        return self._process.exitcode
+
+
+def _become_on_terminal(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], terminal: str
+) -> None:
+    os.setsid()
+    opened = os.open(terminal, os.O_RDWR)  # becomes the session's own
+    for number in range(3):
+        os.dup2(opened, number, inheritable=True)
+    os.close(opened)
+    open_streams()
+    _run(words, cwd, environment)
+
+
 def _become(
     words: Sequence[str], cwd: Path, environment: Mapping[str, str], out: Path, err: Path
 ) -> None:
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number, inheritable=True)
+    _run(words, cwd, environment)
+
+
+def _run(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
     given = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [str(cwd), *filter(None, given), *_PATH]
     sys.argv = list(words)
-    for number, path in ((1, out), (2, err)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number, inheritable=True)
     try:
         become(words)
     finally:

@@ -88,8 +88,11 @@ def keep(count: int) -> None:
             if not spares:
                 return int(begin(*given))
             pid, ours = spares.pop()
-        with ours:
-            socket.send_fds(ours, [json.dumps(asked).encode() + b"\n"], asked["from"])
+        try:
+            with ours:
+                socket.send_fds(ours, [json.dumps(asked).encode() + b"\n"], asked["from"])
+        except OSError:  # a signal to all of us has ended it
+            return int(begin(*given))
         return pid
 
     subprocess._fork_exec = fork_exec  # type: ignore[attr-defined]
@@ -158,6 +161,7 @@ def _asked(
 
 def _wait(theirs: socket.socket) -> NoReturn:
     """As a spare: until somebody asks for a process, or nobody is left who could."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who presses Ctrl-C is to see no line of ours
     said, fds, _, _ = socket.recv_fds(theirs, _MOST_BYTES, 3)
     if not said:
         os._exit(0)
@@ -170,6 +174,7 @@ def _wait(theirs: socket.socket) -> NoReturn:
         os.close(fd)
     if asked["session"]:
         os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in asked["ignored"]:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, asked["blocked"])
@@ -178,11 +183,16 @@ def _wait(theirs: socket.socket) -> NoReturn:
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["environment"])
+    open_streams()
+    end(lambda: _become(asked["program"], asked["words"]))
+
+
+def open_streams() -> None:
+    """As Python does at its beginning, of descriptors that are others now."""
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, how, buffering, closefd=False)  # noqa: SIM115
         for number, how, buffering in ((0, "r", -1), (1, "w", 1), (2, "w", 1))
     )
-    end(lambda: _become(asked["program"], asked["words"]))
 
 
 def _become(program: str, words: list[str]) -> None:

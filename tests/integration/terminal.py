@@ -9,6 +9,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Self
 
 import pyte
+
+from tests.integration.forked import OnTerminal
+from tests.integration.spares import to_python
 
 WAIT_S = 120.0
 
@@ -38,18 +42,23 @@ class Terminal:
         self.seen: list[str] = []
         self._ours, theirs = pty.openpty()
         self._fit(columns, rows)
-        self.process = subprocess.Popen(
-            list(map(str, command)),
-            cwd=cwd,
-            env={"TERM": "xterm-256color", **env},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        words, environment = list(map(str, command)), {"TERM": "xterm-256color", **env}
+        self.process: subprocess.Popen[bytes] | OnTerminal
+        if words[:2] == [sys.executable, "-m"] and to_python(environment) == to_python(os.environ):
+            self.process = OnTerminal(words[2:], cwd, environment, os.ttyname(theirs))
+        else:
+            self.process = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=environment,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )
         self._settings = termios.tcgetattr(self._ours)
-        os.close(theirs)
+        self._theirs = theirs  # a fork opens it by its name, and a terminal that nobody has ends
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +67,7 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        os.close(self._theirs)
         os.close(self._ours)
 
     def _fit(self, columns: int, rows: int) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from harness.answers.history.attempts import attempts_by_name, finder
-from harness.answers.history.brief import read_briefs
+from harness.answers.history.brief import Brief, read_briefs
 from harness.answers.history.comparison import TITLES, Pair, compare
-from harness.answers.history.states import CaseHistory
+from harness.answers.history.states import CaseHistory, CaseState, Verdicts, state_of
 from harness.answers.report.run_data import Since
 from harness.ground import ConfigError, HarnessError
-from harness.verdict import JOURNAL, LeftOut, RunFolder, cases_in, ordered, uncollected
+from harness.verdict import JOURNAL, CaseRecord, LeftOut, RunFolder, cases_in, ordered, uncollected
 from harness.verdict.results.run_folder import run_folders
 
 _MOST_RUNS: Final = 300
@@ -139,8 +139,41 @@ def histories(
     return found
 
 
+@uncollected()
+def state_in(reports: Path, case: str) -> CaseState | None:
+    """What the last run in a folder that calls a case so, and those before it, make of that.
+
+    None if there is none. Only so many runs are looked at as can be read in a few seconds.
+    """
+    seen: list[Verdicts] = []
+    known: Brief | None = None
+    room = _MOST_BYTES // 4
+    for run in map(RunFolder, reversed(run_folders(reports)[-_MOST_BACK:])):
+        with contextlib.suppress(HarnessError, OSError):
+            room -= (run.path / JOURNAL).stat().st_size
+            if room < 0:
+                break
+            named = attempts_by_name(read_briefs(run.path / JOURNAL)[0])
+            found = named.get(case) if known is None else finder(named)(known)
+            if found is not None:
+                known = known or found.last
+                seen.insert(0, Verdicts.of(found, str(run.info().get("started", ""))))
+    return state_of(seen)
+
+
 def _named(pair: Pair) -> set[str]:
     return {side.case for side in (pair.before, pair.after) if side is not None}
+
+
+def records_before(folder: RunFolder) -> Iterator[CaseRecord]:
+    """The attempts of the last runs of the same selection, as many as are read in seconds."""
+    room = _MOST_BYTES // 4
+    for one in islice(_asked_for(folder.info().get("selection"), _before(folder)), _MOST_BACK):
+        room -= (one.path / JOURNAL).stat().st_size
+        if room < 0:
+            return
+        with contextlib.suppress(HarnessError):
+            yield from (record for _, record in cases_in(one.path / JOURNAL, LeftOut()))
 
 
 def last_durations(folder: RunFolder) -> dict[str, float]:

@@ -41,7 +41,7 @@ class Run:
         self.asked = Selection(options)
         self.asked.takes_places = works_for is None
         self.records = Records(self.asked, self.ending, works_for)
-        self.ended = self._rests = False
+        self.ended = self._rests = self._has_begun = False
         self._busy = threading.Lock()  # a case has it, and who lends devices while none runs
         self._busy.acquire()
         self.problem: HarnessError | None = None
@@ -180,10 +180,13 @@ class Run:
         self._busy.release()
 
     def resume(self) -> None:
-        """A case begins."""
+        """A case begins: the first when who asked for a device meanwhile has it."""
         if self._rests:
             self._busy.acquire()
             self._rests = False
+        if not self._has_begun:
+            self._has_begun = True
+            self.lend()
 
     def _lend_at_rest(self) -> None:
         if self._busy.acquire(blocking=False):

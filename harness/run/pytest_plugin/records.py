@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,8 +214,9 @@ class Records:
 
     def remarks(self, records: Sequence[CaseRecord], collected: CollectedTests | None) -> list[str]:
         """What else the user should know at the end of a run; `collected`: all there are."""
+        from harness.answers.history.previous import records_before
         from harness.answers.report.summary import event_lines, preflight_lines
-        from harness.verdict.results.known_issue_lint import review_lines
+        from harness.verdict.results.known_issue_lint import rate_lines, review_lines
 
         found = preflight_lines(records)
         if self.shard is not None:
@@ -223,8 +225,10 @@ class Records:
             found += event_lines(self.folder.contents().events)
             if self.to_run:
                 found += [f"left out: {why}" for why in self._asked.runtimes.reasons]
-        today = datetime.now(UTC).date()
-        return found + review_lines(records, self._asked.known_issues, today, collected)
+        issues, today = self._asked.known_issues, datetime.now(UTC).date()
+        if self.folder is not None and any(one.rate for one in issues):
+            found += rate_lines(chain(records, records_before(self.folder)), issues)
+        return found + review_lines(records, issues, today, collected)
 
     def finish(
         self, exit_code: int, problem: str | None = None, *, other_failures: bool = False

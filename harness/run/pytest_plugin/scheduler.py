@@ -93,6 +93,7 @@ class ByDevice:
         self._loads: dict[Any, _Load] = {}
         self._left: dict[str, list[int]] = {}
         self._returned = set[int]()
+        self._arrived = set[Any]()
 
     @property
     def nodes(self) -> list[Any]:
@@ -106,9 +107,16 @@ class ByDevice:
         return {node: load.collected for node, load in loads if load.collected is not None}
 
     @property
+    def _all_came(self) -> bool:
+        return len(self._arrived) >= self._workers
+
+    @property
     def collection_is_completed(self) -> bool:
-        """Whether as many workers as there should be have collected."""
-        return self._names is not None or len(self._collected) >= self._workers
+        """Whether tests can be given: cases to the first worker that knows them, as each has
+        devices of its own; other tests when as many workers as there should be have collected.
+        """
+        enough = 1 if self._cases else self._workers
+        return self._names is not None or len(self._collected) >= enough
 
     @property
     def tests_finished(self) -> bool:
@@ -128,12 +136,20 @@ class ByDevice:
         self._loads[node] = _Load()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """What a worker collected; one that takes another's place must find the same."""
-        if self._names is not None and list(collection) != self._names:
-            _log.warning(f"worker {node.gateway.id} collected other tests than those before it")
+        """What a worker collected; one that comes when tests are given must find the same."""
+        is_replacement = self._all_came
+        self._arrived.add(node)
+        if self._names is None:
+            self._loads[node].collected = list(collection)
+        elif list(collection) == self._names:
+            self._loads[node].collected = self._names
+        else:
+            if is_replacement:
+                said = f"worker {node.gateway.id} collected other tests than those before it"
+                _log.warning(said)
+            else:
+                self._report_difference(self._names, "the first", node, collection)
             node.shutdown()
-            return
-        self._loads[node].collected = list(collection)
 
     def remove_node(self, node: Any) -> str | None:
         """Takes back what a worker was given; returns the test in which it died, if there is one.
@@ -292,7 +308,8 @@ class ByDevice:
             return
         found = None
         if self._devices.waiting and len(load.plain) < 2:
-            found = self._devices.next_for(load.devices)
+            # who collects still is to have a device, too
+            found = self._devices.next_for(load.devices, may_add=self._all_came)
         if found is not None:
             assert self._names is not None
             load.device, load.case = found
@@ -314,14 +331,17 @@ class ByDevice:
 
     def _all_collected_the_same(self) -> bool:
         (first, names), *others = self._collected.items()
-        differ = False
-        for node, found in others:
-            text = collection_difference(names, found, first.gateway.id, node.gateway.id)
-            if text:
-                differ = True
-                report = pytest.CollectReport(node.gateway.id, "failed", text, [])
-                self.config.hook.pytest_collectreport(report=report)
+        differ = [one for one in others if one[1] != names]
+        for node, found in differ:
+            self._report_difference(names, first.gateway.id, node, found)
         return not differ
+
+    def _report_difference(
+        self, names: Sequence[str], whose: str, node: Any, found: Sequence[str]
+    ) -> None:
+        text = collection_difference(names, found, whose, node.gateway.id)
+        report = pytest.CollectReport(node.gateway.id, "failed", text, [])
+        self.config.hook.pytest_collectreport(report=report)
 
 
 def _named(name: str, devices: Iterable[FarmDevice]) -> bool:

@@ -88,7 +88,9 @@ class Allotment:
             self._join(found)
         return found
 
-    def next_for(self, held: list[FarmDevice]) -> tuple[FarmDevice, Waiting] | None:
+    def next_for(
+        self, held: list[FarmDevice], *, may_add: bool = True
+    ) -> tuple[FarmDevice, Waiting] | None:
         """The next case for a holder of these devices, to which a free device may be added.
 
         None if there is none for it now.
@@ -104,7 +106,7 @@ class Allotment:
                     self._join(device)
             if device.joined and (case := self._farm.next(device)) is not None:
                 return device, case
-        if (free := self.take_free()) is not None:
+        if may_add and (free := self.take_free()) is not None:
             held.append(free)
             case = self._farm.next(free)
             return None if case is None else (free, case)

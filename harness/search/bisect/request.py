@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
 from harness.answers import needs_scipy
+from harness.answers.history.previous import state_in
 from harness.device import Lab, kinds
 from harness.ground import ENGINES, AxisName, ConfigError
 from harness.ground.facts.axes import EACH, SEARCHED
@@ -80,6 +81,9 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     axes, each = _axes(request.axes)
     root = where_pytest_starts(request.case, "--case")
     match = None if request.match is None else parse_match(request.match)
+    of_failures = match is None or match.failure is not None
+    if axes and request.repeat is None and of_failures:
+        request = replace(request, repeat=_repeat_of_flaky(request))
     _refuse_what_would_be_ignored(request, axes, match)
     begun = []
     for part in _parts(lab, request, each):
@@ -353,6 +357,21 @@ def _prior(
         found = _claim(version, "--prior", candidates, versions)
         weights |= dict.fromkeys(found or (), number)
     return weights
+
+
+def _repeat_of_flaky(request: Request) -> Repeat | None:
+    """How often each is asked of a case that earlier runs show to be flaky; None of any other.
+
+    Raises ConfigError where they show that no version is to blame.
+    """
+    state = state_in(request.reports, request.case)
+    if state is None or not state.is_flaky:
+        return None
+    if not state.never_bad_with:
+        problem = f"is flaky: {state.said}; --repeat auto looks for one all the same"
+        raise ConfigError(problem, field="--case")
+    _log.warning("each is run as often as it takes (--repeat auto): flaky: %s", state.said)
+    return "auto"
 
 
 def _repeat(request: Request) -> Repeat:

@@ -70,7 +70,14 @@ from harness.search.nightly.lab_seen import (
 )
 from harness.search.nightly.night import STEPS, Night
 from harness.search.nightly.night_told import tell_site
-from harness.search.nightly.processes import ENOUGH_S, answered, bisection, ended
+from harness.search.nightly.processes import (
+    ENOUGH_S,
+    answer_of,
+    answered,
+    bisection,
+    ended,
+    with_bundles,
+)
 from harness.search.nightly.telling import tell_people
 from harness.verdict import CaseRecord, RunFolder, ordered
 from harness.verdict.results.run_folder import making_folders, point_to, run_folders
@@ -196,8 +203,7 @@ class Chain:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
         _, said = answered(words, min(self._left_s, _LAB_S), cwd=self.night.folder)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return devices_seen(said, before, now)
+        return devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _earlier(self) -> Iterator[Night]:
         """The nights before this one, the newest first."""
@@ -304,13 +310,12 @@ class Chain:
             return failure.command(self.night.lab, str(self.reports))
 
         issues = to_bisect(issues, found, records, command, self.night.night, seen)
-        reasons = _FAIL_ON.reasons(found)
-        if any(one.turned_flaky for one in seen.values()):
-            reasons = [*reasons, "flaky"]
-        if self.night.other_failures or run.info().get("other_failures"):
-            reasons = [*reasons, _OTHER]
-        if found.coverage.strict:
-            reasons = [*reasons, "known issues that passed (--strict-known)"]
+        also = {
+            "flaky": any(one.turned_flaky for one in seen.values()),
+            _OTHER: self.night.other_failures or run.info().get("other_failures"),
+            "known issues that passed (--strict-known)": found.coverage.strict,
+        }
+        reasons = [*_FAIL_ON.reasons(found), *(name for name, is_so in also.items() if is_so)]
         whole = told(
             found,
             reasons,
@@ -360,6 +365,7 @@ class Chain:
             self._note(f"not in the history: {error}")
         self._keep(lab_after=self._lab(self.night.lab_before))
         (self.path / "issues").mkdir(exist_ok=True)
+        self._keep(issues=with_bundles(self.night, self.path, run.path))
         for issue in self.night.issues:
             write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
         try:
@@ -410,13 +416,6 @@ def first_bad_of(result: Any) -> str | None:
     """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
     said = result.get("answer") if isinstance(result, dict) else None
     return said.get("first_bad") if said else None
-
-
-def answer_of(result: Any) -> str | None:
-    """What a bisection came to, of the JSON that it printed: of each slice one answer (pure)."""
-    slices = result if isinstance(result, list) else [result]
-    answers = [one.get("answer") for one in slices if isinstance(one, dict)]
-    return "; ".join(one["text"] for one in answers if one) or None
 
 
 def summary_lines(night: Night) -> Iterator[str]:

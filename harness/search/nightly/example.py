@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from harness.answers import as_code
 from harness.ground.facts.axes import VERSIONS
+from harness.run import is_of_a_file
 from harness.verdict import CaseRecord, Part, split_node_id
 from harness.verdict.results.coverage import VERDICTS
 
@@ -34,7 +35,7 @@ class Example(Part):
     in all `places` that were tried.
 
     `logs` is its folder among the reports, `bundle` the command that packs it for others, if it can
-    be packed.
+    be packed, with files of `bundle_bytes`; `packed` is where that is done.
     """
 
     ran: tuple[str, ...]
@@ -43,6 +44,8 @@ class Example(Part):
     command: tuple[str, ...]
     logs: str | None = None
     bundle: tuple[str, ...] | None = None
+    bundle_bytes: int = 0
+    packed: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -63,14 +66,16 @@ def example_of(
     )
     said = chain or (error.message.splitlines() if error else [])
     folder = record.logs[0].rpartition("/")[0] if record.logs else None
-    packed = ["qnn-harness", "contexts", "bundle", record.case, "--run", f"reports/{run}"]
+    words = ("qnn-harness", "contexts", "bundle", record.case, "--run", f"reports/{run}")
+    files: Any = record.measured("context_files") if is_of_a_file(record.case) else None
     return Example(
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
         places=tuple(_places(set(failing), records)),
         command=tuple(_command(record, lab)),
         logs=f"reports/{run}/{folder}" if folder else None,
-        bundle=tuple(packed) if record.measured("context_files") else None,
+        bundle=words if files else None,
+        bundle_bytes=sum(one.get("bytes", 0) for one in (files or {}).values()),
     )
 
 
@@ -160,5 +165,7 @@ def example_lines(example: Example) -> Iterator[str]:
     yield f"- to reproduce: {as_code(shlex.join(example.command), 2000)}"
     if example.logs:
         yield f"- what it left: {as_code(example.logs)}"
-    if example.bundle:
+    if example.packed:
+        yield f"- packed for others: {as_code(example.packed)}"
+    elif example.bundle:
         yield f"- packed for others by: {as_code(shlex.join(example.bundle), 2000)}"

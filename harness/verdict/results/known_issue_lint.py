@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,7 @@ from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
 from harness.ground.facts.platforms import TARGETS
 from harness.ground.facts.socs import HTP_ARCHS
 from harness.ground.facts.versions import VersionRange
+from harness.verdict.results.coverage import VERDICTS
 from harness.verdict.results.known_issues import (
     Conditions,
     KnownIssue,
@@ -85,6 +87,34 @@ def _of_one(
     return [] if why is None else [f"known issue {issue.id} can never match: {why}"]
 
 
+def rate_lines(records: Iterable[CaseRecord], issues: Iterable[KnownIssue]) -> Iterator[str]:
+    """A line for each entry that says how often it is expected, and is seen otherwise.
+
+    `records` are those of many runs. What is seen would be so by chance once in a thousand times.
+    """
+    counts = [(issue, rate, [0, 0]) for issue in issues if (rate := issue.rate) is not None]
+    for record in records:
+        for issue, _, count in counts if record.standing in VERDICTS else ():
+            if holds_under(record, issue.conditions):
+                count[match(record, [issue]) is None] += 1
+    for issue, rate, (failed, others) in counts:
+        if _chance(failed, failed + others, rate) < _BY_CHANCE:
+            seen = f"{failed} of {failed + others} runs failed as it says, not {issue.flaky}"
+            yield f"known issue {issue.id}: {seen}" + ("" if failed else ": fixed?")
+
+
+def _chance(failed: int, runs: int, rate: float) -> float:
+    """How likely so many failures, or a number farther off, are at a rate (both sides)."""
+
+    def exactly(number: int) -> float:
+        ways = math.lgamma(runs + 1) - math.lgamma(number + 1) - math.lgamma(runs - number + 1)
+        return math.exp(ways + number * math.log(rate) + (runs - number) * math.log1p(-rate))
+
+    farther = range(failed, runs + 1) if failed > rate * runs else range(failed + 1)
+    return 2 * sum(map(exactly, farther))
+
+
+_BY_CHANCE: Final = 0.001
 _MOST_SHOWN: Final = 8
 
 

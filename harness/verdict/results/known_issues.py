@@ -43,6 +43,7 @@ _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
 # The version of another axis in place of a number: compiler ">qnn".
 _OTHER_AXIS = re.compile(rf"((?:>=|<=|>|<|==|!=)\s*)({'|'.join(VERSIONS)})", re.ASCII)
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}", re.ASCII)
+_RATE = re.compile(r"(?!0+(\.0+)?[ %])\d{1,2}(\.\d{1,3})? ?%", re.ASCII)
 _LINK = re.compile(r"https://[!-~]{4,300}", re.ASCII)
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 _ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}
@@ -76,6 +77,8 @@ _is_id = matching(_ID, "id", "must be lower-case letters, digits, dots and dashe
 _is_link = matching(_LINK, "link", "must be an https:// address")
 AnyOf = Annotated[tuple[Any, ...], BeforeValidator(_alternatives), WithJsonSchema(_ANY_OF)]
 Range = Annotated[Text, AfterValidator(_range)]
+_is_rate = matching(_RATE, "rate", 'must be true, false or a rate such as "20 %", below 100 %')
+FlakeRate = Annotated[Text, AfterValidator(_is_rate)]
 
 
 class IssueSignature(Part):
@@ -128,7 +131,8 @@ class Conditions(Part):
 class KnownIssue(Part):
     """One expected failure. After the day `until` it is expected no longer: look again.
 
-    `flaky` says that it comes and goes: a case that passes there is then no sign of a fix.
+    `flaky` says that it comes and goes: a case that passes there is then no sign of a fix. A text
+    such as "20 %" also says in how many of the runs it is expected.
     """
 
     id: Annotated[Text, AfterValidator(_is_id)]
@@ -137,9 +141,14 @@ class KnownIssue(Part):
     signature: IssueSignature
     conditions: Conditions = Conditions()
     until: datetime.date
-    flaky: StrictBool = False
+    flaky: StrictBool | FlakeRate = False
 
     _pattern_place: str = PrivateAttr("")
+
+    @property
+    def rate(self) -> float | None:
+        """In which part of the runs it is expected, if that is said."""
+        return float(self.flaky.rstrip(" %")) / 100 if isinstance(self.flaky, str) else None
 
     @property
     def too_slow(self) -> str:

@@ -44,6 +44,17 @@ def test_slow(bench, number):
 '''
 
 
+BEFORE_THE_FIRST = """import os, time
+from pathlib import Path
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    gate, until = Path(os.environ["GATE"]), time.monotonic() + 90
+    gate.with_name("ready").touch()
+    while gate.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+"""
 BISECTED = """import logging, sys
 from pathlib import Path
 from harness.search.bisect.case_run import case_arguments, run_case
@@ -200,6 +211,28 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
     assert [span for span in spans(cases, "two") if begun < span[0] < ended]
     assert events(shared, "run")[:1] == [("lent", "one")]
     assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+def test_a_person_who_asks_while_devices_are_made_ready_has_one_before_the_first_case(
+    shared: DeviceRuns,
+) -> None:
+    gate, ready = shared.folder / "gate", shared.folder / "ready"
+    gate.touch()
+    (shared.folder / "conftest.py").write_text(BEFORE_THE_FIRST)
+    with started(shared, "run", 2, "--device", "one", "-n0") as run:
+        wait_until(ready.exists, lambda: run.said)
+        with started(shared, "take", 0, words=("devices", "take", "one")) as take:
+            take.wait_for("waiting for device one")
+            gate.unlink()
+            take.wait_for("one is yours")
+            assert "PASSED" not in run.said
+            run.wait_for("waiting for device one: held by")
+            take.process.send_signal(signal.SIGINT)
+            assert take.end() == 0, take.said
+        assert run.end() == 0, run.said
+    is_whole(shared, "run", 2)
+    assert events(shared, "run") == [("lent", "one"), ("back", "one")]
 
 
 @pytest.mark.nightly

@@ -103,3 +103,14 @@ def test_an_entry_that_is_over_or_cannot_match_is_named(
     assert done.code == 0, done.output
     assert "known issue shaky expired on 2026-01-01: look at it again" in done.output
     assert "misspelt can never match: no case of its suite has the axis nme" in done.output
+
+
+@pytest.mark.nightly
+def test_a_rate_is_compared_with_this_run_and_those_before(
+    lab: DeviceRuns, tmp_path: Path, suite: Path
+) -> None:
+    given = issues(tmp_path, until="2099-01-01\n    flaky: 0.01 %")
+    for seen in ("1 of 2", "2 of 4"):
+        done = lab.run(given, suites=suite)
+        assert done.code == 0, done.output
+        assert f"known issue shaky: {seen} runs failed as it says, not 0.01 %" in done.output

@@ -404,3 +404,24 @@ def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
     assert len(states) == 4
     assert any("127.0.0.1:9/maven" in text for text in states)
     assert not any("hidden" in text for text in states)
+
+
+@pytest.mark.nightly
+def test_an_issue_of_a_file_has_a_bundle_that_fails_alike(
+    farm: DeviceRuns, context_for: ContextFor
+) -> None:
+    model = farm.folder / "model.bin"
+    model.write_bytes(context_for("tiny", NEW).path.read_bytes())
+    done = called(farm, *words(OLD)[:-1], "model.bin", "-k", "resident-1")
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    (issue,) = told["issues"]
+    packed = issue["example"]["packed"]
+    assert packed == f"reports/{told['night']}/issues/{issue['id']}.zip"
+    assert (
+        f"- packed for others: `{packed}`"
+        in (farm.reports / "latest-nightly/issues" / f"{issue['id']}.md").read_text()
+    )
+    model.unlink()
+    code, said, _ = farm.run_files(packed, "--device", "sim-v73", "--qnn", OLD)
+    assert (code, "what was packed did not come" in said) == (1, False), said

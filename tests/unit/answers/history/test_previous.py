@@ -14,8 +14,10 @@ from harness.answers.history.previous import (
     histories,
     last_durations,
     previous_of,
+    records_before,
     runs_around,
     since_previous,
+    state_in,
 )
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.projections import project
@@ -185,3 +187,32 @@ def test_two_runs_of_one_id_are_compared_and_told(
     other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
     assert len(compared(one, other, FailOn.parse("new"), late=False)["new"]) == 1
     assert f"{one.path} and {other.path} are two runs of one id" in told
+
+
+def test_what_all_runs_of_a_folder_make_of_a_case(tmp_path: Path) -> None:
+    assert state_in(tmp_path, "none") is None
+    for ended in ("passed", "failed", "passed"):
+        run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b passed"))
+        alone = ("pytest", "-m", "device", "-k", ended)
+        run_folder(tmp_path, attempt(f"a {ended}"), attempt("b passed"), command=alone)
+    (run_folder(tmp_path, attempt("a failed")) / "results.jsonl").write_text("{}")
+    state = state_in(tmp_path, attempt("a passed").case)
+    assert state is not None
+    assert (state.kind, state.failed, state.verdicts) == ("flaky", 1, 3)
+    older = state_in(tmp_path, attempt("a@2.50.40 passed").case)
+    assert older is not None
+    assert older.verdicts == 1, "what came after it is another case's, as far as its name tells"
+    assert [dict(one)["qnn"] for one in state.never_bad_with] == ["2.50.40"]
+    steady = state_in(tmp_path, attempt("b passed").case)
+    assert steady is not None
+    assert steady.kind == "passing"
+    assert state_in(tmp_path, "other") is None
+
+
+def test_the_records_of_the_runs_before_of_the_same_selection(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a failed"), attempt("b passed"))
+    run_folder(tmp_path, attempt("c passed"), command=("pytest", "-m", "device", "-k", "tiny"))
+    (run_folder(tmp_path, attempt("d failed")) / "results.jsonl").write_text('{"schema": 9}\n')
+    run_folder(tmp_path, attempt("e passed"))
+    now = RunFolder.open(run_folder(tmp_path, attempt("f passed")))
+    assert [one.case[-2] for one in records_before(now)] == ["e", "a", "b"]

@@ -366,6 +366,36 @@ def test_workers_that_collect_other_tests_get_none(logged: Logged) -> None:
     assert not unlike.has_pending
 
 
+def test_cases_begin_with_the_first_worker_and_each_worker_has_a_device() -> None:
+    config: Any = played(PLAIN, {}, 1).made.config
+    cases = {name: (where, "", (where,)) for name, where in CASES.items()}
+    made = ByDevice(config, 3, cases, kinds=dict)
+    nodes = [Worker(f"gw{number}") for number in range(3)]
+    for node in nodes:
+        made.add_node(node)
+    first, second, third = nodes
+    names = list(CASES)
+    for number in range(3):
+        if not number:
+            made.add_node_collection(first, names)
+            assert made.collection_is_completed, "nobody waits for workers that collect still"
+            made.schedule()
+        assert first.queue == [number, number]
+        made.mark_test_complete(first, first.take()[0])
+        assert made.has_pending
+        made.mark_test_complete(first, first.take()[0])
+    assert first.queue == [], "the other device is for a worker that is to come"
+    assert not made.tests_finished
+    made.add_node_collection(second, names)
+    made.schedule()
+    assert second.queue == [3, 3]
+    assert config.told == []
+    made.add_node_collection(third, names[1:])
+    assert third.shutting_down
+    assert [report.outcome for report in config.told] == ["failed"]
+    assert first.queue == [], "a device has one worker"
+
+
 @given(
     cases=st.lists(st.sampled_from(["a", "b", "c", "pool", "any", ""]), max_size=12),
     workers=st.integers(1, 4),

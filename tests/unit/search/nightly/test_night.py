@@ -16,7 +16,6 @@ from harness.search.nightly.chain import (
     LATEST,
     PROBLEM,
     STATE,
-    answer_of,
     base_of,
     held,
     nights,
@@ -24,6 +23,7 @@ from harness.search.nightly.chain import (
 )
 from harness.search.nightly.issues import CauseSearch, Issue
 from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.processes import answer_of
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
 from tests.logged import Logged

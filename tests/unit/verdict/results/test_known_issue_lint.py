@@ -13,7 +13,12 @@ from pydantic import ValidationError
 from harness.answers.report.junit import junit_parts
 from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.verdict.results.coverage import coverage_of
-from harness.verdict.results.known_issue_lint import CollectedTests, never_matches, review_lines
+from harness.verdict.results.known_issue_lint import (
+    CollectedTests,
+    never_matches,
+    rate_lines,
+    review_lines,
+)
 from harness.verdict.results.known_issues import KnownIssue
 from harness.verdict.results.record import CaseRecord
 from tests.properties import reached, reaches
@@ -272,3 +277,47 @@ def test_a_range_contradicts_itself_exactly_if_no_version_is_within(
     if not held:
         reached()
     assert (never_matches(issue({"qnn": str(wanted)}), collected()) is None) is held
+
+
+def flaky(said: Any) -> KnownIssue:
+    return KnownIssue.model_validate(issue(HERE).model_dump(by_alias=True) | {"flaky": said})
+
+
+PASSED = case("a")
+ELSEWHERE = record(case="suites/test_other.py::test_x", suite="other", outcome="failed")
+
+
+@pytest.mark.parametrize(
+    ("failed", "passed", "said", "line"),
+    [
+        (2, 8, "20 %", None),
+        (1, 0, "5 %", None),  # one run says nothing
+        (8, 2, "20%", "known issue x: 8 of 10 runs failed as it says, not 20%"),
+        (0, 40, "20 %", "known issue x: 0 of 40 runs failed as it says, not 20 %: fixed?"),
+        (0, 20, "20 %", None),
+        (9000, 11000, "50 %", "known issue x: 9000 of 20000 runs failed as it says, not 50 %"),
+        (9900, 10100, "50 %", None),
+        (0, 400, True, None),
+        (400, 0, False, None),
+        (0, 0, "99.9 %", None),
+    ],
+)
+def test_a_rate_is_compared_with_what_many_runs_show(
+    failed: int, passed: int, said: object, line: str | None
+) -> None:
+    lost = case("a", outcome="error", cause="infra", error=error(code=1))
+    records = [FAILED] * failed + [PASSED] * passed + [lost, ELSEWHERE] * 50
+    assert list(rate_lines(records, [flaky(said)])) == ([line] if line else [])
+
+
+def test_what_fails_otherwise_does_not_fail_as_it_says() -> None:
+    (line,) = rate_lines([OTHERWISE] * 60, [flaky("20 %")])
+    assert line == "known issue x: 0 of 60 runs failed as it says, not 20 %: fixed?"
+
+
+@pytest.mark.parametrize("wrong", ["0 %", "00.0%", "100 %", "20", "x", "-1 %", 20, "2 0 %"])
+def test_what_is_no_rate_is_refused(wrong: object) -> None:
+    with pytest.raises(ValidationError):
+        flaky(wrong)
+    assert flaky("0.5 %").rate == 0.005
+    assert flaky(True).rate is None

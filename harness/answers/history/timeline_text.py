@@ -1,4 +1,4 @@
-"""What history answers: on a terminal, and as a page (pure but for the template)."""
+"""What history answers on a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -9,29 +9,12 @@ from typing import Final
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
-from harness.answers.report import pages
-from harness.answers.report.document import (
-    Block,
-    Heading,
-    Line,
-    Paragraph,
-    Span,
-    Table,
-    code,
-    shortened,
-)
+from harness.answers.report.document import shortened
 from harness.ground import counted
 from harness.verdict import LOST_TO
 
 _SHOWN: Final = 40
-_PAGE_SHOWN: Final = 500
 _WIDTH: Final = 200
-_KIND_COLUMNS: Final = ("Kind", "First", "Last", "Failures", "Cases", "Devices", "Versions")
-_CASE_COLUMNS: Final = ("Case", "Last runs", "Since", "How often", "What to do")
-_MARKS_SAID: Final = (
-    "Last runs: . passed, F failed, x failed as expected, ~ flaky, ? lost to the lab, the harness "
-    "or wrong input, - not tested"
-)
 
 
 def lines(report: History) -> Iterator[str]:
@@ -105,35 +88,6 @@ def ends(case: CaseRow) -> str:
     if case.state == "flaky":
         return f"flaky, {'failed' if case.fails else 'passed'} in its last run"
     return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
-
-
-def page(report: History) -> str:
-    """One page without network or assets."""
-    return pages.page(f"History of {report.runs} runs", _blocks(report))
-
-
-def _blocks(report: History) -> Iterator[Block]:
-    look = "verdict bad" if report.lost or report.lacks_now else "verdict"
-    yield Heading("qnn-harness", level=1)
-    yield Paragraph(headline(report), look)
-    yield Heading("Kinds of failures")
-    yield Table("", _KIND_COLUMNS, [*map(_kind_cells, report.kinds(_PAGE_SHOWN))], "stacked")
-    yield Heading("Cases")
-    yield Paragraph(_MARKS_SAID, "dim")
-    yield Table("", _CASE_COLUMNS, [*map(_case_cells, report.cases(_PAGE_SHOWN))], "stacked")
-    if report.rows > _PAGE_SHOWN:
-        yield Paragraph(f"and {report.rows - _PAGE_SHOWN} more cases")
-
-
-def _kind_cells(kind: KindRow) -> list[Line]:
-    told = [kind.first[:10], kind.last[:10], str(kind.failures), str(kind.cases)]
-    return [code(kind.kind, 1000), *told, _some(kind.devices), _some(kind.versions)]
-
-
-def _case_cells(case: CaseRow) -> list[Line]:
-    since = Span(ends(case), style="bad" if case.fails or case.lost else "dim")
-    to_do = shlex.join(case.bisect) if case.bisect else case.hindrance or ""
-    return [code(case.case, 1000), code(case.recent), since, rates(case), code(to_do, 2000)]
 
 
 def rates(case: CaseRow) -> str:

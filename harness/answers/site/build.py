@@ -14,7 +14,9 @@ from pydantic import Field, ValidationError
 from harness import __version__
 from harness.answers.history.database import Database
 from harness.answers.history.nights import NightTold, nights_held
+from harness.answers.history.sightings import faults_held
 from harness.answers.history.timeline import MARKS
+from harness.answers.history.whose_fault import TwinFigure
 from harness.answers.report.pages import asset
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
 from harness.answers.site.cause_page import cause_page, causes_page
@@ -37,6 +39,7 @@ from harness.ground import InfraError, read_bounded, write_whole
 from harness.verdict import Part
 
 NOTE: Final = "site.json"
+_BY_CHANCE: Final = 0.05
 _MAX_BYTES: Final = 256 << 20
 
 
@@ -103,7 +106,15 @@ def build(database: Database, out: Path) -> Built:
     told = min([drawn, *anew])
     try:
         with Harvest() as gathered:
-            known = Known(runs, gathered, device_rows(database, runs, drawn), nights)
+            blamed, twins = faults_held(database)
+            known = Known(
+                runs,
+                gathered,
+                device_rows(database, runs, drawn),
+                nights,
+                {cause: one.said for cause, one in blamed.items()},
+                {name: _of_twins(one) for name, one in twins.items() if one.low > _BY_CHANCE},
+            )
             _of_cases(site, database, known, told)
             _of_the_rest(site, database, known)
             said = {run: one for run, one in note.nights.items() if run in digests}
@@ -120,6 +131,11 @@ def build(database: Database, out: Path) -> Built:
         raise InfraError(f"the site cannot be written: {error}") from error
     site.built.seconds = time.monotonic() - began
     return site.built
+
+
+def _of_twins(one: TwinFigure) -> str:
+    share = f"95 %: {100 * one.low:.0f} to {100 * one.high:.0f} %"
+    return f"fails {one.failed} of {one.compared} that its twins pass ({share})"
 
 
 def _digests(runs: Sequence[RunHeld], nights: Mapping[str, NightTold]) -> Iterator[tuple[str, str]]:

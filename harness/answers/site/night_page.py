@@ -23,6 +23,7 @@ from harness.answers.site.pages import Known, by_cause, framed
 from harness.ground import counted
 
 _TREND: Final = 30
+_TREND_SAID: Final = "From below: passed, failed as known, failed, without a verdict."
 _ALL_NIGHTS: Final = 5000
 
 
@@ -48,7 +49,7 @@ def front_page(known: Known) -> str:
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
         blocks.append(Items([Item(Span(one)) for one in night.besides]))
-    blocks += [Heading("The last nights"), Paragraph(_trend(known))]
+    blocks += [Heading("The last nights"), Paragraph(_trend(known)), Paragraph(_TREND_SAID, "dim")]
     return framed(sentence(known, at, changes), blocks, here="Last night", up="")
 
 

@@ -19,7 +19,7 @@ from harness.answers.history.importing import (
 )
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
-from harness.answers.history.timeline_text import lines, page
+from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
 from harness.ground import ConfigError, counted
 from harness.search import NewFailure
@@ -77,7 +77,6 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="As in qnn=2.51.0.")
 @click.option("--since", default="", metavar="DAY", callback=_day, help="Runs from this day on.")
 @click.option("--until", default="", metavar="DAY", callback=_day, help="Runs before this day.")
-@click.option("--html", "as_page", is_flag=True, help="Print a page.")
 @database_option
 @reports_option
 @lab_option
@@ -91,7 +90,6 @@ def history(
     axes: tuple[str, ...],
     since: str,
     until: str,
-    as_page: bool,
     database: str | None,
     reports: Path,
     lab_file: Path,
@@ -104,8 +102,6 @@ def history(
     """
     if context.invoked_subcommand is not None:
         return None
-    if as_page and as_json:
-        raise click.UsageError("--html and --json do not go together")
     asked = Filter(case, diagnosis, device, tuple(map(_axis, axes)), since, until)
     held = opened(database, reports)
 
@@ -119,9 +115,7 @@ def history(
     with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
         if not report.rows:
             refuse_unknown(held, asked)
-        if as_page:
-            say(page(report), nl=False)
-        elif as_json:
+        if as_json:
             head = HistoryReport(
                 runs=report.runs,
                 first=report.first,

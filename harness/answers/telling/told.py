@@ -29,6 +29,7 @@ from harness.ground import (
     without_secrets,
     write_whole,
 )
+from harness.ground.files.whole_file import keep_whole
 from harness.ground.yaml_lines.models import SchemaOne
 from harness.verdict import Part
 
@@ -62,9 +63,19 @@ class ToldState(Part):
                 return told
         return cls(news=news)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to be told."""
+        return self.state in ("sent", "nothing")
+
 
 def _file(folder: Path, channel: str) -> Path:
     return folder / "told" / f"{channel}.json"
+
+
+def keep_news(folder: Path, news: News) -> None:
+    """Keeps news to be told. Raises InfraError for a disk that fails."""
+    keep_whole(folder / NEWS, news.model_dump_json(indent=1).encode())
 
 
 def news_in(folder: Path) -> News:
@@ -76,20 +87,14 @@ def news_in(folder: Path) -> News:
 
 
 def tell(
-    folder: Path,
-    news: News,
-    names: Iterable[str],
-    lab: Path,
-    seconds: float,
-    *,
-    again: bool = False,
+    folder: Path, names: Iterable[str], lab: Path, seconds: float, *, again: bool = False
 ) -> dict[str, ToldState]:
-    """Keeps news in a folder, and tells all channels of them at once; what became of each.
+    """Tells channels of the lab at once of the news that a folder keeps; what became of each.
 
     A channel that was told is not told again, unless it shall be. What does not answer in these
-    seconds is given up. Raises OSError for a disk that fails.
+    seconds is given up. Raises OSError for a disk that fails, ConfigError if there are no news.
     """
-    write_whole(folder / NEWS, news.model_dump_json(indent=1).encode())
+    news = news_in(folder)
     (folder / "told").mkdir(exist_ok=True)
     deadline, running = Deadline(seconds), {}
     with contextlib.ExitStack() as stack:
@@ -108,7 +113,7 @@ def told_lines(told: dict[str, ToldState]) -> Iterator[str]:
     for name, one in told.items():
         if one.state == "begun":
             yield f"{name} was told, or not: {_BEGUN}"
-        elif one.state in (None, "failed"):
+        elif not one.is_over:
             yield f"{name} was not told: {one.why or 'no answer in time'}"
         elif one.why:
             yield f"{name}: {one.why}"
@@ -154,7 +159,7 @@ def _deliver(folder: Path, lab_file: Path, name: str) -> None:
     lab, news, url = load_lab(lab_file, places=None), news_in(folder), ""
     channel = next(one for one in lab.notify if one.name == name)
     told = ToldState.of(folder, name, news.id)
-    if told.state not in (None, "failed"):
+    if told.is_over or told.state == "begun":
         return
 
     def now(state: str, why: str = "") -> None:

@@ -18,6 +18,7 @@ from harness.verdict.results.coverage import VERDICTS
 _LOG_LINES: Final = 12
 _PLACES: Final = 200
 _ROWS: Final = 40
+_COLUMNS: Final = 8
 
 
 class PlaceTried(Part):
@@ -123,8 +124,8 @@ def spread(places: Sequence[PlaceTried]) -> str:
 
 
 def grid(places: Sequence[PlaceTried]) -> Iterator[str]:
-    """A table in Markdown, devices down, versions across: how many fail of those tried there."""
-    columns = sorted({one.versions for one in places}, key=_order)
+    """A table in Markdown, devices down, the last versions across: how many fail of those tried."""
+    columns = sorted({one.versions for one in places}, key=_order)[-_COLUMNS:]
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for one in places:
         mark = "❌" if one.failed == one.tested else "⚠️" if one.failed else "✅"

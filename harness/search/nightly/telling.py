@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from harness.answers import as_code
 from harness.answers.telling.news import News, NewsItem
-from harness.answers.telling.told import TELL_S, tell, told_lines
+from harness.answers.telling.told import TELL_S, keep_news, tell, told_lines
 from harness.device import load_lab
 from harness.device.lab.notify import NewsKind
 from harness.ground import HarnessError
@@ -30,8 +30,8 @@ def tell_people(
     try:
         lab = load_lab(Path(night.lab), places=None)
         seconds = min(max(left_s, _LEAST_S), TELL_S)
-        names = [one.name for one in lab.notify]
-        told = tell(folder, news_of(night, before), names, Path(night.lab), seconds)
+        keep_news(folder, news_of(night, before))
+        told = tell(folder, [one.name for one in lab.notify], Path(night.lab), seconds)
     except HarnessError as error:
         return [f"nobody was told: {error}"]
     return told_lines(told)

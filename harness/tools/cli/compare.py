@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from harness.answers.history.comparison_json import report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, page
 from harness.answers.history.previous import histories
 from harness.answers.telling.news import news_of_comparison
+from harness.answers.telling.told import keep_news
 from harness.ground import HarnessError
 from harness.run import Ending
 from harness.search import NewFailure
@@ -36,7 +38,7 @@ from harness.search.bisect.new_failures import bisected_apart
 from harness.search.nightly.processes import ENOUGH_S, bisection
 from harness.tools.cli.lab_options import json_option, lab_option
 from harness.tools.cli.say import say, say_long_json
-from harness.tools.cli.tell import say_told
+from harness.tools.cli.tell import tell
 from harness.verdict import RunFolder
 
 _LATEST: Final = Path("reports/latest")
@@ -80,7 +82,7 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     help="For --bisect.",
 )
 @click.option("--notify", is_flag=True, help="Tell the chats and mailboxes of the lab's `notify`.")
-@click.option("--dry-run", is_flag=True, help="With --notify: print what would be told, on stderr.")
+@click.option("--dry-run", is_flag=True, help="With --notify: print what would be told.")
 @lab_option
 @json_option
 def compare(
@@ -144,7 +146,10 @@ def compare(
         for line in lines(whole):
             say(line)
     if notify:
-        say_told(folder.path, news_of_comparison(whole), lab_file, dry_run=dry_run, err=True)
+        keep_news(folder.path, news_of_comparison(whole))
+        words = {"folder": folder.path, "lab_file": lab_file, "dry_run": dry_run}
+        with contextlib.redirect_stdout(sys.stderr):
+            click.get_current_context().invoke(tell, **words)
     bisections = None
     if bisects:
         Ending().watch()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.answers.telling.news import News, NewsItem
-from harness.answers.telling.told import NEWS, ToldState, tell, told_lines
+from harness.answers.telling.told import NEWS, ToldState, keep_news, tell, told_lines
 from harness.device.lab.inventory import load_lab
 from harness.ground import Deadline
 from tests.integration.answers.telling.servers import Mailbox, MockTracker, Webhook
@@ -62,7 +62,8 @@ def told(
     folder: Path, file: Path, news: News = NIGHT, seconds: float = 300.0
 ) -> dict[str, ToldState]:
     names = [one.name for one in load_lab(file, places=None).notify]
-    return tell(folder, news, names, file, seconds)
+    keep_news(folder, news)
+    return tell(folder, names, file, seconds)
 
 
 def states(found: dict[str, ToldState]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from harness.search.nightly.night import STEPS, Night
+from tests.integration.answers.telling.servers import Webhook
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns
 from tests.integration.forked import run_module
@@ -106,9 +107,13 @@ def runs(farm: DeviceRuns) -> list[Path]:
 
 
 def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns) -> None:
+    hook = Webhook()
+    notify = f"notify: [{{name: chat, url: 'json://{hook.at}/'}}]\n"
+    farm.file.write_text(LAB + notify)
     code, first, _ = night(farm, OLD)
     assert (code, first["base"], first["issues"], first["failed_on"]) == (0, None, [], [])
-    farm.file.write_text(LAB + UNREACHABLE)
+    assert hook.got == [], "no news"
+    farm.file.write_text(LAB + UNREACHABLE + notify)
     assert ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL) == -signal.SIGKILL
     assert len(runs(farm)) == 2
     code, second, said = night(farm, NEW)
@@ -142,6 +147,10 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     )
     assert "\n- `phone`: away since " in summary
     assert "; needs hands: `see why its adb server does not answer" in summary
+    (told,) = hook.got
+    assert told["title"] == f"1 new: {second['night']}"
+    assert "on 1 of 1 `QCS8550`; since `2.49.40`" in told["message"]
+    assert "- where: on 1 of 1 `QCS8550`; since `2.49.40`\n" in text
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())
@@ -150,6 +159,8 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert (code, third["base"]) == (0, second["run"]), said
     (gone,) = third["issues"]
     assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
+    assert [one["title"] for one in hook.got[1:]] == [f"1 fixed: {third['night']}"]
+    hook.close()
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     assert "State: closed" in file.read_text()
 

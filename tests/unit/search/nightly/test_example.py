@@ -118,6 +118,8 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
     assert rows[7] == "| `r` (`V`) | - | ⚠️ 1 of 2 |"
     many = [place(f"d{n}", "K", "", 1) for n in range(50)]
     assert list(grid(many))[-1] == "\nand 10 devices more"
+    wide = [place("d", "K", f"qnn 2.{n}.0", 1) for n in range(50)]
+    assert next(iter(grid(wide))).split(" | ")[1::7] == ["`qnn 2.42.0`", "`qnn 2.49.0` |"]
 
 
 def test_an_example_of_an_older_night_is_read() -> None:

@@ -3,7 +3,8 @@
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
 # `make matrix` those of them that go through versions of Python, pytest and pytest-xdist;
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
-# needs no compiler where it is installed; `make site` the pages of docs/.
+# needs no compiler where it is installed; `make release` checks the tree, makes the package, puts
+# notes, a bill of materials and checksums beside it, and tags; `make site` the pages of docs/.
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +18,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
 	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
 
-.PHONY: device test bench nightly matrix atlas dist site lint clean
+.PHONY: device test bench nightly matrix atlas dist release site lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -61,6 +62,12 @@ dist: $(READY)
 	@$(VENV)/bin/twine check --strict dist/*
 	@$(VENV)/bin/check-wheel-contents dist/*.whl
 	@echo "Results: $(CURDIR)/dist"
+
+release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+release: $(READY)
+	@$(VENV)/bin/python -m tests.release check
+	@$(MAKE) --no-print-directory -o $(READY) dist
+	@$(VENV)/bin/python -m tests.release finish
 
 lint: $(READY)
 	$(VENV)/bin/ruff format --check .

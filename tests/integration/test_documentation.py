@@ -183,7 +183,10 @@ def test_lab_examples_load(page: Path, text: str, tmp_path: Path) -> None:
     assert lab.devices or lab.labgrid
 
 
-def test_python_examples_run(lab: DeviceRuns, tmp_path: Path, context_for: ContextFor) -> None:
+@pytest.mark.parametrize("of_api", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_python_examples_run(
+    of_api: bool, lab: DeviceRuns, tmp_path: Path, context_for: ContextFor
+) -> None:
     folder = tmp_path / "elsewhere"
     mine = context_for("tiny", "2.47.0")
     for name in ("in", "out"):
@@ -194,6 +197,8 @@ def test_python_examples_run(lab: DeviceRuns, tmp_path: Path, context_for: Conte
     shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
     names = set()
     for number, (page, text) in enumerate(blocks("python")):
+        if (page.stem == "api") != of_api:
+            continue
         name = f"test_{page.stem}_{number}.py"
         names.add(name)
         (folder / name).write_text(text)

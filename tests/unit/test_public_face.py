@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -23,6 +24,24 @@ SUITES = [path for path in sorted((ROOT / "suites").glob("*.py")) if "page" not 
 def test_each_name_is_there_and_told_of(name: str) -> None:
     assert getattr(harness, name) is not None
     assert f"`{name}`" in (ROOT / "docs/suites.md").read_text()
+
+
+@pytest.mark.parametrize("name", harness.__all__)
+def test_each_name_has_its_place_among_the_apis_and_an_example(name: str) -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    assert f"\n::: harness.{name}\n" in page
+    imports = re.findall(r"^from harness import (.*)$", page, re.MULTILINE)
+    assert name in {one for line in imports for one in line.split(", ")}
+
+
+def test_each_step_is_listed_among_the_apis() -> None:
+    (listed,) = re.findall(r"members: \[([^\]]*)\]", (ROOT / "docs/api.md").read_text())
+    there = {
+        name
+        for name, value in vars(harness.steps).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert {one.strip() for one in listed.split(",")} == there
 
 
 @pytest.mark.parametrize("name", experiments.__all__)

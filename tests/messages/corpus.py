@@ -38,13 +38,19 @@ WINDOWS: Final = (
     "LoadLibrary failed with error 193",
     "LoadLibrary failed with error 127",
     "LoadLibrary failed with error 1114",
+    # as ONNX Runtime hands it on
+    'LoadLibrary failed with error 126 "" when trying to load "%s"',
+    'LoadLibrary failed with error 127 "" when trying to load "%s"',
+    'LoadLibrary failed with error 193 "" when trying to load "%s"',
+    'LoadLibrary failed with error 1114 "" when trying to load "%s"',
 )
 
 
 # What names a driver or a library in logs stands before its message, or is put into it.
 _BEFORE: Final = {
     "kernel-fastrpc": ("qcom,fastrpc 32300000.remoteproc:glink-edge.fastrpcglink-apps-dsp: ", "x"),
-    "kernel-remoteproc": ("remoteproc remoteproc2: ", "cdsp"),
+    "kernel-remoteproc": ("qcom_q6v5_pas 32300000.remoteproc: ", "cdsp.mbn"),
+    "kernel-oom": ("", "qnn-net-run"),
     "bionic": ("", "libQnnHtp.so"),
     "glibc": ("libQnnHtp.so: ", "libQnnHtp.so"),
     "windows": ("", "QnnHtp.dll"),

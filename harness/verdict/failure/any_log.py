@@ -36,6 +36,11 @@ _MAX_UNLOOKED_CHARS: Final = 2_000
 _CHUNK_CHARS: Final = 1 << 20
 _MAX_LINE_CHARS: Final = 16_384
 _MAX_TEXT_CHARS: Final = 1_000
+_OVERLAP: Final = 200
+"""What is too long for one text, or one reading, is looked at in pieces that overlap so much."""
+_WIDTHS: Final = (80, 100, 120, 132, 160)
+_MAX_WRAPPED: Final = 8
+"""A log whose longest lines have a terminal's width may be cut there, each line into so many."""
 
 # A number that is named as an error, in lower case: a code of QNN's may be one.
 _NUMBERED: Final = re.compile(
@@ -84,23 +89,25 @@ def read_log(stream: BinaryIO) -> ScannedLog:
     """Reads a log to its end or to MAX_CHARS; nothing in it makes this raise."""
     buffered = BufferedReader(cast("RawIOBase", stream))
     text_of = TextIOWrapper(buffered, _encoding_of(buffered.peek(2)[:2]), "replace")
-    kept, left, number, rest, begun = _Kept(), MAX_CHARS, 1, "", False
+    kept, left, number, rest = _Kept(), MAX_CHARS, 1, ""
     while left > 0 and (read := text_of.read(min(left, _CHUNK_CHARS))):
         left -= len(read)
-        text = rest + read
-        whole, end, rest = text.rpartition("\n")
+        rest += read
+        if len(read) < _CHUNK_CHARS:
+            break
+        whole, end, rest = rest.rpartition("\n")
         if end:
             number += kept.take(whole, number)
-            begun = False
         if len(rest) > _MAX_LINE_CHARS:
             # what is too long for one reading is still one line
             kept.take(rest, number)
-            rest, begun = "", True
+            rest = rest[-_OVERLAP:]
     kept.take(rest, number)
+    number += rest.count("\n") - (not rest or rest.endswith("\n"))
     whole_log = not text_of.read(1)
     text_of.detach()
     buffered.detach()
-    return ScannedLog(kept.lines(), number if rest or begun else number - 1, whole_log)
+    return ScannedLog(kept.lines(), number, whole_log)
 
 
 @cache
@@ -122,6 +129,7 @@ class _Kept:
         self._alike: Counter[int] = Counter()
         self._full: set[int] = set()
         self._looked = 0
+        self._widest = 0
         self._unlooked: deque[tuple[int, str, int]] = deque(maxlen=MAX_LINES // 2)
 
     def take(self, text: str, number: int) -> int:
@@ -131,7 +139,11 @@ class _Kept:
         low = data.lower()
         found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
         ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n")).tolist()
-        for line in sorted({bisect_left(ends, place) for place in found}):
+        begins = np.array([0, *(one + 1 for one in ends)])
+        wrapped = self._wrapped(data, begins)
+        for line in sorted({bisect_left(ends, place) for place in found} | wrapped.keys()):
+            if line in wrapped:
+                self._take(number + line, wrapped[line].decode("utf-8", "replace"), 0)
             begin = ends[line - 1] + 1 if line else 0
             end = ends[line] if line < len(ends) else len(data)
             # a line like many before it but for its digits, and so but for its time, is not kept
@@ -146,11 +158,27 @@ class _Kept:
             self._look(*self._unlooked.popleft())
         return (*self._first, *self._last)
 
+    def _wrapped(self, data: bytes, begins: np.ndarray) -> dict[int, bytes]:
+        """Lines that a terminal may have cut, whole again, where a rule may take them so."""
+        widths = np.diff(np.append(begins, len(data) + 1)) - 1
+        self._widest = max(self._widest, int(widths.max()))
+        cut = (widths == self._widest) & (self._widest in _WIDTHS)
+        found: dict[int, bytes] = {}
+        for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
+            whole, begin = b"", int(begins[line])
+            for piece in data[begin : begin + _MAX_WRAPPED * (self._widest + 1)].split(b"\n"):
+                whole += piece
+                if len(piece) < self._widest:
+                    break
+            if _prefilter().found(whole.lower()):
+                found[line] = whole
+        return found
+
     def _take(self, number: int, line: str, rough: int) -> None:
         if self._looked >= _MAX_LOOKED:
             self._unlooked.append((number, line[:_MAX_UNLOOKED_CHARS], rough))
             return
-        for begin in range(0, len(line), _MAX_LINE_CHARS):
+        for begin in range(0, len(line), _MAX_LINE_CHARS - _OVERLAP):
             self._look(number, line[begin : begin + _MAX_LINE_CHARS], rough)
 
     def _look(self, number: int, line: str, rough: int) -> None:
@@ -177,9 +205,11 @@ def texts_of(line: str) -> Iterator[str]:
     """What a line says; of several lines pasted into one, with slashes between, what each says."""
     plain = _ANSI.sub("", line) if "\x1b" in line else line
     for part in _PASTED.split(plain)[:200] if "/" in plain else (plain,):
-        text = _BEFORE.sub("", part, count=1).strip()[:_MAX_TEXT_CHARS]
-        if text:
-            yield str(clean_text(text))
+        text = _BEFORE.sub("", part, count=1).strip()
+        for begin in range(0, len(text), _MAX_TEXT_CHARS - _OVERLAP):
+            piece = text[begin : begin + _MAX_TEXT_CHARS]
+            if not begin or _prefilter().found(piece.lower().encode("utf-8", "replace")):
+                yield str(clean_text(piece))
 
 
 def _encoding_of(start: bytes) -> str:

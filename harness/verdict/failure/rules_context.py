@@ -52,7 +52,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             known(r"fastrpc memory map .*failed with error|Failed to map weights buffer"),
             known(r"failed to Map Buffer to SMMU"),
             likely(r"remote_mmap64_internal failed"),
-            likely(r"ggml-hex: .*(?:buffer mapping failed|fastrpc_mmap failed)"),
+            likely(
+                r"ggml-hex: .*(?:buffer mapping failed|fastrpc_mmap failed)"
+                r"|qcom,fastrpc.*(?:mmap error|failed to map buffer, fd)"
+            ),
             likely(
                 codes=(1002,),
                 evidence=r"fastrpc memory map .*failed with error|remote_mmap64_internal failed",
@@ -220,11 +223,17 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             known(
                 rf"^(?=.*(?:{OURS}|\b(?:qnn|snpe|genie)-))"
                 r".*(?:version \W{0,2}(?:GLIBC\w*|CXXABI)_[\d.]+\W{0,2} not found"
-                r"|is for EM_\w+ .{0,8}instead of EM_|has bad ELF magic|has unexpected e_machine)"
+                r"|is for \S+ .{0,8}instead of |is \d\d-bit instead of \d\d-bit|has bad ELF magic"
+                r"|has unexpected e_machine|file too short|invalid \w+ offset/size|too small to be"
+                r"|no loadable segments|file offset for .* >= file size|only ET_DYN and ET_EXEC can"
+                r"|ELF file OS ABI invalid|failed to map segment|cannot enable executable stack"
+                r"|ISA level is lower than required|in static TLS block|TLS segment is underaligned"
+                r"|has text relocations|load segments are not allowed)"
             ),
             known(
-                rf"^(?=.*(?:{OURS}|QNN)).*(?:[Cc]ould not find module|[Ee]rror (?:126|193)\b"
-                r"|dll was not found|is not a valid Win32 application|DLL load failed)"
+                rf"^(?=.*(?:{OURS}|QNN)).*(?:[Cc]ould not find module|[Ee]rror (?:12[67]|193|1114)"
+                r"\b|dll was not found|is not a valid Win32 application|DLL load failed"
+                r"|side-by-side configuration is incorrect|initialization routine failed)"
             ),
             known(
                 r"\.so\b|ELF|[Ss]ymbol",
@@ -258,7 +267,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             likely(
                 r"was ended by SIGKILL",
                 outcome="crashed",
-                evidence=r"lowmemorykiller|lmkd.*[Kk]ill|Out of memory: Kill",
+                evidence=r"lowmemorykiller|lmkd.*[Kk]ill|[Oo]ut of memory: Kill",
             ),
             # an app that a person sees or hears; others are ended as a matter of course
             likely(
@@ -266,9 +275,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 r"(?:-?\d{1,2}|1\d\d|200)\b",
                 says=r"it was \1",
             ),
-            likely(
-                rf"Out of memory: Kill\w* process \d+ \(({_PROGRAMS}[^)]*)\)", says=r"it was \1"
-            ),
+            likely(rf"Kill\w* process \d+ \(({_PROGRAMS}[^)]*)\)", says=r"it was \1"),
         ),
     ),
     Rule(

@@ -13,7 +13,7 @@ OURS: Final = (
 )
 """Files of programs that use the NPU; linkers speak of others, too."""
 LOAD: Final = r"QnnContext_createFromBinary\w*"
-PAGES: Final = r"cannot be smaller than system page size|alignment not page-aligned"
+PAGES: Final = r"cannot be smaller than system page size|(?:alignment|offset) not page-aligned"
 _RPC_API: Final = r"[\"'` ](?:rpcmem|remote|dspqueue|fastrpc)_?\w*"
 
 NO_SESSION: Final = (
@@ -37,7 +37,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(r"SSR [Dd]etected"),
             likely(
                 evidence=r"SSR [Dd]etected|remoteproc.*cdsp.*(?:crash|fatal error|watchdog)"
-                r"|remoteproc.*crash (?:detected|#\d+) in \S*cdsp"
+                r"|remoteproc.*(?:crash (?:detected|#\d+) in|recovering) \S*cdsp"
                 r"|\d\.remoteproc: (?:fatal error|watchdog) .*(?:frpck|fastrpc|[Cc][Dd][Ss][Pp])"
                 r"|Restart sequence requested for cdsp"
             ),

@@ -138,19 +138,22 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         ("radxa-docs/docs#1303", "qualcomm/fastrpc#325", "qualcomm/fastrpc#400"),
         (
             known(
-                rf"(?:Direct firmware load for|loading) (\S*{_DSP}\S*) failed (?:with error -2\b"
+                rf"(?:Direct firmware load for|loading) (\S*{_DSP}\S*) failed (?:with error -?\d"
                 r"|for no such file)",
                 absent=_UP,
-                says=r"the DSP's firmware \1 is not there",
+                says=r"the DSP's firmware \1 is not there, or cannot be read",
             ),
             known(
-                rf"error -\d+ initializing firmware \S*{_DSP}|request_firmware failed for \S*{_DSP}"
-                r"|remoteproc.*(?:invalid firmware metadata|failed to authenticate)",
+                rf"error -?\d+ (?:initializing|reading|setting up|loading) (?:firmware )?\S*{_DSP}"
+                rf"|request_firmware failed for \S*{_DSP}"
+                rf"|(?:failed|unable) to load \S*{_DSP}\S*\.[bm]"
+                r"|remoteproc.*(?:invalid firmware metadata|failed to authenticate"
+                r"|segment outside memory range|segment \d+ would be truncated|no hash segment)",
                 absent=_UP,
                 says="the DSP's firmware is refused: another device's signature, or a damaged file",
             ),
             known(
-                r"can't start rproc \S*cdsp\S*: (-\d+)",
+                r"can't (?:start|prepare|attach to) rproc \S*cdsp\S*: (-?\d+)",
                 absent=_UP,
                 says=r"the DSP does not start (\1)",
             ),
@@ -160,8 +163,9 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 says="the DSP's firmware was not loaded",
             ),
             likely(
-                r"remoteproc.*(?:start timed out|Boot failed: -|request_firmware failed: "
-                r"|Failed to load program segments)",
+                r"remoteproc.*(?:start timed out|Boot failed: |request_firmware failed: "
+                r"|Failed to load program segments|Image is (?:corrupted|too small)|truncated fw: "
+                r"|no memory-region specified|unable to (?:resolve|map) memory.region)",
                 absent=_UP,
                 says="a processor beside the CPU does not start",
             ),

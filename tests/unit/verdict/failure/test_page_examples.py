@@ -18,7 +18,17 @@ from tests.unit.verdict.failure import test_dsp_chains, test_fastrpc_chains
 from tests.unit.verdict.failure.failure_page import PAGE, answered
 from tests.unit.verdict.failure.test_field_logs import NOISE
 
-OFTEN: Final = ("alone", "cut", "logcat", "journald", "dmesg", "Windows", "GitHub", "red")
+OFTEN: Final = (
+    "alone",
+    "cut",
+    "logcat",
+    "journald",
+    "dmesg",
+    "Windows",
+    "GitHub",
+    "red",
+    "on a terminal of 80 columns",
+)
 EXAMPLE: Final = re.compile(r"    (?P<confidence>known|likely|possible): (?P<text>.+)")
 COLUMNS: Final = 120
 OTHERS: Final = 10_000
@@ -27,6 +37,19 @@ OTHERS: Final = 10_000
 def before(prefix: str, end: str = "\n") -> Callable[[str], str]:
     """Every line of an example on its own, behind this."""
     return lambda text: "".join(f"{prefix}{line}{end}" for line in text.split(" / "))
+
+
+def wrapped(columns: int) -> Callable[[str], str]:
+    """As a terminal of this width shows it, and copies it."""
+
+    def shown(text: str) -> str:
+        return "\n".join(
+            line[at : at + columns]
+            for line in text.split(" / ")
+            for at in range(0, max(1, len(line)), columns)
+        )
+
+    return shown
 
 
 DISGUISES: Final[dict[str, Callable[[str], str]]] = {
@@ -53,6 +76,8 @@ DISGUISES: Final[dict[str, Callable[[str], str]]] = {
     "GitHub, downloaded": before("test\tRun tests\t2026-09-25T11:36:36.9508615Z "),
     "pytest": before("E       "),
     "a quote": before("> "),
+    "on a terminal of 80 columns": wrapped(80),
+    "on a terminal of 120 columns": wrapped(120),
     "red": before("\x1b[31;1m", "\x1b[0m\n"),
     "in colours": before("\x1b[2m09:12:09\x1b[0m \x1b[38;5;196mERROR\x1b[0m \x1b[K", "\x1b[m\n"),
 }

@@ -44,6 +44,10 @@ BENIGN: Final[dict[str, str]] = {
         "an older DSP lacks what its daemon asks for as it starts, and the daemon goes on "
         "(src/adspmsgd.c of qualcomm/fastrpc takes it for no error)"
     ),
+    r"fopen\w* fail\w* .{0,20}(?:libadspmsgd_adsp_skel|oemconfig)\.so": (
+        "FastRPC asks for what hands on the DSP's log, and does without "
+        "(https://github.com/XiaoMi/mace/issues/581 shows it of a program that works)"
+    ),
     r"This META does not have Alloc2 Support\W{0,4}$": (
         "a warning, after which the stub allocates by the older call "
         "(a longer form of it adds what that cannot: more than 2 GB)"

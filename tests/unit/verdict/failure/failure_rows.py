@@ -40,6 +40,7 @@ OLD_DAEMON = (
     "cdsprpcd: fastrpc_apps_user.c:1214: Error 0x80000414: remote_handle64_invoke failed for "
     "handle 0xbf7328d0, method 4 on domain 3 (sc 0x4010100) (errno Success)"
 )
+NO_LOG_SKEL = "Error 45: fopen failed for libadspmsgd_adsp_skel.so. (No such file or directory)"
 NO_NOTIFICATIONS = (
     "Error 0x80000414: remote_handle64_invoke failed for module libdspqueue_rpc_skel.so, handle 0x1"
 )

@@ -108,7 +108,7 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
         ),
         (
             "Direct firmware load for qcom/cdsp.mbn failed with error -2",
-            "the DSP's firmware qcom/cdsp.mbn is not there",
+            "the DSP's firmware qcom/cdsp.mbn is not there, or cannot be read",
         ),
         (
             "remoteproc0: error -22 initializing firmware qcom/cdsp.mbn",

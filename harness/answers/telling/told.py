@@ -96,16 +96,19 @@ def tell(
     """
     news = news_in(folder)
     (folder / "told").mkdir(exist_ok=True)
-    deadline, running = Deadline(seconds), {}
+    deadline, running, told = Deadline(seconds), [], [*names]
     with contextlib.ExitStack() as stack:
-        for name in names:
+        for name in told:
             if again:
                 _file(folder, name).unlink(missing_ok=True)
-            words = [sys.executable, "-m", __name__, *map(str, (folder, lab, name))]
-            running[name] = stack.enter_context(spawn_guarded(words))
-        for process in running.values():
+            before = ToldState.of(folder, name, news.id)
+            # of one that was begun nobody knows whether it arrived
+            if not before.is_over and before.state != "begun":
+                words = [sys.executable, "-m", __name__, *map(str, (folder, lab, name))]
+                running.append(stack.enter_context(spawn_guarded(words)))
+        for process in running:
             process.wait(deadline)
-    return {name: ToldState.of(folder, name, news.id) for name in running}
+    return {name: ToldState.of(folder, name, news.id) for name in told}
 
 
 def told_lines(told: dict[str, ToldState]) -> Iterator[str]:
@@ -153,19 +156,16 @@ def _issues(news: News, template: str | None) -> list[WantedIssue]:
 def _deliver(folder: Path, lab_file: Path, name: str) -> None:
     """Tells one channel of the news in a folder.
 
-    A message that was begun is not sent again: nobody knows whether it arrived. What went wrong is
-    kept without anything that stands in the URL.
+    What went wrong is kept without anything that stands in the URL.
     """
     lab, news, url = load_lab(lab_file, places=None), news_in(folder), ""
     channel = next(one for one in lab.notify if one.name == name)
-    told = ToldState.of(folder, name, news.id)
-    if told.is_over or told.state == "begun":
-        return
 
     def now(state: str, why: str = "") -> None:
         for part in sorted(re.split(r"[/:@?&=]+", url)[1:], key=len, reverse=True):
             why = why.replace(part, "***") if len(part) > 3 else why
-        is_now = told.model_copy(update={"state": state, "why": without_secrets(why)[:300]})
+        said = {"news": news.id, "state": state, "why": without_secrets(why)[:300]}
+        is_now = ToldState.model_validate(said)
         write_whole(_file(folder, name), is_now.model_dump_json().encode())
 
     try:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Final
+from zlib import crc32
 
 from harness.answers.history.brief import Brief, Fate
 from harness.answers.history.causes import cause_id
-from harness.answers.history.database import Database
+from harness.answers.history.database import AnyConnection, Database
 from harness.answers.history.importing import runs_in_order
 from harness.answers.history.states import RanWith, versions_of
 from harness.answers.history.whose_fault import (
@@ -23,9 +24,14 @@ from harness.answers.history.whose_fault import (
 from harness.verdict import PlacementRecord
 
 _RUNS: Final = 30
+_CAUSES: Final = 200
+_TESTS: Final = 2_000
+_MOST: Final = 30_000
+_BAD: Final = "outcome NOT IN ('passed', 'unsupported', 'skipped')"
 _ROWS: Final = (
     "SELECT name, test, placement, axes, ort, device, soc, host, files, outcome, cause, "
-    "known_issue, signature FROM attempts WHERE run = :run AND device IS NOT NULL ORDER BY name"
+    "known_issue, signature FROM attempts WHERE run = :run AND device IS NOT NULL "
+    "ORDER BY test, name"
 )
 
 
@@ -33,21 +39,53 @@ def faults_held(
     database: Database, runs: int = _RUNS
 ) -> tuple[dict[str, Blamed], dict[str, TwinFigure]]:
     """Whose fault each cause of the last runs is, by its id, and how often each device fails where
-    its twins pass. Raises InfraError.
+    its twins pass. Of very many causes the most frequent are judged. Raises InfraError.
     """
-    seen, started = sightings(database, runs)
-    return blames(seen, started), where_twins_pass(seen)
-
-
-def sightings(database: Database, runs: int = _RUNS) -> tuple[list[Sighting], list[str]]:
-    """What the last runs say of each case, and when they were begun. Raises InfraError."""
-    order, found = runs_in_order(database)[-runs:], list[Sighting]()
+    order, kept = runs_in_order(database)[-runs:], list[Sighting]()
     with database.transaction(writes=False) as connection:
-        for at, one in enumerate(order):
-            rows = connection.execute(_ROWS, run=one.run)
-            for _, attempts in groupby(rows, key=lambda row: row[0]):
-                found += _seen(at, list(attempts))
-    return found, [one.started for one in order]
+        causes, tests, share = _failing(connection, [one.run for one in order])
+
+        def by_test() -> Iterator[list[Sighting]]:
+            for at, one in enumerate(order):
+                for test, seen in sightings_in(connection, one.run, at):
+                    if test in tests or crc32(test.encode()) < share:
+                        kept.extend(seen)
+                    yield seen
+
+        twins = where_twins_pass(by_test())
+    return blames(kept, [one.started for one in order], causes), twins
+
+
+def sightings_in(
+    connection: AnyConnection, run: str, place: int
+) -> Iterator[tuple[str, list[Sighting]]]:
+    """What a run, at this place among others, says of each test. Raises InfraError."""
+    rows = connection.execute(_ROWS, run=run)
+    for test, of_test in groupby(rows, key=lambda row: str(row[1])):
+        cases = groupby(of_test, key=lambda row: row[0])
+        yield test, [one for _, attempts in cases for one in _seen(place, list(attempts))]
+
+
+def _failing(connection: AnyConnection, runs: Sequence[str]) -> tuple[set[str], set[str], float]:
+    """The most frequent causes in these runs, the tests that have them, and below which of 2**32
+    the checksum of another test is, so that as many are kept as there is room for."""
+    names = {f"run_{at}": run for at, run in enumerate(runs)}
+    among = f"run IN ({', '.join(f':{one}' for one in names) or 'NULL'})"
+    columns = "outcome, cause, known_issue, signature"
+    rows = connection.execute(
+        f"SELECT {columns} FROM attempts WHERE {among} AND {_BAD} GROUP BY {columns} "
+        f"ORDER BY count(*) DESC, signature LIMIT {_CAUSES}",
+        **names,
+    )
+    causes = {one for row in rows if (one := _end(*row)[0]) is not None}
+    rows = connection.execute(
+        f"SELECT test, {columns} FROM attempts WHERE {among} AND {_BAD} "
+        f"GROUP BY test, {columns} ORDER BY count(*) DESC, test",
+        **names,
+    )
+    tests = set(islice((str(test) for test, *end in rows if _end(*end)[0] in causes), _TESTS))
+    ((held,),) = connection.execute(f"SELECT count(*) FROM attempts WHERE {among}", **names)
+    return causes, tests, (1 << 32) * _MOST / max(held, 1)
 
 
 def _seen(run: int, attempts: Sequence[Sequence[Any]]) -> list[Sighting]:

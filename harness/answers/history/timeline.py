@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
+from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.states import CaseState, Verdicts, state_of, versions_of
 from harness.verdict import Fault
@@ -139,6 +140,7 @@ class FailureKind:
     devices: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
     runs: set[str] = field(default_factory=set)
+    causes: Counter[str] = field(default_factory=Counter)
     _kin: str | None = None
 
     def add(self, failure: Failure) -> None:
@@ -151,6 +153,7 @@ class FailureKind:
         self.devices.add(failure.device)
         self.versions.add(failure.versions)
         self.runs.add(failure.run)
+        self.causes[failure.cause] += 1
 
 
 class Failure(NamedTuple):
@@ -162,13 +165,14 @@ class Failure(NamedTuple):
     started: str
     device: str
     versions: str
+    cause: str
 
     @classmethod
     def of(cls, kin: str, run: str, brief: Brief) -> Failure:
         """The failure of an attempt."""
         device = brief.device.name if brief.device else "?"
         versions = ", ".join(f"{name} {said}" for name, said in versions_of(brief) if said)
-        return cls(kind_of(brief), kin, run, brief.started, device, versions)
+        return cls(kind_of(brief), kin, run, brief.started, device, versions, cause_id(brief))
 
 
 def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:

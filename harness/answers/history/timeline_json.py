@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState, StateKind
 from harness.answers.history.timeline import CaseLine, FailureKind, Trend
+from harness.answers.history.whose_fault import Blamed
 from harness.verdict import Fault, Part
+
+Faults = Mapping[str, Blamed]
+"""Whose fault each cause is, by its id."""
 
 
 class KindRow(Part):
-    """A kind of failure: when it was seen, how often, where, with which versions."""
+    """A kind of failure: when it was seen, how often, where, with which versions; whose fault its
+    most frequent cause is by the last runs.
+    """
 
     kind: str
     first: str
@@ -26,6 +33,7 @@ class KindRow(Part):
     cases: int
     devices: tuple[str, ...]
     versions: tuple[str, ...]
+    blame: Blamed | None = None
 
 
 class CaseRow(Bisectable):
@@ -36,7 +44,8 @@ class CaseRow(Bisectable):
     when it began to end as it does, `lost` why it has no verdict in its last run. `last_good` and
     `first_bad` are the last pass and the first failure after it. `state` is what its last runs make
     of it; of what is flaky, `flake_rate` is how many of its verdicts with the same versions are
-    failures, between `flake_low` and `flake_high` (95 %).
+    failures, between `flake_low` and `flake_high` (95 %). `blame` is whose fault its first failure
+    is by the last runs.
     """
 
     case: str
@@ -61,6 +70,7 @@ class CaseRow(Bisectable):
     last_good_at: str | None
     first_bad: CaseSide | None
     first_bad_at: str | None
+    blame: Blamed | None = None
 
 
 class HistoryReport(Part):
@@ -80,14 +90,17 @@ class HistoryReport(Part):
     cases: tuple[CaseRow, ...]
 
 
-def kind_row(kind: FailureKind) -> KindRow:
+def kind_row(kind: FailureKind, faults: Faults) -> KindRow:
     """A kind as it is told."""
+    ((cause, _),) = kind.causes.most_common(1)
     listed = {"devices": sorted(kind.devices), "versions": sorted(kind.versions)}
-    named = {"kind": kind.name, "runs": len(kind.runs), **listed}
+    named = {"kind": kind.name, "runs": len(kind.runs), **listed, "blame": faults.get(cause)}
     return KindRow(**alike(KindRow, kind) | named)
 
 
-def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable]) -> CaseRow:
+def case_row(
+    line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable], faults: Faults
+) -> CaseRow:
     """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
@@ -101,6 +114,7 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
         first_bad_at=bad.started if bad else None,
+        blame=faults.get(cause_id(line.bad)) if line.bad else None,
         **alike(CaseRow, line),
         state=state.kind if state else None,
         flake_rate=state.failed / state.verdicts if state and state.is_flaky else None,

@@ -29,11 +29,13 @@ def lines(report: History) -> Iterator[str]:
             f"{counted(kind.cases, 'case')}"
         )
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
+        yield from _whose(kind)
     if report.kind_rows > _SHOWN:
         yield f"... and {report.kind_rows - _SHOWN} more kinds"
     for case in report.cases(_SHOWN, troubled=True):
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
+        yield from _whose(case)
         if case.first_bad_at and case.last_good_at:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             yield f"        last good {good}, first bad {bad}"
@@ -47,6 +49,11 @@ def lines(report: History) -> Iterator[str]:
     said += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
     said += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
     yield ", ".join(said) or "each case failed at some time"
+
+
+def _whose(row: CaseRow | KindRow) -> Iterator[str]:
+    if row.blame is not None and row.blame.fault != "unknown":
+        yield f"        whose fault: {shortened(row.blame.said, _WIDTH)}"
 
 
 def headline(report: History) -> str:

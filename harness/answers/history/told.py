@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
@@ -14,14 +15,20 @@ from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Failure, FailureKind, lines_of
-from harness.answers.history.timeline_json import CaseRow, KindRow, case_row, kind_row
+from harness.answers.history.timeline_json import (
+    CaseRow,
+    Faults,
+    KindRow,
+    case_row,
+    kind_row,
+)
 from harness.ground import InfraError
 
 _TABLES: Final = (
     "PRAGMA journal_mode = OFF",
     "PRAGMA cache_size = -8000",
     "CREATE TABLE cases (passes, judged, rate, name, troubled, row)",
-    "CREATE TABLE failures (kind, kin, run, started, device, versions)",
+    "CREATE TABLE failures (kind, kin, run, started, device, versions, cause)",
     "CREATE TABLE kinds (failures, row)",
 )
 
@@ -42,6 +49,7 @@ class History:
         self.lost = self.lost_alone = 0
         # a file of its own that nobody sees, and that goes when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
+        self._faults: Faults = {}
         for statement in _TABLES:
             self._rows.execute(statement)
 
@@ -79,6 +87,7 @@ class History:
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
         diagnosis: str = "",
         held: Sequence[LackingRun] = (),
+        faults: Faults = MappingProxyType({}),
     ) -> Self:
         """Puts attempts together, each with its kin and its run: those of one kin and run behind
         each other. `order` has the place of each run, `held` all that were asked for, the newest
@@ -87,6 +96,7 @@ class History:
         If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
         """
         found = cls()
+        found._faults = faults
         found.lacking = [one for one in held if one.not_run != 0]
         found.lacks_now = bool(held) and held[-1].not_run != 0
         try:
@@ -113,7 +123,7 @@ class History:
             for line in lines_of(of_run for _, of_run in cases):
                 if diagnosis and diagnosis not in line.diagnoses:
                     continue
-                row = case_row(line, bisectable)
+                row = case_row(line, bisectable, self._faults)
                 troubled = bool(row.failed or row.flaky_runs)
                 self.rows += 1
                 self.troubled += troubled
@@ -144,7 +154,7 @@ class History:
                 kind.add(failure)
             if kind is not None:
                 self.kind_rows += 1
-                row = kind_row(kind).model_dump_json()
+                row = kind_row(kind, self._faults).model_dump_json()
                 self._insert("kinds", [(kind.failures, row)])
 
 

@@ -10,8 +10,8 @@ for no reason that is known, competes, too: it is `unknown`.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal, NamedTuple
 
 import numpy as np
@@ -180,15 +180,19 @@ class _Guess(NamedTuple):
     start: int = 0
 
 
-def blames(seen: Iterable[Sighting], started: Sequence[str]) -> dict[str, Blamed]:
-    """Whose fault each cause is. `started` is when each run was, by its place."""
+def blames(
+    seen: Sequence[Sighting], started: Sequence[str], causes: Container[str] | None = None
+) -> dict[str, Blamed]:
+    """Whose fault each cause is, or each of these. `started` is when each run was, by its place."""
     of_test: dict[str, list[Sighting]] = defaultdict(list)
     tests: dict[str, dict[str, int]] = defaultdict(dict)
     for one in seen:
         of_test[one.test].append(one)
-        if one.cause is not None:
+        if one.cause is not None and (causes is None or one.cause in causes):
             tests[one.cause][one.test] = tests[one.cause].get(one.test, 0) + 1
-    twins = _twins(of_test)
+    twins: dict[str, list[tuple[str, int, bool]]] = defaultdict(list)
+    for one, bad in _twins(seen):
+        twins[one.device].append((one.test, one.run, bad))
     found = {}
     for cause, counts in tests.items():
         most = sorted(counts, key=lambda test: (-counts[test], test))[:_MOST_TESTS]
@@ -199,31 +203,30 @@ def blames(seen: Iterable[Sighting], started: Sequence[str]) -> dict[str, Blamed
     return found
 
 
-def _twins(of_test: Mapping[str, Iterable[Sighting]]) -> _Twins:
-    found: dict[str, list[tuple[str, int, bool]]] = defaultdict(list)
-    for test, seen in of_test.items():
-        alike: dict[object, list[Sighting]] = defaultdict(list)
-        for one in seen:
-            if not one.lost:
-                alike[one.run, one.soc, one.versions, one.file].append(one)
-        for group in alike.values():
-            good = {one.device for one in group if not one.failed}
-            for one in group:
-                if good - {one.device}:
-                    found[one.device].append((test, one.run, one.failed > 0))
-    return found
-
-
-def where_twins_pass(seen: Iterable[Sighting]) -> dict[str, TwinFigure]:
-    """How often each device fails what another of its SoC passes, in the same run."""
-    of_test: dict[str, list[Sighting]] = defaultdict(list)
+def _twins(seen: Iterable[Sighting]) -> Iterator[tuple[Sighting, bool]]:
+    """The sightings on devices whose twins passed the same then, and whether these fail."""
+    alike: dict[object, list[Sighting]] = defaultdict(list)
     for one in seen:
-        of_test[one.test].append(one)
-    figures = {}
-    for device, rows in _twins(of_test).items():
-        failed = sum(bad for *_, bad in rows)
-        figures[device] = TwinFigure(failed, len(rows), *wilson(failed, len(rows)))
-    return figures
+        if not one.lost:
+            alike[one.test, one.run, one.soc, one.versions, one.file].append(one)
+    for group in alike.values():
+        good = {one.device for one in group if not one.failed}
+        yield from ((one, one.failed > 0) for one in group if good - {one.device})
+
+
+def where_twins_pass(by_test: Iterable[Iterable[Sighting]]) -> dict[str, TwinFigure]:
+    """How often each device fails what another of its SoC passes, in the same run. Those of one
+    test and one run come together."""
+    failed: Counter[str] = Counter()
+    compared: Counter[str] = Counter()
+    for seen in by_test:
+        for one, bad in _twins(seen):
+            failed[one.device] += bad
+            compared[one.device] += 1
+    return {
+        name: TwinFigure(failed[name], many, *wilson(failed[name], many))
+        for name, many in compared.items()
+    }
 
 
 def _blame(cells: _Cells, started: Sequence[str]) -> Blamed:

@@ -30,6 +30,7 @@ from harness.answers import (
 )
 from harness.answers.history.comparison import settled
 from harness.answers.history.previous import histories
+from harness.answers.history.sightings import faults_held
 from harness.answers.report.ci import add_to_summary
 from harness.device import load_lab
 from harness.ground import (
@@ -54,6 +55,7 @@ from harness.search.nightly.issues import (
     Histories,
     Issue,
     bisected,
+    blamed,
     followed,
     issue_text,
     next_search,
@@ -360,7 +362,9 @@ class Chain:
         base = RunFolder(self.reports / self.night.base) if self.night.base else None
         project(run, since_previous(run, base))
         try:
-            import_run(open_database(self._database), run.path)
+            import_run(held := open_database(self._database), run.path)
+            faults, _ = faults_held(held)
+            self._keep(issues=tuple(blamed(self.night.issues, faults)))
         except HarnessError as error:
             self._note(f"not in the history: {error}")
         self._keep(lab_after=self._lab(self.night.lab_before))
@@ -431,6 +435,8 @@ def summary_lines(night: Night) -> Iterator[str]:
         for one in issues:
             fresh = "**new** " if one.first_run == night.run else ""
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
+            if one.blame:
+                yield f"  - whose fault: {as_code(one.blame.said, 500)}"
             if not one.fault:
                 yield f"  - {as_code(bisected(one), 500)}"
     if night.told:

@@ -13,6 +13,7 @@ from harness.answers import Brief, Pair, as_code
 from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory
+from harness.answers.history.whose_fault import Blamed
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.example import Example, example_lines, example_of, grid, spread
@@ -65,8 +66,8 @@ class Issue(Part):
     fail now and then.
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
-    `known_issues` expect what it was, if that is why it is closed. `hindrance` is why no bisection
-    can tell more.
+    `known_issues` expect what it was, if that is why it is closed. `blame` is whose fault it is by
+    what the history says. `hindrance` is why no bisection can tell more.
     """
 
     id: FlatName
@@ -84,6 +85,7 @@ class Issue(Part):
     last_run: str
     closed: str | None = None
     known_issues: tuple[str, ...] = ()
+    blame: Blamed | None = None
     count: int
     cases: tuple[str, ...]
     search: CauseSearch | None = None
@@ -317,6 +319,12 @@ def where(issue: Issue) -> str:
     return "; ".join(filter(None, (spread(issue.example.places) if issue.example else "", since)))
 
 
+def blamed(issues: Iterable[Issue], faults: Mapping[str, Blamed]) -> Iterator[Issue]:
+    """Issues with whose fault each is; what the history says nothing of stays as it was."""
+    for one in issues:
+        yield one.model_copy(update={"blame": faults.get(one.id, one.blame)})
+
+
 def issue_text(issue: Issue) -> str:
     """An issue in Markdown, in which every name and message is code, short enough for trackers."""
     return "\n".join(_lines(issue)) + "\n"
@@ -354,6 +362,8 @@ def _lines(issue: Issue) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
+    if issue.blame:
+        yield f"- whose fault: {as_code(issue.blame.said, 500)}"
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:

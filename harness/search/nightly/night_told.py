@@ -39,4 +39,8 @@ def tell_site(night: Night, database: str) -> None:
 
 
 def _cause(issue: Issue) -> CauseTold:
-    return CauseTold(known=bisected(issue), command=issue.search.command if issue.search else ())
+    return CauseTold(
+        known=bisected(issue),
+        command=issue.search.command if issue.search else (),
+        whose=issue.blame.said if issue.blame else "",
+    )

@@ -17,6 +17,7 @@ from harness.answers.history.importing import (
     runs_in_order,
     stored_attempts,
 )
+from harness.answers.history.sightings import faults_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
 from harness.answers.history.timeline_text import lines
@@ -111,8 +112,8 @@ def history(
     found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}
     spanned = [one for one in found if asked.spans(one.started)]
-    attempts = stored_attempts(held, asked)
-    with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
+    attempts, (faults, _) = stored_attempts(held, asked), faults_held(held)
+    with History.of(attempts, order, bisectable, diagnosis, spanned, faults) as report:
         if not report.rows:
             refuse_unknown(held, asked)
         if as_json:

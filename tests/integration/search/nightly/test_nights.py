@@ -131,6 +131,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     text = file.read_text()
     assert text.startswith(f"# `failed: too new` [{file.stem}]\n\nState: open\n")
     assert "`last good 2.48.40, first bad 2.49.40`" in text
+    assert "- whose fault: `unknown: on 1 of 1 QCS8550" in text, "one device tells of nobody"
     again = issue["example"]["command"]
     same = called(farm, *again, "-p", "no:cacheprovider", "--reports=again")
     assert (same.returncode, "too new" in same.stdout) == (1, True), same.stdout

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from harness.answers.history.attempts import attempts_by_name
 from harness.answers.history.brief import Brief
+from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.database import kin_of
@@ -20,6 +22,7 @@ from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Fil
 from harness.answers.history.timeline_json import HistoryReport
 from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
+from harness.answers.history.whose_fault import Blamed
 from harness.ground.errors import InfraError
 from harness.search.bisect.new_failures import NewFailure
 from harness.tools.cli.say import say_json, say_long_json
@@ -33,12 +36,13 @@ def history_of(
     runs: Sequence[tuple[str, Sequence[Brief]]],
     bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
     diagnosis: str = "",
+    faults: Mapping[str, Blamed] = MappingProxyType({}),
 ) -> History:
     """Of runs in their order."""
     order = {run: at for at, (run, _) in enumerate(runs)}
     attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
-    return History.of(attempts, order, bisectable, diagnosis)
+    return History.of(attempts, order, bisectable, diagnosis, faults=faults)
 
 
 def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
@@ -154,10 +158,11 @@ def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
     kind = FailureKind("x", "2026-11-05")
     rows = [("a", "r3", "2026-11-03"), ("a", "r1", "2026-11-01"), ("b", "r9", "2026-11-09")]
     for kin, run, started in [*rows, ("b", "r1", "2026-11-02")]:
-        kind.add(Failure("x", kin, run, started, f"on {kin}", "qnn 1"))
+        kind.add(Failure("x", kin, run, started, f"on {kin}", "qnn 1", f"of {kin}"))
     assert (kind.failures, kind.cases, kind.runs) == (4, 2, {"r1", "r3", "r9"})
     assert (kind.first, kind.last) == ("2026-11-01", "2026-11-09")
     assert (kind.devices, kind.versions) == ({"on a", "on b"}, {"qnn 1"})
+    assert kind.causes == {"of a": 2, "of b": 2}
 
 
 def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
@@ -165,9 +170,30 @@ def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
     axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
     away = replace(brief.fate, device=None)
     found = Failure.of("kin", "run", replace(brief, held_axes=axes, fate=away))
-    assert found == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
+    assert found[:6] == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
+    assert found.cause == cause_id(brief)
     brief = Brief.of(attempt("a failed engine=executorch"))
     assert Failure.of("kin", "run", brief).versions == "qnn 2.51.0, engine executorch"
+
+
+def test_whose_fault_a_kind_and_a_case_are_is_told() -> None:
+    made = at_night("a passed;b failed message=two", "a failed id=x;b failed message=two")
+    causes = [cause_id(one) for one in made[1][1]]
+    faults = {
+        causes[0]: Blamed(fault="phone", confidence=0.87, why="on one, where its twins pass"),
+        causes[1]: Blamed(fault="unknown", confidence=0.4, why="on 1 of 1 S"),
+    }
+    found = history_of(made, faults=faults)
+    told = {case.recent: case.blame for case in found.cases()}
+    assert told == {".F": faults[causes[0]], "FF": faults[causes[1]]}
+    assert {kind.kind: kind.blame for kind in found.kinds()} == {
+        "x": faults[causes[0]],
+        "call|1002|two": faults[causes[1]],
+    }
+    said = "        whose fault: phone, 87 %: on one, where its twins pass"
+    assert [line for line in lines(found) if "whose fault" in line] == [said] * 2
+    assert page(found).count("phone, 87 %: on one, where its twins pass") == 2
+    assert "on 1 of 1 S" not in page(found), "nobody knows: that is not told"
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:

@@ -16,6 +16,7 @@ from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of
 from harness.answers.history.comparison import compare, settled
 from harness.answers.history.states import AGAIN, CaseHistory
+from harness.answers.history.whose_fault import Blamed
 from harness.device.lab import facts, vitals
 from harness.ground.errors import DeviceLost
 from harness.search.bisect.new_failures import NewFailure
@@ -23,6 +24,7 @@ from harness.search.nightly.issues import (
     CauseSearch,
     Issue,
     bisected,
+    blamed,
     followed,
     issue_text,
     next_search,
@@ -55,6 +57,17 @@ def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> t
     found = compare(briefs(before), [Brief.of(one) for one in records])
     named = {one.case: one for one in records}
     return followed(known, found, named, run=f"run {seen}", seen=seen)
+
+
+def test_whose_fault_it_is_stays_with_an_issue() -> None:
+    (issue,) = night([], "", "a failed", "1")
+    assert issue.blame is None
+    told = Blamed(fault="runtime", confidence=0.97, why="on 6 of 6 S; since qnn 2", since="qnn 2")
+    (now,) = blamed([issue], {issue.id: told, "another": told})
+    assert now == issue.model_copy(update={"blame": told})
+    assert list(blamed([now], {})) == [now], "what is long ago is not in the history's last runs"
+    assert "- whose fault: `runtime, 97 %: on 6 of 6 S; since qnn 2`\n" in issue_text(now)
+    assert "whose fault" not in issue_text(issue)
 
 
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder, same_failure
 from harness.answers.history.brief import Brief
+from harness.answers.history.causes import cause_id
 from harness.answers.history.states import CaseHistory, CaseState
 from harness.ground import ConfigError
 from harness.verdict import Coverage, Output, coverage_of, steps_of
@@ -20,6 +21,7 @@ from harness.verdict.results.drift import Read, changes
 if TYPE_CHECKING:
     from harness.answers.history.ops import OpsCompared
     from harness.answers.history.speed import Speed
+    from harness.answers.history.whose_fault import Blamed
 
 Category = Literal[
     "new",
@@ -115,9 +117,16 @@ class Comparison:
     """Why it could not be, if it was to be."""
     states: Mapping[str, CaseState] = field(default_factory=dict)
     """What flaky cases are at, by their names, where all runs before were looked at."""
+    faults: Mapping[str, Blamed] = field(default_factory=dict)
+    """Whose fault causes are, by their ids, where there is a history."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
+
+    def blame(self, pair: Pair) -> Blamed | None:
+        """Whose fault it is how a case ends now, if that is known."""
+        after = pair.after
+        return self.faults.get(cause_id(after)) if after is not None and after.is_bad else None
 
     def cases(self, category: Category) -> list[str]:
         """The names of the cases in a category."""

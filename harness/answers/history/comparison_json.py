@@ -13,6 +13,7 @@ from harness.answers.history.comparison_text import ToldComparison
 from harness.answers.history.ops import OpsCompared
 from harness.answers.history.performance import Change, SpeedVerdict
 from harness.answers.history.speed import Speed
+from harness.answers.history.whose_fault import Blamed
 from harness.verdict import Coverage, Outcome, Part
 from harness.verdict.results.json_value import as_json
 
@@ -59,11 +60,14 @@ class Bisectable(Part):
 
 
 class Row(Bisectable):
-    """A case: what it was and is; null where a run has not got it."""
+    """A case: what it was and is; null where a run has not got it. `blame` is whose fault it is how
+    it ends now, by the history beside the runs.
+    """
 
     case: str
     before: CaseSide | None
     after: CaseSide | None
+    blame: Blamed | None = None
 
 
 class DriftRow(Part):
@@ -196,6 +200,7 @@ def rows(
             case=pair.shown.case,
             before=CaseSide.of(pair.before),
             after=CaseSide.of(pair.after),
+            blame=told.comparison.blame(pair),
             **dict(bisectable(category, pair)),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
@@ -11,8 +12,8 @@ from zlib import crc32
 
 from harness.answers.history.brief import Brief, Fate
 from harness.answers.history.causes import cause_id
-from harness.answers.history.database import AnyConnection, Database
-from harness.answers.history.importing import runs_in_order
+from harness.answers.history.database import AnyConnection, Database, open_database
+from harness.answers.history.importing import import_run, runs_in_order
 from harness.answers.history.states import RanWith, versions_of
 from harness.answers.history.whose_fault import (
     Blamed,
@@ -21,13 +22,17 @@ from harness.answers.history.whose_fault import (
     blames,
     where_twins_pass,
 )
-from harness.verdict import PlacementRecord
+from harness.ground import HarnessError
+from harness.verdict import PlacementRecord, RunFolder
 
+HISTORY: Final = "history.sqlite"
+"""Where history is held among reports, where no other place was named."""
 _RUNS: Final = 30
 _CAUSES: Final = 200
 _TESTS: Final = 2_000
 _MOST: Final = 30_000
 _BAD: Final = "outcome NOT IN ('passed', 'unsupported', 'skipped')"
+_log = logging.getLogger(__name__)
 _ROWS: Final = (
     "SELECT name, test, placement, axes, ort, device, soc, host, files, outcome, cause, "
     "known_issue, signature FROM attempts WHERE run = :run AND device IS NOT NULL "
@@ -54,6 +59,23 @@ def faults_held(
 
         twins = where_twins_pass(by_test())
     return blames(kept, [one.started for one in order], causes), twins
+
+
+def faults_beside(*runs: RunFolder) -> dict[str, Blamed]:
+    """Whose fault each cause is by the history beside the last of these runs, which takes them in
+    first. Where there is none, nothing is said; what is wrong with it is logged.
+    """
+    file = runs[-1].path.parent / HISTORY
+    if not file.is_file():
+        return {}
+    try:
+        database = open_database(str(file))
+        for one in runs:
+            import_run(database, one.path)
+        return faults_held(database)[0]
+    except HarnessError as error:
+        _log.warning("the history does not tell whose fault it is: %s", error)
+        return {}
 
 
 def sightings_in(

@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from harness.answers import (
     FailOn,
-    as_code,
     compared,
     import_run,
     markdown,
@@ -30,7 +29,7 @@ from harness.answers import (
 )
 from harness.answers.history.comparison import settled
 from harness.answers.history.previous import histories
-from harness.answers.history.sightings import faults_held
+from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.report.ci import add_to_summary
 from harness.device import load_lab
 from harness.ground import (
@@ -54,12 +53,10 @@ from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.issues import (
     Histories,
     Issue,
-    bisected,
     blamed,
     followed,
     issue_text,
     next_search,
-    title,
     to_bisect,
     to_run_again,
 )
@@ -70,7 +67,7 @@ from harness.search.nightly.lab_seen import (
     lost_devices,
     lost_on,
 )
-from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.night import STEPS, Night, summary_lines
 from harness.search.nightly.night_told import tell_site
 from harness.search.nightly.processes import (
     ENOUGH_S,
@@ -151,7 +148,7 @@ class Chain:
         self.night, self.reports = night, reports
         self.path = reports / night.night
         self._words = words
-        self._database = database or str(reports / "history.sqlite")
+        self._database = database or str(reports / HISTORY)
 
     @property
     def is_kept(self) -> bool:
@@ -363,8 +360,7 @@ class Chain:
         project(run, since_previous(run, base))
         try:
             import_run(held := open_database(self._database), run.path)
-            faults, _ = faults_held(held)
-            self._keep(issues=tuple(blamed(self.night.issues, faults)))
+            self._keep(issues=tuple(blamed(self.night.issues, faults_held(held)[0])))
         except HarnessError as error:
             self._note(f"not in the history: {error}")
         self._keep(lab_after=self._lab(self.night.lab_before))
@@ -420,28 +416,6 @@ def first_bad_of(result: Any) -> str | None:
     """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
     said = result.get("answer") if isinstance(result, dict) else None
     return said.get("first_bad") if said else None
-
-
-def summary_lines(night: Night) -> Iterator[str]:
-    """The issues of a night in Markdown, the open ones last seen first (pure)."""
-    shown = [one for one in night.issues if one.state == "open" or one.closed == night.started]
-    shown.sort(key=lambda one: one.last_run == night.run, reverse=True)
-    for heading, issues in (
-        ("Verdicts that are missing", [one for one in shown if one.fault]),
-        ("Causes of failures", [one for one in shown if not one.fault]),
-    ):
-        if issues:
-            yield from ("", f"#### {heading}, {night.night}", "")
-        for one in issues:
-            fresh = "**new** " if one.first_run == night.run else ""
-            yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
-            if one.blame:
-                yield f"  - whose fault: {as_code(one.blame.said, 500)}"
-            if not one.fault:
-                yield f"  - {as_code(bisected(one), 500)}"
-    if night.told:
-        yield from ("", f"#### What went wrong besides, {night.night}", "")
-        yield from (f"- {as_code(text, 500)}" for text in night.told)
 
 
 def _fails(record: CaseRecord, among: Collection[str]) -> bool:

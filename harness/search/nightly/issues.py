@@ -325,6 +325,11 @@ def blamed(issues: Iterable[Issue], faults: Mapping[str, Blamed]) -> Iterator[Is
         yield one.model_copy(update={"blame": faults.get(one.id, one.blame)})
 
 
+def whose(issue: Issue) -> str:
+    """Whose fault it is, as code; empty if the history does not say."""
+    return f"whose fault: {as_code(issue.blame.said, 500)}" if issue.blame else ""
+
+
 def issue_text(issue: Issue) -> str:
     """An issue in Markdown, in which every name and message is code, short enough for trackers."""
     return "\n".join(_lines(issue)) + "\n"
@@ -362,8 +367,8 @@ def _lines(issue: Issue) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
-    if issue.blame:
-        yield f"- whose fault: {as_code(issue.blame.said, 500)}"
+    if said := whose(issue):
+        yield f"- {said}"
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
-from harness.ground import ConfigError
+from harness.answers import as_code
+from harness.ground import ConfigError, counted
 from harness.ground.errors.outgoing_text import INSTEAD
-from harness.search.nightly.issues import FlatName, Issue
+from harness.search.nightly.issues import FlatName, Issue, bisected, title, whose
 from harness.search.nightly.lab_seen import DeviceSeen, LostOn
 from harness.verdict import Coverage, Part
 
@@ -114,3 +116,25 @@ class Night(Part):
         """Whether another night ran these cases and is over, so that its issues are followed."""
         same = other.selection == self.selection and other.night != self.night
         return same and other.next_step is None
+
+
+def summary_lines(night: Night) -> Iterator[str]:
+    """The issues of a night in Markdown, the open ones last seen first (pure)."""
+    shown = [one for one in night.issues if one.state == "open" or one.closed == night.started]
+    shown.sort(key=lambda one: one.last_run == night.run, reverse=True)
+    for heading, issues in (
+        ("Verdicts that are missing", [one for one in shown if one.fault]),
+        ("Causes of failures", [one for one in shown if not one.fault]),
+    ):
+        if issues:
+            yield from ("", f"#### {heading}, {night.night}", "")
+        for one in issues:
+            fresh = "**new** " if one.first_run == night.run else ""
+            yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
+            if said := whose(one):
+                yield f"  - {said}"
+            if not one.fault:
+                yield f"  - {as_code(bisected(one), 500)}"
+    if night.told:
+        yield from ("", f"#### What went wrong besides, {night.night}", "")
+        yield from (f"- {as_code(text, 500)}" for text in night.told)

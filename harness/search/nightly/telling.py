@@ -12,7 +12,7 @@ from harness.answers.telling.told import TELL_S, keep_news, tell, told_lines
 from harness.device import load_lab
 from harness.device.lab.notify import NewsKind
 from harness.ground import HarnessError
-from harness.search.nightly.issues import Issue, bisected, issue_text, title, where
+from harness.search.nightly.issues import Issue, bisected, issue_text, title, where, whose
 from harness.search.nightly.lab_seen import lab_lines
 from harness.search.nightly.night import Night
 
@@ -49,9 +49,7 @@ def news_of(night: Night, before: Iterable[Issue]) -> News:
             kind=_kind(one, known.get(one.id)),
             title=title(one),
             cases=one.count,
-            facts=tuple(
-                filter(None, (where(one), "" if one.fault else as_code(bisected(one), 500)))
-            ),
+            facts=tuple(filter(None, (where(one), whose(one), _searched(one)))),
             issue=issue_text(one).partition("\n")[2].strip(),
         )
         for one in night.issues
@@ -60,6 +58,10 @@ def news_of(night: Night, before: Iterable[Issue]) -> News:
     items.sort(key=lambda one: one.kind == "still")
     lab = tuple(lab_lines(night.lab_before, night.lab_after, night.lost))
     return News(id=night.night, verdict=night.verdict or "", lab=lab, items=tuple(items))
+
+
+def _searched(issue: Issue) -> str:
+    return "" if issue.fault else as_code(bisected(issue), 500)
 
 
 def _kind(issue: Issue, before: Issue | None) -> NewsKind | Literal["still"]:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from harness.answers.history.comparison import BISECTED, TITLES, Category, group
 from harness.answers.history.comparison_json import report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, page
 from harness.answers.history.previous import histories
+from harness.answers.history.sightings import faults_beside
 from harness.answers.telling.news import news_of_comparison
 from harness.answers.telling.told import keep_news
 from harness.ground import HarnessError
@@ -120,6 +122,7 @@ def compare(
     if previous:  # runs lie in one line, as nights do
         seen = histories(folder, base)
         found = settled(found, {name: one for name, one in seen.items() if one.is_flaky})
+    found = replace(found, faults=faults_beside(base, folder))
     if found.unjudged is not None:
         say(f"note: {found.unjudged}", err=True)
     lab, reports = str(lab_file), str(folder.path.parent)

@@ -17,7 +17,7 @@ from harness.answers.history.importing import (
     runs_in_order,
     stored_attempts,
 )
-from harness.answers.history.sightings import faults_held
+from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
 from harness.answers.history.timeline_text import lines
@@ -29,7 +29,6 @@ from harness.tools.cli.say import say, say_long_json
 from harness.verdict import JOURNAL
 
 _NEGATIVE: Final = 1
-_FILE: Final = "history.sqlite"
 
 database_option = click.option(
     "--database",
@@ -48,7 +47,7 @@ reports_option = click.option(
 
 
 def _open(database: str | None, reports: Path) -> Database:
-    return open_database(database or str(reports / _FILE))
+    return open_database(database or str(reports / HISTORY))
 
 
 def opened(database: str | None, reports: Path) -> Database:

@@ -15,8 +15,9 @@ from harness.ground import ConfigError, InfraError, without_secrets
 from harness.run import Ending
 from harness.run.pytest_plugin.selection import selection
 from harness.search import Night
-from harness.search.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
+from harness.search.nightly.chain import SUFFIX, Chain, held, nights
 from harness.search.nightly.lab_seen import lab_lines
+from harness.search.nightly.night import summary_lines
 from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.answers import import_run, open_database
+from harness.answers.history import sightings
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of
-from harness.answers.history.sightings import faults_held, sightings_in
+from harness.answers.history.sightings import faults_beside, faults_held, sightings_in
+from harness.verdict.results.run_folder import RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder
 
 ON = {"name": "one", "serial": None, "soc": "SM8650", "target": "t", "simulated": False}
@@ -54,6 +58,22 @@ def test_attempts_at_a_case_are_one_sighting(tmp_path: Path) -> None:
     assert {(one.soc, one.run) for one in found} == {("SM8650", 0)}
     assert len({one.file for one in found}) == 1
     assert {dict(one.versions)["qnn"] for one in found} == {"2.51.0"}
+
+
+def test_the_history_beside_a_run_takes_it_in_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (run_folder(tmp_path, attempt(f"a {one}")) for one in ("passed", "failed"))
+    folders = RunFolder.open(old), RunFolder.open(new)
+    assert faults_beside(*folders) == {}
+    assert not (tmp_path / "history.sqlite").exists(), "who keeps none is not given one"
+    open_database(str(tmp_path / "history.sqlite"))
+    assert [one.fault for one in faults_beside(*folders).values()] == ["unknown"]
+    warned: list[tuple[object, ...]] = []
+    monkeypatch.setattr(sightings._log, "warning", lambda *said: warned.append(said))
+    (tmp_path / "history.sqlite").write_bytes(b"no database at all, but long enough for a header")
+    assert faults_beside(*folders) == {}
+    assert [one[0] for one in warned] == ["the history does not tell whose fault it is: %s"]
 
 
 def test_only_the_last_runs_are_looked_at(tmp_path: Path) -> None:

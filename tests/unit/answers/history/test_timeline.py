@@ -192,8 +192,7 @@ def test_whose_fault_a_kind_and_a_case_are_is_told() -> None:
     }
     said = "        whose fault: phone, 87 %: on one, where its twins pass"
     assert [line for line in lines(found) if "whose fault" in line] == [said] * 2
-    assert page(found).count("phone, 87 %: on one, where its twins pass") == 2
-    assert "on 1 of 1 S" not in page(found), "nobody knows: that is not told"
+    assert "on 1 of 1 S" not in "".join(lines(found)), "nobody knows: that is not told"
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:

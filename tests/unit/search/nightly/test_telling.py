@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.answers.history.whose_fault import Blamed
 from harness.search.nightly.issues import CauseSearch, Issue
 from harness.search.nightly.telling import news_of
 from tests.unit.search.nightly.nights import a_night
@@ -50,11 +51,20 @@ def test_what_is_new_comes_first_and_says_where_and_since_when() -> None:
         command=("bisect",), case="c", cost_s=1, since="n", exit_code=0, first_bad="2.50.40"
     )
     found = search.model_copy(update={"answer": "last good 2.49.40, first bad 2.50.40"})
-    issues = (an_issue(id="b" * 12), an_issue(search=found), an_issue(id="c" * 12, **LOST))
+    blame = Blamed(fault="runtime", confidence=0.98, why="on 6 of 6 S")
+    issues = (
+        an_issue(id="b" * 12),
+        an_issue(search=found, blame=blame),
+        an_issue(id="c" * 12, **LOST),
+    )
     news = news_of(a_night(issues=issues, verdict="1 of 1"), [an_issue(id="b" * 12)])
     assert [one.kind for one in news.items] == ["new", "lost", "still"]
     assert [one.facts for one in news.items[:2]] == [
-        ("since `2.50.40`", "`last good 2.49.40, first bad 2.50.40`"),
+        (
+            "since `2.50.40`",
+            "whose fault: `runtime, 98 %: on 6 of 6 S`",
+            "`last good 2.49.40, first bad 2.50.40`",
+        ),
         (),
     ]
     text = news.items[0].issue

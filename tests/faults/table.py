@@ -89,7 +89,7 @@ CASES = (
         "probe",
         "hung",
         "target",
-        20,
+        120,
         "wrote without end",
     ),
     Fault(
@@ -98,7 +98,7 @@ CASES = (
         "probe",
         "hung",
         "target",
-        20,
+        120,
         "wrote without end",
     ),
     Fault(

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.verdict.results.journal import read_journal
-from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.device_runs import ROOT, RUN_TIMEOUT_S, DeviceRuns
 
 BYTES = 256 << 10
-RUN_S = 60
 CONFTEST = '''"""Fills the disk with the reports at one moment."""
 import os
 from pathlib import Path
@@ -84,7 +83,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=RUN_S,
+        timeout=RUN_TIMEOUT_S,
         check=False,
     )
     journals = list(after.glob("2*/results.jsonl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from harness.ground.errors import ConfigError, InfraError
 from tests.integration.answers.history.postgres_server import PostgresServer
 from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
 
-RUNS, CASES = 5, 3000
+RUNS, CASES = 5, 1200
 
 pytestmark = pytest.mark.needs("psql")
 
@@ -76,18 +77,36 @@ def importer(reports: Path, url: str) -> subprocess.Popen[str]:
     )
 
 
-def in_the_middle(url: str, process: subprocess.Popen[str], end: Callable[[], None]) -> None:
-    """Calls `end` when some runs are held, and not all."""
+WAITS = """CREATE OR REPLACE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN IF NEW.line = 1000 THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END$$"""
+TRIGGER = "CREATE TRIGGER waits BEFORE INSERT ON attempts FOR EACH ROW EXECUTE FUNCTION waits()"
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def ended_in_the_middle(
+    reports: Path, url: str, end: Callable[[subprocess.Popen[str]], None]
+) -> subprocess.Popen[str]:
+    """An importer for which `end` is called in the middle of the third run that it takes in.
+
+    There it waits for us, so that none is too quick.
+    """
     database = open_database(url)
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        with database.transaction(writes=False) as connection:
-            ((held,),) = connection.execute("SELECT count(*) FROM runs")
-        if 0 < held < RUNS:
-            end()
-            return
-        time.sleep(0.01)
-    pytest.fail("it was over before anything could be ended")
+    for folder in sorted(journal.parent for journal in reports.glob("2*/results.jsonl"))[:2]:
+        import_run(database, folder)
+    with database.transaction() as connection:
+        connection.execute(WAITS)
+        connection.execute(TRIGGER)
+    # the end of the server is that of our transaction, too
+    with contextlib.suppress(InfraError), database.transaction() as connection:
+        list(connection.execute("SELECT pg_advisory_xact_lock(7)"))
+        process = importer(reports, url)
+        until = time.monotonic() + 120
+        while not next(connection.execute(WAITING))[0]:
+            assert process.poll() is None, "it was over before anything could be ended"
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        end(process)
+    return process
 
 
 def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -> None:
@@ -111,8 +130,7 @@ def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -
 def test_an_importer_that_is_killed_has_done_whole_runs(
     url: str, reports: Path, tmp_path: Path
 ) -> None:
-    process = importer(reports, url)
-    in_the_middle(url, process, process.kill)
+    process = ended_in_the_middle(reports, url, subprocess.Popen.kill)
     process.communicate(timeout=60)
     wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
     database = open_database(url)
@@ -128,8 +146,7 @@ def test_an_importer_that_is_killed_has_done_whole_runs(
 def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
     server: PostgresServer, url: str, reports: Path, tmp_path: Path
 ) -> None:
-    process = importer(reports, url)
-    in_the_middle(url, process, server.kill)
+    process = ended_in_the_middle(reports, url, lambda _: server.kill())
     _, said = process.communicate(timeout=120)
     assert process.returncode == 3, said
     assert "Traceback" not in said
@@ -138,6 +155,7 @@ def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
         open_database(url)
     server.start()
     left = {row[0] for row in rows(open_database(url))}
+    assert len(left) == 2
     wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
     assert rows(open_database(url)) == [row for row in wanted if row[0] in left]
     assert importer(reports, url).wait(120) == 0

@@ -216,7 +216,9 @@ INJECT: dict[str, Callable[[Bench], None]] = {
         b, stand_in("trap '' TERM INT HUP; while :; do :; done"), timeout_s=1.5
     ),
     "probe_stopped": lambda b: signal_to_probe(b, "STOP"),
-    "probe_endless_output": lambda b: probe_is(b, stand_in(f"exec yes {'y' * 1000}"), timeout_s=100),
+    "probe_endless_output": lambda b: probe_is(
+        b, stand_in(f"exec yes {'y' * 1000}"), timeout_s=100
+    ),
     "probe_endless_stderr": lambda b: b.run(
         plan(Step("spew", {"bytes": str(10**12), "to": "stderr"})), timeout_s=100
     ).check(),

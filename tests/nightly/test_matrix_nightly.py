@@ -50,22 +50,15 @@ def test_the_table_begins_with_what_is_required() -> None:
     assert OLDEST in cells()
 
 
-CELLS = [
-    pytest.param(OLDEST, SELECTION[1:4], id="by-day"),
-    *(pytest.param(cell, SELECTION, id=str(cell), marks=pytest.mark.nightly) for cell in cells()),
-]
-
-
-@pytest.mark.parametrize(("cell", "selection"), CELLS)
-def test_cell(
-    cell: Cell, selection: tuple[str, ...], tmp_path: Path, show_figures: Callable[..., None]
-) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize("cell", cells(), ids=str)
+def test_cell(cell: Cell, tmp_path: Path, show_figures: Callable[..., None]) -> None:
     if program_of(cell.python) is None:
         pytest.skip(f"there is no Python {cell.python} here")
     (tmp_path / "devices.yaml").write_text(LAB)
     # what this run is told by variables is not for those
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    for words in runs(cell, selection, tmp_path):
+    for words in runs(cell, SELECTION, tmp_path):
         done = subprocess.run(
             words,
             cwd=Path(__file__).parents[2],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
@@ -71,27 +72,34 @@ def test_a_comparison_of_many_records(tmp_path: Path, kind: str, size: int, form
     assert peak < MOST_KB
 
 
-LISTS = b",".join([b"[]"] * (5 << 20))
 STEPS = b'{"event":"begin","t_us":1,"step":1}\n{"event":"end","t_us":2,"step":1}\n'
 
 
+def lists(number: int = 5 << 20) -> bytes:
+    return b",".join([b"[]"] * number)
+
+
+# made by the test, as each process of a run collects all
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        pytest.param("run.json", b'{"schema":1,"x":[%b]}' % LISTS, id="run.json"),
-        pytest.param("run.json", b'{"x":[%b]}' % LISTS[: 3 * 499_000 - 1], id="a run.json taken"),
-        pytest.param("logs/x/probe.jsonl", b'{"x":[%b]}\n' % LISTS, id="an event"),
+        pytest.param("run.json", lambda: b'{"schema":1,"x":[%b]}' % lists(), id="run.json"),
+        pytest.param("run.json", lambda: b'{"x":[%b]}' % lists(499_000), id="a run.json taken"),
+        pytest.param("logs/x/probe.jsonl", lambda: b'{"x":[%b]}\n' % lists(), id="an event"),
         pytest.param(
-            "logs/x/probe.jsonl", b"{}\n" * 2_000_000, id="events", marks=pytest.mark.nightly
+            "logs/x/probe.jsonl",
+            lambda: b"{}\n" * 2_000_000,
+            id="events",
+            marks=pytest.mark.nightly,
         ),
-        pytest.param("logs/x/probe.jsonl", STEPS * 10_000, id="steps"),
+        pytest.param("logs/x/probe.jsonl", lambda: STEPS * 10_000, id="steps"),
     ],
 )
-def test_a_run_of_somebody_else(tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_run_of_somebody_else(tmp_path: Path, name: str, content: Callable[[], bytes]) -> None:
     """A run.json of 16 MB had 1.2 GB, a log as long as that 800 MB, as one event or as millions."""
     run = tmp_path / "run"
     (run / name).parent.mkdir(parents=True)
-    (run / name).write_bytes(content)
+    (run / name).write_bytes(content())
     (run / "results.jsonl").write_text(record().model_dump_json() + "\n")
     peak, _ = peak_kb(COMMAND, "report", run, "--trace")
     assert peak < MOST_KB
@@ -135,15 +143,19 @@ def long_event(size: int) -> bytes:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        pytest.param("probe.jsonl", long_event(40 << 20), id="an event"),
-        pytest.param("probe.stderr", WORDS * 40, id="words"),
-        pytest.param("probe.stderr", "password=\U0001f600".encode() + WORDS * 40, id="wide"),
+        pytest.param("probe.jsonl", lambda: long_event(40 << 20), id="an event"),
+        pytest.param("probe.stderr", lambda: WORDS * 40, id="words"),
+        pytest.param(
+            "probe.stderr", lambda: "password=\U0001f600".encode() + WORDS * 40, id="wide"
+        ),
     ],
 )
-def test_a_log_of_one_long_line_that_is_merged(tmp_path: Path, name: str, line: bytes) -> None:
+def test_a_log_of_one_long_line_that_is_merged(
+    tmp_path: Path, name: str, line: Callable[[], bytes]
+) -> None:
     """An event of lists had 2.3 GB, words 600 MB: a line was looked at as a whole."""
     log, kept = tmp_path / name, tmp_path / "kept"
-    log.write_bytes(line + b"\npassword=b\nquiet\n")
+    log.write_bytes(line() + b"\npassword=b\nquiet\n")
     peak, _ = peak_kb(COPY, log, kept)
     assert peak < MOST_KB
     first, *others = kept.read_bytes().split(b"\n")

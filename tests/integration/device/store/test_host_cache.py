@@ -258,9 +258,11 @@ def in_a_namespace(*mounts: str) -> str:
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("PATH=/usr/bin:/bin", "no adb on the PATH of a command run by ssh"),
+        pytest.param(
+            "PATH=/usr/bin:/bin", "no adb on the PATH of a command run by ssh", marks=NIGHT
+        ),
         ("ln -sf /bin/sh ~/../there/sh; PATH=~/../there", "no sha256sum"),
-        ("echo >~/.cache", "cannot keep anything in /"),
+        pytest.param("echo >~/.cache", "cannot keep anything in /", marks=NIGHT),
         pytest.param(
             in_a_namespace("mount -t tmpfs -o ro none ~/.cache"),
             "cannot keep anything in /",

@@ -35,7 +35,9 @@ def noting(tmp_path: Path, text: str) -> Path:
     return suite
 
 
-@pytest.mark.parametrize("cause", ["infra", "config", "harness"])
+@pytest.mark.parametrize(
+    "cause", ["infra", "config", pytest.param("harness", marks=pytest.mark.nightly)]
+)
 def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: str) -> None:
     suite = noting(tmp_path, SUITE)
     first = lab.run(suites=suite)

@@ -122,6 +122,7 @@ def test_jenkins(project: Project) -> None:
     assert text.index("archiveArtifacts") < text.index("junit "), "kept, whatever comes of that"
 
 
+@pytest.mark.nightly
 def test_cron(project: Project) -> None:
     night, reboot = cron_scripts()
     assert [code for code, _ in project.run([night, reboot], BREAK="1")] == [1, 0]

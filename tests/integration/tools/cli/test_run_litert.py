@@ -100,6 +100,7 @@ def test_a_missing_wheel_is_known_before_any_case_begins(
     assert states <= {"good"}, "no device is blamed"
 
 
+@pytest.mark.nightly
 def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     pose, selfie = take(POSE, lab.folder), take(SELFIE, lab.folder)
     code, said, records = lab.run_files(pose, selfie, "--engine=litert", "--qnn=2.51.0")

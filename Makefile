@@ -54,6 +54,7 @@ site: $(READY)
 
 # whoever makes it twice of one commit gets the same bytes
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
 dist: $(READY)
 	@rm -rf dist
 	@$(VENV)/bin/python -m harness.tools.cli.ship

@@ -91,6 +91,10 @@ def built_by_zig(zig: str) -> dict[str, str]:
     return {known.chosen_by: f"{zig} cc -target {known.zig} -s" for known in can}
 
 
+CAME_ALONG: Final = "not needed: the probe came with the package"
+"""What is said where no compiler is asked for a probe."""
+
+
 @dataclass(frozen=True)
 class ProbeBuilder:
     """Makes probes and keeps them in `cache`; safe to use from several processes at once.
@@ -207,6 +211,17 @@ class ProbeBuilder:
             return made
 
         return made_file(file, checked, what="building the probe", timeout_s=BUILD_TIMEOUT_S)
+
+    def comes_from(self, target: str) -> str:
+        """Where the probe for a target comes from: it is there already, or a compiler's command.
+
+        Raises ConfigError saying what to install.
+        """
+        if (found := find_prebuilt(self.environment, target)) is not None:
+            return str(found)
+        if shipped_probe(target, source=source_hash(read_sources())) is not None:
+            return CAME_ALONG
+        return " ".join(self.compiler(target))
 
     def compiler(self, target: str, *, android_api: int | None = None) -> tuple[str, ...]:
         """The command that compiles for a target. Raises ConfigError saying what to install."""

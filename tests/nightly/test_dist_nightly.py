@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def _without_compilers(folder: Path) -> Path:
     return folder
 
 
+def test_a_phone_needs_no_ndk_where_a_kit_was_at_hand(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if "/shipped/" in name}
+    targets = {name.partition("qnn-probe-")[2] for name in shipped}
+    ndk = os.environ.get("ANDROID_NDK_HOME") or os.environ.get("QNN_HARNESS_ANDROID_ROOTS")
+    assert targets == {"linux-x64", "linux-arm64", *(["android-arm64"] if ndk else [])}
+
+
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -98,6 +107,8 @@ def test_it_works_where_there_is_no_checkout(dist: Path, python: str, tmp_path: 
     folder.mkdir()
 
     path = f"{bin_}:{_without_compilers(tmp_path / 'programs')}"
+    said = run(bin_ / "qnn-harness", "doctor", "--no-smoke", cwd=folder, path=path)
+    assert re.search(r"ok +C compiler +not needed: the probe came with the package", said)
     said = run(bin_ / "qnn-harness", "run", MODEL, cwd=folder, path=path)
     assert "1 of 1 case has a verdict: 1 passed" in said
     assert "AssertRewriteWarning" not in said

@@ -85,7 +85,7 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
     if facts.ndk is None:
         command = facts.compilers.get("android-arm64")
         if command is not None:
-            return Answer("ok", f"none, but {command}")
+            return Answer("ok", f"none; {command}")
         if not wanted and not needs.untold:
             return Answer("not-applicable", "none; no device of the lab is known to be a phone")
         if not wanted:

@@ -40,10 +40,10 @@ class ServerOwner:
 class HostFacts:
     """What was found; texts as the programs say them, bytes as the kernel counts.
 
-    `compilers` maps targets to the command that builds the probe, or to None with the reason in
-    `compiler_problems`. `adb` is the program that the harness starts, `path_adb` another one that
-    a person would start. `server` is the user's own adb server; `index` what the package index
-    answered, None if it was not asked.
+    `compilers` maps targets to where the probe comes from, a compiler's command for one, or to None
+    with the reason in `compiler_problems`. `adb` is the program that the harness starts, `path_adb`
+    another one that a person would start. `server` is the user's own adb server; `index` what the
+    package index answered, None if it was not asked.
     """
 
     python: tuple[int, int, int] = (0, 0, 0)
@@ -78,7 +78,7 @@ def ask_host(
     problems: dict[str, str] = {}
     for target in dict.fromkeys(targets):
         try:
-            compilers[target] = " ".join(builder.compiler(target))
+            compilers[target] = builder.comes_from(target)
         except HarnessError as error:
             compilers[target], problems[target] = None, str(error)
     adb, adb_problem = None, None

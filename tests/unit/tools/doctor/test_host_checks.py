@@ -47,7 +47,7 @@ def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
             {"compilers": {"android-arm64": "/probes"}},
             EVERYTHING,
             "ok",
-            "none, but /probes",
+            "none; /probes",
         ),
         ("Android NDK", {}, EVERYTHING, "fail", "none"),
         ("Android NDK", {}, replace(EVERYTHING, untold=("desk",)), "fail", "none"),

@@ -1,0 +1,47 @@
+"""Where a probe comes from: named, brought along, or made by a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.ground import ConfigError
+from harness.probe import ProbeBuilder, prebuilt
+from harness.probe.build import CAME_ALONG, read_sources, source_hash
+
+TARGETS = ("linux-x64", "linux-arm64", "android-arm64")
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    monkeypatch.setattr(prebuilt, "SHIPPED", folder)
+    return folder
+
+
+def ship(folder: Path, target: str, source: str) -> None:
+    said = f"qnn-probe protocol={prebuilt.PROTOCOL} source={source} target={target}"
+    (folder / f"qnn-probe-{target}").write_text(said)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_came_along_wants_no_compiler(target: str, shipped: Path, tmp_path: Path) -> None:
+    builder = ProbeBuilder(tmp_path, {"PATH": str(tmp_path)})
+    with pytest.raises(ConfigError, match="no C compiler found"):
+        builder.comes_from(target)
+    ship(shipped, target, "0" * 64)  # of other sources
+    with pytest.raises(ConfigError, match="no C compiler found"):
+        builder.comes_from(target)
+    ship(shipped, target, source_hash(read_sources()))
+    assert builder.comes_from(target) == CAME_ALONG
+
+
+def test_what_is_named_comes_first(shipped: Path, tmp_path: Path) -> None:
+    ship(shipped, "linux-x64", source_hash(read_sources()))
+    named = tmp_path / "linux-x64/qnn-probe"
+    named.parent.mkdir()
+    named.touch()
+    environment = {"PATH": str(tmp_path), "QNN_HARNESS_PROBES": str(tmp_path)}
+    assert ProbeBuilder(tmp_path, environment).comes_from("linux-x64") == str(named)

@@ -65,6 +65,7 @@ class ConfigError(HarnessError):
         self.line = line
         self.field = field
         self.choices = None if choices is None else [str(choice) for choice in choices]
+        self.more = tuple(more)
         super().__init__(self._text(), *more)
 
     def _text(self) -> str:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
+from harness.ground import ConfigError
+
 _DEEPEST: Final = 5
 _MOST_ITEMS: Final = 200
 _PACKAGE: Final = __name__.partition(".")[0]
@@ -37,7 +39,40 @@ def at_fault(
     raises before either is at work is the fault of the test. `test` is the file of the test, which
     may be installed like a library.
     """
-    caller: tuple[FrameType, int] | None = None
+    caller, called, last = _calls(failure, test)
+    if caller is None:
+        return ("config", _REFUSED) if called is None and last == "_pytest" else ("harness", None)
+    if called is None:
+        return "config", None
+    problem = next(_misfits(called), None)
+    if problem is None:
+        return "harness", None
+    return "config", f"{caller[0].name}:{caller[1]}: {problem}"
+
+
+def with_its_place(error: ConfigError, test: str) -> ConfigError:
+    """An error that does not say where the mistake is, with the line of the test that made it."""
+    caller, called, _ = _calls(error, test)
+    if caller is None or called is None or error.file is not None:
+        return error
+    file, line = caller[0].name, caller[1]
+    return type(error)(
+        error.problem,
+        file=file,
+        line=line,
+        field=error.field,
+        choices=error.choices,
+        more=error.more,
+    )
+
+
+def _calls(
+    failure: BaseException | None, test: str
+) -> tuple[tuple[Path, int] | None, FrameType | None, str]:
+    """The last line of a test's code that was at work, what of the harness it called, and the
+    package in which the failure arose.
+    """
+    caller: tuple[Path, int] | None = None
     called: FrameType | None = None
     last = ""
     trace = failure.__traceback__ if failure else None
@@ -47,17 +82,9 @@ def at_fault(
         if last == _PACKAGE:
             called = called or frame
         elif (file := frame.f_code.co_filename) == test or not file.startswith((*_INSTALLED, "<")):
-            caller, called = (frame, trace.tb_lineno), None
+            caller, called = (Path(file), trace.tb_lineno), None
         trace = trace.tb_next
-    if caller is None:
-        return ("config", _REFUSED) if called is None and last == "_pytest" else ("harness", None)
-    if called is None:
-        return "config", None
-    problem = next(_misfits(called), None)
-    if problem is None:
-        return "harness", None
-    frame, line = caller
-    return "config", f"{Path(frame.f_code.co_filename).name}:{line}: {problem}"
+    return caller, called, last
 
 
 def _misfits(frame: FrameType) -> Iterator[str]:

@@ -317,6 +317,10 @@ def pytest_runtest_makereport(
     elif report.when == "call" and report.passed:
         failure = case.unchecked_failure()
         report.outcome = "failed" if failure else "passed"
+    if isinstance(failure, ConfigError):
+        from harness.run.bench.wrong_call import with_its_place
+
+        failure = with_its_place(failure, str(item.path))
     case.saw(report, failure)
     if isinstance(failure, ConfigError):
         item.config.stash[RUN].asked.note_problem(failure)
@@ -429,8 +433,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.records.folder is not None:
         with run.ending.held():
             show_summary(terminalreporter, run, run.records.folder)
-    elif not config.option.collectonly:
-        tell_skipped(terminalreporter)
+    tell_skipped(terminalreporter)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness import Bench, Model, Plan
+from harness import Bench, ConfigError, Model, Plan
 from harness.probe.plan import Step
-from harness.run.bench.wrong_call import at_fault
+from harness.run.bench.wrong_call import at_fault, with_its_place
 
 HERE = Path(__file__).name
 BENCH: Any = object.__new__(Bench)  # of no case: whatever it does fails, which is our bug
@@ -115,3 +115,15 @@ def test_what_pytest_refuses_is_the_tests_mistake_unless_we_asked_for_it() -> No
     assert (cause, told) == ("config", "pytest cannot run the test as it is written")
     assert at_fault(failure("_pytest.fixtures", "harness.x", "_pytest.runner"))[0] == "harness"
     assert at_fault(failure("pluggy._manager", "_pytest.runner"))[0] == "harness"
+
+
+def test_input_that_is_wrong_is_told_with_the_line_that_gives_it() -> None:
+    found = failure_of(lambda: Model("tinny"))
+    assert isinstance(found, ConfigError)
+    placed = with_its_place(found, "")
+    assert (placed.file, placed.problem) == (HERE, "unknown model 'tinny', did you mean 'tiny'?")
+    assert placed.choices == found.choices
+    assert str(placed).startswith(f"{HERE}:{placed.line}: unknown model")
+    # what says where it is, and what nobody's test made, stays as it is
+    assert with_its_place(placed, "") is placed
+    assert with_its_place(of_none := ConfigError("so"), "") is of_none

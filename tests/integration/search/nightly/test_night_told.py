@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import apprise
+import yaml
+
 from harness.answers.telling.news import News, NewsItem
 from harness.answers.telling.told import NEWS, ToldState
+from harness.answers.telling.trackers import is_tracker
+from harness.device.lab.notify import NewsChannel
 from harness.search.nightly.chain import STATE, Chain
 from harness.search.nightly.night import STEPS, Night
 from tests.integration.answers.telling.servers import Webhook
@@ -99,3 +104,15 @@ def test_what_the_page_shows_is_so(tmp_path: Path) -> None:
     assert "mail: 1 lost: 20261123T105000Z-7426-nightly" in said
     assert f"hook: {news.counts}!" in said
     assert sum(line.startswith("issues: issue, open: `t` [") for line in said) == 3
+
+
+def test_the_urls_that_the_page_shows_are_some() -> None:
+    page = (ROOT / "docs/nightly.md").read_text().partition("## Being told")[2]
+    listed = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["notify"]
+    token = "abcdefghijklmnopqrstuvwx"
+    said = {"SLACK_TOKENS": f"T12345678/B12345678/{token}", "SMTP_LOGIN": "me:secret"}
+    said |= {"CI_HOOK": "jsons://example.com/hook", "GITHUB_TOKEN": token}
+    urls = [NewsChannel.model_validate(one).address(said) for one in listed]
+    assert [is_tracker(one) for one in urls] == [False] * 3 + [True]
+    names = [apprise.Apprise.instantiate(one).service_name for one in urls[:3]]
+    assert names == ["Slack", "E-Mail", "JSON"]

@@ -28,6 +28,7 @@ Guilty = Literal["model", "runtime", "phone", "lab", "flaky", "unknown"]
 _SURE: Final = 0.9
 _NAMED: Final = 0.5
 _MOST_TESTS: Final = 50
+_KINDS: Final = 4
 _MASKED: Final = 0.8
 """So little is known of whether what failed for one cause would have failed for another."""
 
@@ -207,7 +208,7 @@ def _twins(seen: Iterable[Sighting]) -> Iterator[tuple[Sighting, bool]]:
     """The sightings on devices whose twins passed the same then, and whether these fail."""
     alike: dict[object, list[Sighting]] = defaultdict(list)
     for one in seen:
-        if not one.lost:
+        if not one.lost and one.soc is not None:  # what is of no known kind has no twin
             alike[one.test, one.run, one.soc, one.versions, one.file].append(one)
     for group in alike.values():
         good = {one.device for one in group if not one.failed}
@@ -274,7 +275,7 @@ def _guesses(cells: _Cells) -> Iterator[_Guess]:
         if "flaky" in priors and kind != "host":
             parts = [(base, _SELDOM), (~base, _HARDLY)]
             start = int(cells.axes[_RUN].min())
-            several = 0.5 ** min(cells.tests - 1, 20)  # each test is flaky by itself
+            several = 0.5 ** min(cells.tests - 1, 5)  # each test is flaky by itself
             yield _Guess("flaky", priors["flaky"] * share * several, parts, kind, name, _RUN, start)
     for of in (cells.device, cells.axes[_RUN]):  # each device, or each run, is as it is
         parts = [(of == one, _ANY) for one in sorted(set(of))]
@@ -307,7 +308,8 @@ def _guilty(kind: str, name: str, axis: str, cells: _Cells) -> Guilty | None:
         return "lab" if axis == _RUN and len(set(cells.device[cells.host == name])) > 1 else None
     if kind == "device":
         soc = cells.where[name][0]
-        twin = cells.lost or any(of[0] == soc for one, of in cells.where.items() if one != name)
+        alike = sum(of[0] == soc is not None for of in cells.where.values())
+        twin = cells.lost or alike > 1
         return None if axis != _RUN else "phone" if twin else "unknown"
     if axis == _FILE:
         return "model"
@@ -381,8 +383,13 @@ def _spread(of: NDArray[np.str_], device: NDArray[np.str_], bad: _Cut) -> str:
     """On how many devices of each kind it is seen, and on which kinds it is not."""
     kinds = sorted(set(map(str, of)))
     on = {one: len(set(device[(of == one) & bad])) for one in kinds}
-    told = (
+    told = [
         f"{on[one]} of {len(set(device[of == one]))} {one or 'devices'}" for one in kinds if on[one]
-    )
-    none = " or ".join(one or "other" for one in kinds if not on[one])
-    return ", ".join(told) + (f", on no {none}" if none else "")
+    ]
+    none = [one or "other" for one in kinds if not on[one]]
+    if len(told) > _KINDS:
+        told = [f"{sum(on.values())} of {len(set(device))} devices"]
+        none = []
+    if len(none) > _KINDS:
+        none = [*none[:_KINDS], f"{len(none) - _KINDS} more"]
+    return ", ".join(told) + (f", on no {' or '.join(none)}" if none else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -95,6 +96,31 @@ def test_who_is_told_and_why(seen: list[Sighting], said: str, since: str | None)
         assert found.devices == tuple(sorted({one.device for one in seen if one.cause}))
 
 
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        (3, "on 1 of 1 s0, 1 of 1 s1, 1 of 1 s2, on no s3 or s4 or s5 or s6 or 2 more; since qnn"),
+        (7, "on 7 of 9 devices; since qnn 2.50.40"),
+    ],
+)
+def test_of_many_kinds_of_devices_not_all_are_named(failing: int, said: str) -> None:
+    phones = {f"p{one}": (f"s{one}", "rack") for one in range(9)}
+    bad = {f"p{one}" for one in range(failing)}
+    seen = nights(
+        lambda test, phone, night: test == "t" and night >= 5 and phone in bad, phones=phones
+    )
+    assert blames(seen, STARTED)["c"].why.startswith(said)
+
+
+def test_many_flaky_cases_may_have_one_signature() -> None:
+    draw = random.Random(3)
+    tests = tuple(f"test_{one}" for one in range(30))
+    flaky = {(test, draw.choice([*PHONES])) for test in tests}
+    fails = lambda test, phone, night: (test, phone) in flaky and draw.random() < 0.3  # noqa: E731
+    found = blames(nights(fails, 20, tests=tests, version=steady), STARTED)["c"]
+    assert found.fault == "flaky"
+
+
 def test_what_came_with_a_version_and_a_file_is_told_without_confidence() -> None:
     seen = nights(lambda test, phone, night: test == "t" and night >= 5, file=changed)
     assert 0.4 < blames(seen, STARTED)["c"].confidence < 0.6
@@ -120,6 +146,9 @@ def test_how_often_a_device_fails_where_its_twins_pass() -> None:
     assert {one[:2] for name, one in figures.items() if name != "a1"} == {(0, 40)}
     alone = [one for one in seen if one.device in ("a1", "b1")]
     assert where_twins_pass([alone]) == {}, "of another SoC is no twin"
+    unknown = [one._replace(soc=None) for one in seen]
+    assert where_twins_pass([unknown]) == {}, "nor is what is of no known SoC"
+    assert blames(unknown, STARTED)["c"].fault == "unknown"
 
 
 SIGHTINGS = st.builds(

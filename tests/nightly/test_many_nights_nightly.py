@@ -1,0 +1,44 @@
+"""A thousand nights of 2,000 cases on 20 devices: taken in, gone on with, and blamed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from harness.answers import import_run, open_database
+from harness.answers.history.sightings import faults_held
+from tests.farm_nights import many_nights
+from tests.integration.answers.history.test_memory import peak_mb
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * 3600)]
+_T = TypeVar("_T")
+
+
+def cpu_s(do: Callable[[], _T]) -> tuple[_T, float]:
+    """What comes of it, and the seconds that this process worked for it, whoever else works."""
+    begin = time.process_time()
+    return do(), time.process_time() - begin
+
+
+def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path) -> None:
+    """263 s of work, 64 MB, 0.3 s for a new night and 2.6 s to blame were seen."""
+    reports, file = tmp_path / "reports", tmp_path / "history.sqlite"
+    *_, last = many_nights(reports, nights=1000, cases=2000, devices=20)
+    held_back = last.rename(tmp_path / last.name)
+    peak = peak_mb("history", "import", reports, "--database", file)
+    database = open_database(str(file))
+    taken, night_s = cpu_s(lambda: import_run(database, held_back))
+    (faults, twins), blame_s = cpu_s(lambda: faults_held(database))
+    print(f"\n{peak} MB to import, {night_s:.1f} s for a new night, {blame_s:.1f} s to blame")
+    assert peak < 150
+    assert (taken.attempts, taken.changed) == (2000, True)
+    assert night_s < 5
+    assert blame_s < 30
+    sure = {one.fault: one.why for one in faults.values() if one.is_sure}
+    assert "on 7 of 7 SM8750, on no SM8550 or SM8650" in sure["runtime"]
+    assert "on phone-03 in 30 of 30 runs, where its twins pass" in sure["phone"]
+    assert [name for name, one in twins.items() if one.low > 0.1] == ["phone-03"]

@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 from harness.contexts.compiler.models import Model
 from harness.device.lab.inventory import load_lab
+from harness.tools.cli.main import commands
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module
@@ -30,6 +32,17 @@ RUN_ELSEWHERE = {
     *("make device", "make test", "make bench"),
     *("pip install -e .", "pip install qnn-harness"),
 }
+IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
+NOT_IN_ORDER = {
+    "litert": "tests/integration/tools/cli/test_run_litert.py has a model for it",
+    "model_ctx": "test_run_ort.py there makes such a file",
+    "minimize": "wants a failure, as tests/integration/search/minimize has one",
+    "bisect": "takes minutes; tests/integration/search/bisect has each kind",
+    "compare": "names runs that the reader has; tests/integration/answers/history has such",
+    "(cd ": "the same",
+    "import": "the same",
+}
+"""What of these pages is shown and not run in the pages' order, and why."""
 BY_DAY = {"pytest -m device --plan", "qnn-harness devices"}
 
 
@@ -46,9 +59,40 @@ def blocks(language: str) -> list[tuple[Path, str]]:
 def shown_commands() -> list[str]:
     lines = [line for _, text in blocks("") for line in text.splitlines()]
     # an indented line is what a command has printed
-    commands = [line.partition("  #")[0].rstrip() for line in lines]
+    shown = [re.sub(r"^\$ (?=pytest )", "", line.partition("  #")[0]).rstrip() for line in lines]
     starts = ("pytest ", "qnn-harness ", "make ", "pip ")
-    return sorted({line for line in commands if line.startswith(starts)} - RUN_ELSEWHERE)
+    return sorted({line for line in shown if line.startswith(starts)} - RUN_ELSEWHERE)
+
+
+def parsed_commands() -> list[tuple[str, str]]:
+    """Every command of qnn-harness that a page shows, run or not, with its page."""
+    found = []
+    for language in ("", "console", "sh"):
+        for page, text in blocks(language):
+            for line in text.replace("\\\n", " ").splitlines():
+                at = re.search(r"(?:^(?:\$ )?|[|(&] ?)(qnn-harness [^|)]*)", line)
+                if at is not None:
+                    found.append((page.name, at[1].partition(" #")[0].strip()))
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize(("page", "command"), parsed_commands())
+def test_commands_are_understood(page: str, command: str) -> None:
+    """Their options exist and take such values; what they name need not be there."""
+    *words, last = shlex.split(command)[1:]
+    at, left = click.Context(commands, info_name="qnn-harness"), [*words, last]
+    while isinstance(at.command, click.Group) and left:
+        name = left[0]
+        if (one := at.command.get_command(at, name)) is None:
+            break
+        at, left = click.Context(one, info_name=name, parent=at), left[1:]
+    try:
+        at.command.make_context(str(at.info_name), left, parent=at.parent)
+    except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+        assert left in ([], ["--help"], ["--version"])
+    except click.BadParameter as error:
+        if "does not exist" not in str(error):
+            raise
 
 
 def test_there_are_commands_to_run() -> None:
@@ -133,6 +177,42 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
         assert said.startswith(parts[0]), done.stdout
         assert all(part in said for part in parts), done.stdout
         assert (folder / "reports/latest/report.html").is_file()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", IN_ORDER)
+def test_commands_of_a_page_run_in_their_order(
+    page: str, lab: DeviceRuns, tmp_path: Path, context_for: ContextFor
+) -> None:
+    folder = tmp_path / "mine"
+    for name in ("in", "out"):
+        (folder / name).mkdir(parents=True)
+    mine = context_for("tiny", "2.47.0")
+    for file, name in ((mine.path, "model.bin"), (mine.inputs[0], "in/x.raw")):
+        shutil.copyfile(file, folder / name)
+    shutil.copyfile(mine.expected[0], folder / "out/y.raw")
+    shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
+    (folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    (folder / "app.log").write_text("Failed to create transport for device, error: 4000\n")
+    ran = 0
+    for language in ("", "console"):
+        shown = "".join(text for at, text in blocks(language) if at.name == page)
+        for command in re.findall(r"^\$ (.*)$", shown.replace("\\\n", " "), re.MULTILINE):
+            if any(word in command for word in NOT_IN_ORDER):
+                continue
+            words = shlex.split(command, comments=True)
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.tools.cli.main", *words[1:]],
+                cwd=folder,
+                env=lab.environment,
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
+            ran += 1
+    assert ran > 0
 
 
 @pytest.mark.nightly

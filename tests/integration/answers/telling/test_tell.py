@@ -157,6 +157,7 @@ def test_who_refuses_or_cannot_be_reached_costs_a_line(tmp_path: Path, hook: Web
 def test_one_deadline_is_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is over once both servers that never answer have been asked."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(300)
         held = []
 
         class DeadlineOnceAsked(Deadline):
@@ -185,7 +186,7 @@ def test_one_that_dies_while_it_tells_does_not_tell_twice(tmp_path: Path) -> Non
 
     def answers(_: dict[str, Any]) -> int:
         got.set()
-        over.wait(60)
+        over.wait(300)
         return 200
 
     hook = Webhook(answers)
@@ -193,7 +194,7 @@ def test_one_that_dies_while_it_tells_does_not_tell_twice(tmp_path: Path) -> Non
     (tmp_path / NEWS).write_text(NIGHT.model_dump_json())
     words = ["harness.tools.cli.main", "tell", tmp_path, "--lab", file]
     process = subprocess.Popen([sys.executable, "-m", *map(str, words)])
-    assert got.wait(60)
+    assert got.wait(300)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(60)
     again = qnn_harness("tell", tmp_path, "--lab", file)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import apprise
+import pytest
 import yaml
 
 from harness.answers.telling.news import News, NewsItem
@@ -34,7 +35,10 @@ def at_its_last_step(reports: Path, lab: Path) -> Chain:
     return chain
 
 
-def test_a_night_tells_once_and_goes_on_whoever_is_silent(tmp_path: Path) -> None:
+def test_a_night_tells_once_and_goes_on_whoever_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.search.nightly.telling._LEAST_S", 120.0)
     hook, lab = Webhook(), tmp_path / "devices.yaml"
     lab.write_text(
         f"{LAB}  - {{name: chat, url: 'json://{hook.at}/'}}\n"

@@ -139,17 +139,15 @@ class _Kept:
         low = data.lower()
         found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
         ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n")).tolist()
-        begins = np.array([0, *(one + 1 for one in ends)])
+        begins = [0, *(one + 1 for one in ends), len(data) + 1]
         wrapped = self._wrapped(data, begins)
         for line in sorted({bisect_left(ends, place) for place in found} | wrapped.keys()):
             if line in wrapped:
                 self._take(number + line, wrapped[line].decode("utf-8", "replace"), 0)
-            begin = ends[line - 1] + 1 if line else 0
-            end = ends[line] if line < len(ends) else len(data)
+            one = data[begins[line] : begins[line + 1] - 1]
             # a line like many before it but for its digits, and so but for its time, is not kept
-            rough = hash(data[begin:end].translate(_DIGITS))
-            if rough not in self._full:
-                self._take(number + line, data[begin:end].decode("utf-8", "replace"), rough)
+            if (rough := hash(one.translate(_DIGITS))) not in self._full:
+                self._take(number + line, one.decode("utf-8", "replace"), rough)
         return len(ends) + 1
 
     def lines(self) -> tuple[LogText, ...]:
@@ -158,15 +156,15 @@ class _Kept:
             self._look(*self._unlooked.popleft())
         return (*self._first, *self._last)
 
-    def _wrapped(self, data: bytes, begins: np.ndarray) -> dict[int, bytes]:
+    def _wrapped(self, data: bytes, begins: list[int]) -> dict[int, bytes]:
         """Lines that a terminal may have cut, whole again, where a rule may take them so."""
-        widths = np.diff(np.append(begins, len(data) + 1)) - 1
+        widths = np.diff(begins) - 1
         self._widest = max(self._widest, int(widths.max()))
         cut = (widths == self._widest) & (self._widest in _WIDTHS)
         found: dict[int, bytes] = {}
         for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
-            whole, begin = b"", int(begins[line])
-            for piece in data[begin : begin + _MAX_WRAPPED * (self._widest + 1)].split(b"\n"):
+            whole, end = b"", begins[line] + _MAX_WRAPPED * (self._widest + 1)
+            for piece in data[begins[line] : end].split(b"\n"):
                 whole += piece
                 if len(piece) < self._widest:
                     break

@@ -96,15 +96,11 @@ def explained_by(
 
 def _in_time(told: list[Explained], times: Mapping[int, float | None]) -> list[list[Explained]]:
     """The causes of one process by failure: what a line shows long after others is another one."""
-    shown = [times.get(one.lines[0].number) if one.lines else None for one in told]
-    sure = (
-        at
-        for one, at in zip(told, shown, strict=True)
-        if at is not None and one.confidence != "possible"
-    )
+    shown = [(one, times.get(one.lines[0].number) if one.lines else None) for one in told]
+    sure = [at for one, at in shown if at is not None and one.confidence != "possible"]
     begun = [at for before, at in pairwise((-inf, *sorted(sure))) if at - before > _NEAR_S]
     failures: list[list[Explained]] = [[] for _ in begun] or [[]]
-    for one, at in zip(told, shown, strict=True):
+    for one, at in shown:
         failures[max(0, bisect(begun, at) - 1) if at is not None else 0].append(one)
     return [failure for failure in failures if failure]
 

@@ -20,7 +20,7 @@ from harness.answers.site.pages import Known, framed, happened, short_name
 from harness.ground import counted
 
 _MOST_LINES: Final = 300
-_MOST_CURVES: Final = 48
+_MOST_CURVES: Final = 24
 _MOST_TESTS: Final = 20_000
 _WORST: Final = " -.?x~F"
 _MIB: Final = 1 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness.answers.history.noise import SMALLEST_SCALE, median, scales
 
@@ -38,12 +38,13 @@ _CLASSES: Final = {"known": "expected", "lost": "error"}
 def strip(marks: Sequence[str], titles: Sequence[str] = ()) -> Markup:
     """Runs as bars, the newest to the right; ` ` where there was none."""
     told = titles or [""] * len(marks)
-    bars = Markup("").join(
-        Markup(
-            '<rect class="o-{}" x="{}" y="{}" width="8" height="{}"><title>{}</title></rect>'
-        ).format(*(_SHAPES[mark][0], at * _CELL + 1, *_SHAPES[mark][1:], title))
-        for at, (mark, title) in enumerate(zip(marks, told, strict=True))
-        if mark in _SHAPES
+    bars = Markup(  # thousands on a page: only a title has words of others, and is escaped
+        "".join(
+            f'<rect class="o-{_SHAPES[mark][0]}" x="{at * _CELL + 1}" y="{_SHAPES[mark][1]}" '
+            f'width="8" height="{_SHAPES[mark][2]}"><title>{escape(title)}</title></rect>'
+            for at, (mark, title) in enumerate(zip(marks, told, strict=True))
+            if mark in _SHAPES
+        )
     )
     said = "".join(marks).strip()
     return Markup(
@@ -107,6 +108,7 @@ def curve(
             '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>'
         ).format("" if low <= value <= high else "out", *place(at, value), words[at])
         for at, value in known
+        if not low <= value <= high or at == known[-1][0]
     )
     top = place(0, high)[1]
     return Markup(

@@ -131,13 +131,14 @@ class _Cells:
         self, seen: Sequence[Sighting], cause: str, lost: bool, test: str, twins: _Twins
     ) -> None:
         self.lost, self.test, self.twins = lost, test, twins
-        files: dict[str, list[str]] = defaultdict(list)
+        # each SoC may have a file of its own; what follows upon that is a change
+        files: dict[tuple[str, str | None], list[str]] = defaultdict(list)
         for one in sorted(seen, key=lambda one: (one.run, one.file or "")):
-            if one.file is not None and one.file not in files[one.test]:
-                files[one.test].append(one.file)
+            if one.file is not None and one.file not in files[one.test, one.soc]:
+                files[one.test, one.soc].append(one.file)
         found: dict[tuple[int, str, RanWith, int], list[Sighting]] = defaultdict(list)
         for one in seen:
-            age = files[one.test].index(one.file) if one.file is not None else 0
+            age = files[one.test, one.soc].index(one.file) if one.file is not None else 0
             found[one.run, one.device, one.versions, age].append(one)
         self.where = {one.device: (one.soc, one.host) for one in seen}
         devices = [device for _, device, _, _ in found]

@@ -112,6 +112,13 @@ def test_of_many_kinds_of_devices_not_all_are_named(failing: int, said: str) -> 
     assert blames(seen, STARTED)["c"].why.startswith(said)
 
 
+def test_that_each_soc_has_a_file_of_its_own_is_no_change() -> None:
+    seen = nights(lambda test, phone, night: test == "t" and phone[0] == "a", version=steady)
+    own = [one._replace(file=f"{one.soc}.bin") for one in seen]
+    found = blames(own, STARTED)["c"]
+    assert found.said == "unknown: on 4 of 4 SM8750, on no SM8650"
+
+
 def test_many_flaky_cases_may_have_one_signature() -> None:
     draw = random.Random(3)
     tests = tuple(f"test_{one}" for one in range(30))

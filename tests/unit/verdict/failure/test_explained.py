@@ -21,7 +21,9 @@ def link(message: str) -> ChainLink:
 @pytest.mark.parametrize(
     ("outcome", "given", "first", "more"),
     [
-        ("error", {"message": "lost"}, "error", ["lost"]),
+        # without step and call the first line says at once what is wrong
+        ("error", {"message": "lost"}, "error: lost", []),
+        ("failed", {"step": 0, "message": "m"}, "failed in step 0", ["m"]),
         ("failed", {"step": 0}, "failed in step 0", []),
         (
             "failed",
@@ -58,10 +60,10 @@ def link(message: str) -> ChainLink:
             [],
         ),
         ("crashed", {"api": LOAD, "code": 0}, f"crashed: {LOAD} returned 0", []),
-        ("failed", {"message": "m", "first_cause": link("c")}, "failed", ["m", "first cause: c"]),
-        ("failed", {"message": "m: c", "first_cause": link("c")}, "failed", ["m: c"]),
-        ("failed", {"message": "m", "first_cause": link("")}, "failed", ["m"]),
-        ("failed", {"message": "m", "diagnosis": KNOWN}, "failed", ["m", "diagnosis: x: w"]),
+        ("failed", {"message": "m", "first_cause": link("c")}, "failed: m", ["first cause: c"]),
+        ("failed", {"message": "m: c", "first_cause": link("c")}, "failed: m: c", []),
+        ("failed", {"message": "m", "first_cause": link("")}, "failed: m", []),
+        ("failed", {"message": "m", "diagnosis": KNOWN}, "failed: m", ["diagnosis: x: w"]),
     ],
 )
 def test_what_is_said_to_a_person(

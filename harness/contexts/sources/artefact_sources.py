@@ -130,7 +130,7 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     for piece in pieces:
         if piece.kind != "context":
             where = f"{piece.origin}: " if piece.origin else ""
-            what = f"is a {piece.kind.upper()}, which a backend compiles"
+            what = f"is a {piece.kind.upper()}, which a backend compiles into contexts: name those"
             problem = f"{where}{what}; contexts are loaded here"
             raise ConfigError(problem, file=piece.path)
     if not pieces:

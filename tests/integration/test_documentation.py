@@ -138,6 +138,9 @@ def test_commands_run(
         # the phone of README, for want of one
         arguments = [one.replace("sm-s921u", "sim-v73") for one in arguments]
         folder, arguments = tmp_path, [*arguments, "--lab", str(ROOT / "devices.yaml")]
+    if arguments[0] == "site":
+        folder = lab.folder
+        assert lab.run("-k", "tiny and 66 and window").code == 0
     if arguments[0] == "merge":
         folder = lab.folder
         for number in (1, 2):

@@ -368,6 +368,8 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str]) -> str:
     inside = guess.parts[0][0] if len(guess.parts) == 2 else np.ones(len(bad), dtype=bool)
     of_runs = [len(set(cells.axes[_RUN][cut])) for cut in (inside & bad, inside)]
     runs = f"in {of_runs[0]} of {counted(of_runs[1], 'run')}"
+    if guess.guilty == "flaky" and of_runs[1] == 1:
+        return "only one run had these cases, which tells nothing yet"
     if guess.guilty == "flaky":
         on = f" on {guess.base}" if guess.base else ""
         return f"fails now and then{on}, {runs}, whatever changes"

@@ -84,6 +84,11 @@ def steady(night: int) -> str:
         ),
         # the first night of all
         (nights(lambda test, phone, night: test == "t", 1), "unknown: on", None),
+        (
+            nights(lambda test, phone, night: test == "t" and phone == "a0", 1),
+            "unknown: only one run had these cases, which tells nothing yet",
+            None,
+        ),
         (nights(lambda test, phone, night: test == "t"), "unknown: on 2 of 2 SM8650", None),
         (nights(lambda test, phone, night: night >= 5, phones={"a0": ("S", "r")}), "unknown", None),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -69,7 +70,8 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
     if changes:
         yield Heading("What happened")
         yield happened(known, changes, links)
-    curves = [one for line in lines for one in _curves(known, line, first)][:_MOST_CURVES]
+    drawn = (one for line in lines for one in _curves(known, line, first))
+    curves = list(islice(drawn, _MOST_CURVES))  # what is beyond is not even read
     if curves:
         yield Heading("Times and memory")
         yield Paragraph(

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final, cast
 
 import numpy as np
 
+from harness.verdict.failure.chain import is_benign
 from harness.verdict.failure.error import clean_text
 from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
 from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
@@ -140,8 +141,9 @@ class _Kept:
         found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
         ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n")).tolist()
         begins = [0, *(one + 1 for one in ends), len(data) + 1]
-        wrapped = self._wrapped(data, begins)
-        for line in sorted({bisect_left(ends, place) for place in found} | wrapped.keys()):
+        wrapped, harmless = self._wrapped(data, begins)
+        told = {bisect_left(ends, place) for place in found}
+        for line in sorted((told | wrapped.keys()) - harmless):
             if line in wrapped:
                 self._take(number + line, wrapped[line].decode("utf-8", "replace"), 0)
             one = data[begins[line] : begins[line + 1] - 1]
@@ -156,21 +158,26 @@ class _Kept:
             self._look(*self._unlooked.popleft())
         return (*self._first, *self._last)
 
-    def _wrapped(self, data: bytes, begins: list[int]) -> dict[int, bytes]:
-        """Lines that a terminal may have cut, whole again, where a rule may take them so."""
+    def _wrapped(self, data: bytes, begins: list[int]) -> tuple[dict[int, bytes], set[int]]:
+        """Lines that a terminal may have cut, whole again, where a rule may take them so; and the
+        pieces of those that are benign when they are whole.
+        """
         widths = np.diff(begins) - 1
         self._widest = max(self._widest, int(widths.max()))
         cut = (widths == self._widest) & (self._widest in _WIDTHS)
         found: dict[int, bytes] = {}
+        harmless: set[int] = set()
         for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
             whole, end = b"", begins[line] + _MAX_WRAPPED * (self._widest + 1)
-            for piece in data[begins[line] : end].split(b"\n"):
+            for last, piece in enumerate(data[begins[line] : end].split(b"\n"), line):
                 whole += piece
                 if len(piece) < self._widest:
                     break
             if _prefilter().found(whole.lower()):
                 found[line] = whole
-        return found
+                if all(map(is_benign, texts_of(whole.decode("utf-8", "replace")))):
+                    harmless |= {*range(line, last + 1)}
+        return found, harmless
 
     def _take(self, number: int, line: str, rough: int) -> None:
         if self._looked >= _MAX_LOOKED:

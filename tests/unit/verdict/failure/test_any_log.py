@@ -14,7 +14,7 @@ from harness.verdict.failure.chain import is_benign
 from harness.verdict.failure.explanation import explain
 from harness.verdict.failure.rules import RULES
 from tests.properties import damaged, reached, reaches
-from tests.unit.verdict.failure.failure_rows import ROWS
+from tests.unit.verdict.failure.failure_rows import OLD_DAEMON, ROWS
 
 LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
 
@@ -95,6 +95,14 @@ def test_a_line_that_a_terminal_cut_is_read_whole(columns: int) -> None:
     # with a longer line in it, no terminal has cut the log
     other = read(f"{'y' * (columns + 1)}\n{cut}".encode())
     assert all(one.origin.process is None or LINE not in one.text for one in other.lines)
+
+
+def test_pieces_of_a_line_that_is_nothing_wrong_are_nothing_wrong() -> None:
+    for before in range(0, 80, 2):
+        long = "x" * before + f" cdsprpcd[311]: {OLD_DAEMON}"
+        cut = "\n".join(long[at : at + 80] for at in range(0, len(long), 80))
+        log = read(f"{'y' * 80}\nbefore\n{cut}\nafter".encode())
+        assert not explain(log.lines).diagnoses, cut
 
 
 def test_texts_that_differ_in_numbers_only_crowd_no_other_out() -> None:

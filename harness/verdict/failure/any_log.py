@@ -169,14 +169,15 @@ class _Kept:
         harmless: set[int] = set()
         for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
             whole, end = b"", begins[line] + _MAX_WRAPPED * (self._widest + 1)
-            for last, piece in enumerate(data[begins[line] : end].split(b"\n"), line):
-                whole += piece
+            after = line
+            for piece in data[begins[line] : end].split(b"\n"):
+                whole, after = whole + piece, after + 1
                 if len(piece) < self._widest:
                     break
             if _prefilter().found(whole.lower()):
                 found[line] = whole
                 if all(map(is_benign, texts_of(whole.decode("utf-8", "replace")))):
-                    harmless |= {*range(line, last + 1)}
+                    harmless |= {*range(line, after)}
         return found, harmless
 
     def _take(self, number: int, line: str, rough: int) -> None:

@@ -257,7 +257,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         assert done.stdout == ""
     for option, words in (
         ("--graph=decode", "graph: has no graph 'decode'"),
-        ("--inputs=nowhere", "inputs: cannot read "),
+        ("--inputs=nowhere", "inputs: there is no "),
     ):
         code, said, records = lab.run_files(FOREIGN, option)
         assert (code, words in said) == (2, True), said

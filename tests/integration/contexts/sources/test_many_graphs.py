@@ -145,7 +145,10 @@ def test_which_graph_is_wrong_is_told(lab: DeviceRuns, given: list[str]) -> None
     assert (done.returncode, "--graph: has several graphs" in done.stderr) == (2, True), done.stderr
     shutil.rmtree(lab.folder / "in" / last)
     code, said, (case,) = lab.run_files("many.bin", "--inputs=in")
-    assert (code, f"inputs: there is no {lab.folder}/in/{last}, a folder with " in said) == (2, True), said
+    assert (code, f"inputs: there is no {lab.folder}/in/{last}, a folder with " in said) == (
+        2,
+        True,
+    ), said
 
 
 def test_what_executes_a_single_graph_says_which_there_are(

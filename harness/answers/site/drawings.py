@@ -68,9 +68,13 @@ def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
     for at, bar in enumerate(bars):
         parts, top = Markup(""), float(height)
         said = ", ".join(f"{count} {_WORDS[name]}" for name, count in bar.counts.items() if count)
+        talls = {name: count * height / most for name, count in bar.counts.items()}
         for name, count in bar.counts.items():
-            # what went wrong is never too thin to be seen
-            tall = max(count * height / most, 3 if count and name in ("failed", "lost") else 0)
+            # what went wrong is never too thin to be seen, at the cost of what is most
+            thin = max(0.0, 3 - talls[name]) if count and name in ("failed", "lost") else 0.0
+            talls[name] += thin
+            talls[max(talls, key=lambda one: talls[one])] -= thin
+        for name, tall in talls.items():
             top -= tall
             parts += Markup(
                 '<rect class="o-{}" x="{}" y="{:.1f}" width="16" height="{:.1f}"/>'

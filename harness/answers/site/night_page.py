@@ -24,6 +24,7 @@ from harness.ground import counted
 
 _TREND: Final = 30
 _TREND_SAID: Final = "From below: passed, failed as known, failed, without a verdict."
+_MOST_LOST: Final = 5
 _ALL_NIGHTS: Final = 5000
 
 
@@ -49,7 +50,12 @@ def front_page(known: Known) -> str:
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
         blocks.append(Items([Item(Span(one)) for one in night.besides]))
-    blocks += [Heading("The last nights"), Paragraph(_trend(known)), Paragraph(_TREND_SAID, "dim")]
+    first = max(0, at + 1 - _TREND)
+    days = f"{known.day(first)} to {known.day(at)}. {_TREND_SAID}"
+    blocks += [Heading("The last nights"), Paragraph(_trend(known, first)), Paragraph(days, "dim")]
+    lost = [place for place in range(first, at) if _lost(known, place)][-_MOST_LOST:]
+    if lost:
+        blocks.append(Items([Item(_lost_line(known, place, links)) for place in reversed(lost)]))
     return framed(sentence(known, at, changes), blocks, here="Last night", up="")
 
 
@@ -86,7 +92,9 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
         )
     causes = counted(len({one.cause for one in new}), "cause")
     told = f"{len(new)} of them new, for {causes}" if new else "none of them new"
-    return f"{said}{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}."
+    said += f"{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}"
+    flaky = len({one.case for one in changes if one.became == "flaky"} - fails)
+    return f"{said}; {flaky} more {'is' if flaky == 1 else 'are'} flaky." if flaky else f"{said}."
 
 
 def _head(known: Known, at: int, changes: Sequence[NightChange]) -> Iterator[Block]:
@@ -103,11 +111,22 @@ def _head(known: Known, at: int, changes: Sequence[NightChange]) -> Iterator[Blo
         yield Items([Item([Span(name, style="code"), f": {one.said}"]) for name, one in told])
 
 
-def _trend(known: Known) -> Line:
+def _trend(known: Known, first: int) -> Line:
     bars = []
-    for at in range(max(0, known.last + 1 - _TREND), known.last + 1):
+    for at in range(first, known.last + 1):
         told, run = known.gathered.by_run[at], known.runs[at]
         counts = {name: told[name] for name in ("passed", "known", "failed")}
-        lost = sum(told[name] for name in ("lab", "harness", "input")) + (run.not_run or 0)
-        bars.append(Bar(run.started[:10], page_of("night", run.run), {**counts, "lost": lost}))
+        counts["lost"] = _lost(known, at)
+        bars.append(Bar(run.started[:10], page_of("night", run.run), counts))
     return trend(bars)
+
+
+def _lost(known: Known, at: int) -> int:
+    """How many cases of a run have no verdict."""
+    told = known.gathered.by_run[at]
+    return sum(told[name] for name in ("lab", "harness", "input")) + (known.runs[at].not_run or 0)
+
+
+def _lost_line(known: Known, at: int, links: Links) -> Line:
+    night = links.to("night", known.runs[at].run, known.day(at))
+    return [night, f": {counted(_lost(known, at), 'case')} without a verdict"]

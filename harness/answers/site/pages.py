@@ -10,6 +10,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from markupsafe import Markup
+
 from harness.answers.history.nights import CauseTold, NightTold
 from harness.answers.report.document import (
     Block,
@@ -40,6 +42,7 @@ _WAYS: Final = {
 _MOST_CAUSES: Final = 100
 _MOST_NAMED: Final = 5
 _MOST_CHANGES: Final = 300
+_FOLDED: Final = Markup("<details><summary>command</summary><code>{}</code></details>")
 _COLUMNS: Final = ("What", "Where", "Since", "Whose fault", "What is known")
 
 
@@ -113,9 +116,7 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     ]
     named = list({one.test: one for one in found}.values())
     tests = [links.to("case", one.test, short_name(one.test), "code") for one in named]
-    what += joined(tests[:_MOST_NAMED])
-    if len(tests) > _MOST_NAMED:
-        what.append(f" and {len(tests) - _MOST_NAMED} more")
+    what += _first_of(tests)
     since = min(one.since for one in found)
     begun: Line = "before all that is held"
     if since >= 0:
@@ -125,7 +126,7 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     fault, _, why = (whose or told.whose).partition(": ")
     said: list[str | Span] = [Span(told.known)]
     if told.command:
-        said += [" ", Span(f"qnn-harness {shlex.join(told.command)}", style="code")]
+        said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
     return [what, where(known, found, links), begun, [Span(fault, style="strong"), " ", why], said]
 
 
@@ -145,11 +146,15 @@ def where(known: Known, found: Sequence[NightChange], links: Links) -> list[str 
     bad = Counter(known.socs.get(name, "") for name in devices)
     ordered = sorted(socs, key=lambda soc: (-bad[soc], soc))
     told = [f"{bad[one] or 'none'} of {socs[one]} {one or 'devices'}" for one in ordered]
-    named = joined([links.to("device", name) for name in devices[:_MOST_NAMED]])
-    more = [f" and {len(devices) - _MOST_NAMED} more"] if len(devices) > _MOST_NAMED else []
-    return (
-        [Span("; ".join(told), style="strong"), ": ", *named, *more] if devices else ["no device"]
-    )
+    named = _first_of([links.to("device", name) for name in devices])
+    return [Span("; ".join(told), style="strong"), ": ", *named] if devices else ["no device"]
+
+
+def _first_of(named: Sequence[Span]) -> list[str | Span]:
+    """The first of these, and how many more there are; never only one more."""
+    if len(named) <= _MOST_NAMED + 1:
+        return [*joined(named)]
+    return [*joined(named[:_MOST_NAMED]), f" and {len(named) - _MOST_NAMED} more"]
 
 
 def happened(known: Known, changes: Sequence[NightChange], links: Links) -> Table:

@@ -66,6 +66,16 @@ def test_the_front_page_tells_what_broke(pages: Path) -> None:
         assert f"<h2>{heading}</h2>" in text
     assert page_of("case", attempt("a passed").test) in text
     assert page_of("night", SECOND) in text
+    assert "case without a verdict</li>" not in text  # its own are said above
+
+
+def test_the_front_page_names_earlier_nights_that_lost_cases(tmp_path: Path) -> None:
+    before = nights(tmp_path)
+    third = run_folder(tmp_path, attempt("a passed"), run_id=THIRD)
+    built(tmp_path, *before, third)
+    text = (tmp_path / "site/index.html").read_text()
+    (link,) = re.findall(r'<li><a href="([^"]*)">[-0-9]*</a>: 1 case without a verdict</li>', text)
+    assert link == page_of("night", SECOND)
 
 
 def test_what_others_named_is_never_a_tag_nor_a_path(pages: Path) -> None:

@@ -110,7 +110,7 @@ class LabDevice:
         self.probe: str | None = None
         self.lease = None if lab.leases is None else DeviceLease(lab.leases, config.name)
         self._changes: int | None = None
-        self._identity: str | None = None
+        self._identity: tuple[str, ...] = ()
         self._loses_adb = TLS in (config.serial or "")
         self._attached: AttachedDevice | None = None
 
@@ -298,7 +298,7 @@ class LabDevice:
         """
         if self.lease is None or self.is_ours:
             return True
-        said = found.facts.identity
+        said = next(iter(found.facts.identity), None)
         if said is None:
             own_id = self.device_id.look(found.transport, found.workdir)
             said = None if own_id is None else f"device id {own_id.text}"
@@ -327,7 +327,8 @@ class LabDevice:
         if not self.is_ours and config.transport == "adb":
             require_serial(serial, facts.serial_number)
         require_same_device(serial, self._identity, facts.identity)
-        self._identity = self._identity or facts.identity
+        # what was damaged on its way once may be told the next time
+        self._identity = max(self._identity, facts.identity, key=len)
         self._loses_adb |= facts.loses_adb and has_address(serial)
         self.answered = True
         target = require_target(config, facts, serial)

@@ -39,12 +39,12 @@ class DeviceFacts:
     `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
-    `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id. `boot` names its present boot. `libc` is what tells its C library;
-    `android_api` is the API level, of Android only; `target_reason` says what the target was told
-    by, or why there is none. `loses_adb`: a reboot ends its adb on the network, as far as it is
-    known. `page_bytes` is how large pages of its memory are. `coprocessors` is
-    what it shows of DSP and GPU.
+    `identity` tells a device from its twins and outlives a reboot: that, its SoC's number and its
+    machine-id, as far as it says them. `boot` names its present boot. `libc` is what tells its C
+    library; `android_api` is the API level, of Android only; `target_reason` says what the target
+    was told by, or why there is none. `loses_adb`: a reboot ends its adb on the network, as far as
+    it is known. `page_bytes` is how large pages of its memory are. `coprocessors` is what it shows
+    of DSP and GPU.
     """
 
     target: Target | None
@@ -56,7 +56,7 @@ class DeviceFacts:
     free_storage_bytes: int | None
     ram_bytes: int | None
     serial_number: str | None = None
-    identity: str | None = None
+    identity: tuple[str, ...] = ()
     boot: str | None = None
     android_api: int | None = None
     target_reason: str = ""
@@ -140,15 +140,13 @@ def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str
     return first_line(sections, "kernel")
 
 
-def _identity(serial: str | None, sections: dict[str, list[str]]) -> str | None:
-    for kind, said in (
+def _identity(serial: str | None, sections: dict[str, list[str]]) -> tuple[str, ...]:
+    said = (
         ("serial number", serial),
         ("SoC serial number", _name(first_line(sections, "soc-serial"))),
         ("machine-id", _name(first_line(sections, "machine-id"))),
-    ):
-        if said is not None:
-            return f"{kind} {said}"
-    return None
+    )
+    return tuple(f"{kind} {name}" for kind, name in said if name is not None)
 
 
 def _name(text: str | None) -> str | None:

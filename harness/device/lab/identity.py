@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from harness.device.lab.facts import DeviceFacts
@@ -103,15 +103,22 @@ class CarriedId:
         return self._last.check() if self._last is not None else ""
 
 
-def require_same_device(serial: str, first: str | None, now: str | None) -> None:
+def require_same_device(serial: str, first: Sequence[str], now: Sequence[str]) -> None:
     """Raises DeviceError if a device says that it is another one than before.
 
-    `first` and `now` are its own words (`DeviceFacts.identity`), None where it said nothing.
+    `first` and `now` are its own words, the most telling ones first (`DeviceFacts.identity`). What
+    it said only once proves nothing: the first kind of name that both have decides.
     """
-    if first is not None and now is not None and now != first:
-        raise DeviceError(
-            f"another device answers here: it says it is {now}, it was {first}", serial=serial
-        )
+    was = {kind: name for kind, _, name in (one.rpartition(" ") for one in first)}
+    for kind, _, name in (one.rpartition(" ") for one in now):
+        if kind in was:
+            if name != was[kind]:
+                raise DeviceError(
+                    f"another device answers here: it says it is {kind} {name}, "
+                    f"it was {kind} {was[kind]}",
+                    serial=serial,
+                )
+            return
 
 
 def require_serial(serial: str, said: str | None) -> None:

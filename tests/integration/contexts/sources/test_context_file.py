@@ -175,5 +175,8 @@ def test_what_is_no_source_and_what_is_no_version(lab: DeviceRuns, tmp_path: Pat
     )
     done = lab.run(suites=tmp_path)
     assert (done.code, {case["cause"] for case in done.cases}) == (2, {"config"})
-    said = sorted(case["error"]["message"].partition(":")[0] for case in done.cases)
-    assert said == ["'model.bin' is no source of contexts", "mine is no source of contexts"]
+    said = sorted(case["error"]["message"].split(": ")[:2] for case in done.cases)
+    assert said == [
+        ["test_more.py:8", "mine is no source of contexts"],
+        ["test_slips.py:4", "'model.bin' is no source of contexts"],
+    ]

@@ -60,7 +60,7 @@ def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
     facts = device.facts
     assert (facts.target, facts.machine) == ("android-arm64", "aarch64")
     assert (facts.soc, facts.android_api, device.htp_arch) == (SOC, API, 73)
-    assert facts.identity == f"serial number {facts.serial_number}"
+    assert facts.identity[0] == f"serial number {facts.serial_number}"
     assert (facts.glibc, facts.page_bytes) == (None, 4096)
     assert facts.free_storage_bytes
     assert facts.ram_bytes

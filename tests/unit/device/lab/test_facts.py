@@ -157,7 +157,7 @@ def test_what_tells_a_device_from_its_twins(
     answers: str, serial: str | None, identity: str | None
 ) -> None:
     facts = parse_facts(answers)
-    assert (facts.serial_number, facts.identity) == (serial, identity)
+    assert (facts.serial_number, next(iter(facts.identity), None)) == (serial, identity)
 
 
 def answer(machine: str, *, libc: str = "", abis: str = "") -> str:

@@ -24,13 +24,20 @@ from harness.ground.facts.platforms import TARGETS
 @pytest.mark.parametrize(
     ("first", "now", "same"),
     [
-        ("serial number a", "serial number a", True),
-        ("serial number a", "serial number b", False),
-        (None, "serial number b", True),
-        ("serial number a", None, True),
+        (["serial number a"], ["serial number a"], True),
+        (["serial number a"], ["serial number b"], False),
+        ([], ["serial number b"], True),
+        (["serial number a"], [], True),
+        # the first answer was damaged, so that its number was not read
+        (["machine-id m"], ["serial number a", "machine-id m"], True),
+        (["machine-id m"], ["serial number a", "machine-id n"], False),
+        (["machine-id m"], ["serial number a"], True),
+        # two boards with one image of their system
+        (["serial number a", "machine-id m"], ["serial number b", "machine-id m"], False),
+        (["SoC serial number 1", "machine-id m"], ["SoC serial number 2", "machine-id m"], False),
     ],
 )
-def test_what_a_device_says(first: str | None, now: str | None, same: bool) -> None:
+def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> None:
     if same:
         require_same_device("x", first, now)
     else:

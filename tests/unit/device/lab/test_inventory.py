@@ -226,7 +226,7 @@ ONE_MISTAKE = [
     (
         REAL + "colour: red\n",
         "5: colour: unknown key (valid: schema, hosts, labgrid, devices, health, recovery, gate, "
-        "runtimes)",
+        "runtimes, notify)",
     ),
     ("devices:\n  - name: a\n    serial: b\n", "1: schema: is missing"),
     ("schema: 2\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value '2'"),
@@ -401,11 +401,15 @@ ONE_MISTAKE = [
         "  - {name: b, serial: B, soc: SM8650, tags: [hot], pool: p}\n",
         "4: devices[1].pool: is that of a, which has other `tags`",
     ),
-    ("", "1: is empty (valid: schema, hosts, labgrid, devices, health, recovery, gate, runtimes)"),
+    (
+        "",
+        "1: is empty "
+        "(valid: schema, hosts, labgrid, devices, health, recovery, gate, runtimes, notify)",
+    ),
     (
         "- a\n",
         "1: must be a mapping of keys to values "
-        "(valid: schema, hosts, labgrid, devices, health, recovery, gate, runtimes)",
+        "(valid: schema, hosts, labgrid, devices, health, recovery, gate, runtimes, notify)",
     ),
 ]
 

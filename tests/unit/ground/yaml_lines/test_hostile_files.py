@@ -122,12 +122,15 @@ def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) ->
             f"schema: 1\nhosts:\n{hosts}devices:\n"
             + "".join(f"  - {{name: d{i}, serial: s{i}, host: h{i % 250}}}\n" for i in range(count))
         )
-        began = time.process_time()
-        lab = load_lab(path)
-        for device in lab.in_use():
-            lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
-            lab.host(device.host or "")
-        took[count] = time.process_time() - began
+        rounds = []
+        for _ in range(3):  # one of them may be disturbed
+            began = time.process_time()
+            lab = load_lab(path)
+            for device in lab.in_use():
+                lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
+                lab.host(device.host or "")
+            rounds.append(time.process_time() - began)
+        took[count] = min(rounds)
     assert took[2000] < 24 * took[250]
 
 

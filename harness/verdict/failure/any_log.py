@@ -18,7 +18,7 @@ from typing import BinaryIO, Final, cast
 
 import numpy as np
 
-from harness.verdict.failure.chain import is_benign
+from harness.verdict.failure.chain import benign_part
 from harness.verdict.failure.error import clean_text
 from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
 from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
@@ -159,8 +159,8 @@ class _Kept:
         return (*self._first, *self._last)
 
     def _wrapped(self, data: bytes, begins: list[int]) -> tuple[dict[int, bytes], set[int]]:
-        """Lines that a terminal may have cut, whole again, where a rule may take them so; and the
-        pieces of those that are benign when they are whole.
+        """Lines that a terminal may have cut, whole again, where a rule may take them so; and those
+        that have a piece of what is benign when it is whole.
         """
         widths = np.diff(begins) - 1
         self._widest = max(self._widest, int(widths.max()))
@@ -169,15 +169,15 @@ class _Kept:
         harmless: set[int] = set()
         for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
             whole, end = b"", begins[line] + _MAX_WRAPPED * (self._widest + 1)
-            after = line
             for piece in data[begins[line] : end].split(b"\n"):
-                whole, after = whole + piece, after + 1
+                whole += piece
                 if len(piece) < self._widest:
                     break
             if _prefilter().found(whole.lower()):
                 found[line] = whole
-                if all(map(is_benign, texts_of(whole.decode("utf-8", "replace")))):
-                    harmless |= {*range(line, after)}
+                if (part := benign_part(whole.decode("latin-1"))) is not None:
+                    first, last = part[0] // self._widest, (part[1] - 1) // self._widest
+                    harmless |= {*range(line + first, line + last + 1)}
         return found, harmless
 
     def _take(self, number: int, line: str, rough: int) -> None:

@@ -115,8 +115,14 @@ def call_chain(
 
 def is_benign(line: str) -> bool:
     """Whether a line of a log tells of nothing wrong."""
+    return benign_part(line) is not None
+
+
+def benign_part(line: str) -> tuple[int, int] | None:
+    """Where in a line stands what makes it benign."""
     said = line[:MAX_LINE_CHARS]
-    return any(re.search(pattern, said, re.I) for pattern in (*BENIGN, messages_of("benign")))
+    found = (re.search(one, said, re.I) for one in (*BENIGN, messages_of("benign")))
+    return next((one.span() for one in found if one is not None), None)
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:

@@ -140,7 +140,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "qualcomm/ai-hub-apps#26"),
         (
             known(
-                r"(?i)library version \S+ is mismatched.{0,4}The minimum supported version",
+                r"(?i)(?:library|qnn \w+) version \S+ is (?:mismatched|not supported)"
+                r".{0,4}The minimum supported version",
                 absent=r"LiteRT \S+ with QNN \S+ did not compile ",
             ),
             # the probe says so of what its loader took

@@ -258,7 +258,8 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             known(
                 r"(?i)fopen\w* fail\w* .{0,20}skel\w*\.so"
                 r"|skel\w*\.so\W.{0,60}(?:No such|not found)",
-                absent=r"(?i)Successfully opened (?:file|handle) .*skel",
+                absent=r"(?i)Successfully opened (?:file|handle) .*skel"
+                r"|fopen_fd done for \S*skel\.so\b(?!.*error_code 0x[1-9])",
             ),
             known(foreseen="skel-missing|arch-label", codes=NO_WAY),
             likely(foreseen="soc-arch", codes=NO_WAY),

@@ -205,6 +205,17 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
         "The minimum supported version is 1.8.0.",
     ),
     (
+        "older-libraries known",
+        "Qnn backend library version 2.14.0 is not supported. The minimum supported version is "
+        "2.15.0",
+    ),
+    (None, "Python version 3.7 is not supported. The minimum supported version is 3.8"),
+    (
+        None,
+        "apps_std_fopen_with_env_fd failed with 0xd for libQnnHtpV79Skel.so (No such file or "
+        "directory)\nadsprpc: apps_std_fopen_fd done for /vendor/dsp/cdsp/libQnnHtpV79Skel.so",
+    ),
+    (
         "mixed-libraries known",
         "[ERROR] [Qnn ExecuTorch]:  <E> Stub lib id mismatch: expected (v2.28.2), detected (v2.2)\n"
         "[ERROR] [Qnn ExecuTorch]:  <E> Unable to load Remote symbols 1008",

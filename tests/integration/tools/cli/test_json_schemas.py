@@ -86,7 +86,7 @@ def keys_of(value: object) -> Iterator[str]:
 def test_no_command_is_forgotten() -> None:
     printing = {
         name.removeprefix("qnn-harness ")
-        for name, command, _ in every_command()
+        for name, command in every_command()
         if any("--json" in option.opts for option in options_of(command))
     }
     assert printing == ELSEWHERE | {one.partition(" --")[0] for one in CALLS}

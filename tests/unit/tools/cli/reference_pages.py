@@ -88,12 +88,12 @@ def outdated(folder: Path) -> list[str]:
     return sorted(name for name in {*there, *made} if there.get(name) != made.get(name))
 
 
-def every_command() -> Iterator[tuple[str, click.Command, click.Context]]:
+def every_command() -> Iterator[tuple[str, click.Command]]:
     """Each command with its whole name, groups before what is in them."""
     waiting = [click.Context(commands, info_name="qnn-harness")]
     while waiting:
         at = waiting.pop(0)
-        yield at.command_path, at.command, at
+        yield at.command_path, at.command
         if isinstance(at.command, click.Group):
             names = at.command.list_commands(at)
             named = [(name, at.command.get_command(at, name)) for name in names]
@@ -116,7 +116,7 @@ def _commands() -> Iterator[str]:
         "[what `--json` prints](json.md) have pages of their own.\n"
     )
     yield _COMPLETION
-    for name, command, _ in every_command():
+    for name, command in every_command():
         yield f"## {name}\n"
         if arguments := _arguments(command):
             yield f"Usage: `{name}{' [OPTIONS]' if options_of(command) else ''} {arguments}`\n"
@@ -215,7 +215,7 @@ def _yaml(file: str, does: str, page: str, schema: dict[str, Any]) -> Iterator[s
         f"editors can check the file by [its schema](../schema/{file.partition('.')[0]}"
         ".schema.json). A key without a default must be there.\n"
     )
-    yield from _document(name, f"{file}", schema, yaml=True)
+    yield from _document(name, file, schema, yaml=True)
 
 
 def _json(made: Mapping[str, dict[str, Any]]) -> Iterator[str]:
@@ -245,7 +245,7 @@ def _document(
     parts = schema.get("$defs", {})
     if "properties" in schema:
         yield from _paragraphs(schema.get("description", ""))
-        yield from _fields(name, schema, yaml)
+        yield from _fields(name, schema, parts, yaml)
     else:
         either = [_type(one, name, parts) for one in schema.get("oneOf") or schema["anyOf"]]
         yield f"One of {', '.join(either)}.\n"
@@ -253,13 +253,10 @@ def _document(
         if _is_object(one):
             yield f"### {name}: {part}\n"
             yield from _paragraphs(one.get("description", ""))
-            yield from _fields(name, one, yaml, parts)
+            yield from _fields(name, one, parts, yaml)
 
 
-def _fields(
-    name: str, one: dict[str, Any], yaml: bool, parts: Mapping[str, Any] | None = None
-) -> Iterator[str]:
-    parts = one.get("$defs", {}) if parts is None else parts
+def _fields(name: str, one: dict[str, Any], parts: Mapping[str, Any], yaml: bool) -> Iterator[str]:
     properties = one["properties"]
     told = yaml or any("description" in field for field in properties.values())
     yield f"| {'key' if yaml else 'field'} | what it holds |{' meaning |' if told else ''}"
@@ -350,7 +347,7 @@ def _exit_codes() -> Iterator[str]:
     yield "## What they mean for a command\n"
     yield "| command | in its own words |"
     yield "|---|---|"
-    for name, command, _ in every_command():
+    for name, command in every_command():
         text = " ".join((command.help or "").replace("\b", " ").split())
         if said := _SAYS_HOW_IT_ENDS.findall(text):
             yield f"| `{name}` | {_cell(' '.join(said))} |"

@@ -16,7 +16,7 @@ from harness.tools.cli.schema import schemas
 from tests.unit.tools.cli import reference_pages
 from tests.unit.tools.cli.reference_pages import COMMAND, FOLDER, every_command, options_of
 
-COMMANDS = [(name, command) for name, command, _ in every_command()]
+COMMANDS = list(every_command())
 OF_YAML = {
     "devices.schema.json": "devices-yaml.md",
     "known_issues.schema.json": "known-issues-yaml.md",
@@ -72,16 +72,11 @@ def fields() -> Iterator[tuple[str, str, str, Any]]:
     for file, text in schemas().items():
         schema, name = json.loads(text), file.partition(".")[0]
         page = OF_YAML.get(file, "json.md")
-        whole = {(schema["title"] if file in OF_YAML else name): schema}
-        parts = (
-            {
-                f"{name.replace('_', '-') if file in OF_YAML else name}: {part}": one
-                for part, one in schema["$defs"].items()
-            }
-            if "$defs" in schema
-            else {}
-        )
-        for heading, one in (whole | parts).items():
+        whole, of = name, name
+        if file in OF_YAML:
+            whole, of = schema["title"], name.replace("_", "-")
+        parts = {f"{of}: {part}": one for part, one in schema.get("$defs", {}).items()}
+        for heading, one in {whole: schema, **parts}.items():
             for key, said in one.get("properties", {}).items():
                 yield page, heading, key, said
 

@@ -15,7 +15,21 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from aiosmtpd.smtp import SMTP
 
 
-class Webhook:
+class HttpServer:
+    """Answers until it is closed."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.at = f"127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Webhook(HttpServer):
     """Takes what is posted. `answers` is called with each body before it is answered."""
 
     def __init__(self, answers: Callable[[dict[str, Any]], int] = lambda _: 200) -> None:
@@ -32,14 +46,7 @@ class Webhook:
             def log_message(handler, *_: object) -> None:  # noqa: N805
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.at = f"127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 class Mailbox:
@@ -63,7 +70,7 @@ class Mailbox:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
 
-class MockTracker:
+class MockTracker(HttpServer):
     """As GitHub and GitLab answer about issues, as far as their documentation says it.
 
     `issues` are those of the project, the oldest first; `writes` what was written, in order.
@@ -139,16 +146,9 @@ class MockTracker:
             def log_message(handler, *_: object) -> None:  # noqa: N805
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.at = f"127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        super().__init__(Handler)
 
     @staticmethod
     def shows(path: str, asked: dict[str, list[str]], issue: dict[str, Any]) -> bool:
         """GitHub shows those that are open, unless asked for all; GitLab shows all."""
         return "/v4/" in path or asked.get("state") == ["all"] or issue["state"] == "open"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()

@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
@@ -24,6 +25,19 @@ ROOT = Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.integration.imported", __name__])
 _PATH = sys.path[1:]  # all but the folder in which Python begins
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Whether a program in that environment says to Python itself what this process was told."""
+    return to_python(environment) == to_python(os.environ)
+
+
+def _started(target: Callable[..., None], *given: object) -> ForkServerProcess:
+    with contextlib.chdir(ROOT):  # where the server of forks finds what it imports
+        ensure_running()
+    process = _FORKS.Process(target=target, args=given)
+    process.start()
+    return process
 
 
 def run_module(
@@ -38,7 +52,7 @@ def run_module(
     That is called where the environment has other words to Python itself than this process has.
     Raises TimeoutExpired.
     """
-    if to_python(environment) != to_python(os.environ):
+    if not can_fork(environment):
         return subprocess.run(
             [sys.executable, "-m", *words],
             cwd=cwd,
@@ -50,13 +64,10 @@ def run_module(
             timeout=timeout_s,
             check=False,
         )
-    with contextlib.chdir(ROOT):  # where the server of forks finds what it imports
-        ensure_running()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
         err = out if stderr == subprocess.STDOUT else Path(folder, "err")
-        process = _FORKS.Process(target=_become, args=(words, cwd, dict(environment), out, err))
-        process.start()
+        process = _started(_become, words, cwd, dict(environment), out, err)
         try:
             process.join(timeout_s)
             if process.exitcode is None:
@@ -76,11 +87,7 @@ class OnTerminal:
     def __init__(
         self, words: Sequence[str], cwd: Path, environment: Mapping[str, str], terminal: str
     ) -> None:
-        with contextlib.chdir(ROOT):
-            ensure_running()
-        given = (words, cwd, dict(environment), terminal)
-        self._process = _FORKS.Process(target=_become_on_terminal, args=given)
-        self._process.start()
+        self._process = _started(_become_on_terminal, words, cwd, dict(environment), terminal)
         assert self._process.pid is not None
         self.pid = self._process.pid
 

@@ -18,8 +18,7 @@ from typing import Self
 
 import pyte
 
-from tests.integration.forked import OnTerminal
-from tests.integration.spares import to_python
+from tests.integration.forked import OnTerminal, can_fork
 
 WAIT_S = 120.0
 
@@ -44,7 +43,7 @@ class Terminal:
         self._fit(columns, rows)
         words, environment = list(map(str, command)), {"TERM": "xterm-256color", **env}
         self.process: subprocess.Popen[bytes] | OnTerminal
-        if words[:2] == [sys.executable, "-m"] and to_python(environment) == to_python(os.environ):
+        if words[:2] == [sys.executable, "-m"] and can_fork(environment):
             self.process = OnTerminal(words[2:], cwd, environment, os.ttyname(theirs))
         else:
             self.process = subprocess.Popen(

@@ -249,21 +249,17 @@ def ten_farm_nights(reports: Path, seed: int = 7, nights: int = 10) -> list[Path
         run = farm_run(reports, number, draw)
         began = BEGIN + timedelta(days=number - 1)
         there = [_seen(one, number, began) for one in PHONES]
-        night = Night(
-            night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
-            started=began.isoformat(),
-            arguments=(),
-            selection=selection(COMMAND),
-            lab="devices.yaml",
-            folder=str(reports),
-            budget_s=4 * 3600,
+        night = _night(
+            number,
+            began,
+            reports,
+            hours=4,
             until=datetime.now(UTC).timestamp() + 4 * 3600,
             done=STEPS[:2],
             lab_before=tuple(there),
             lab_after=tuple(there),
             run=run.run_id,
             run_exit_code=run.info()["exit_code"],
-            run_is_whole=True,
         )
         chain = FarmNight(night, (), reports, None)
         chain.number, chain.draw = number, draw
@@ -274,6 +270,21 @@ def ten_farm_nights(reports: Path, seed: int = 7, nights: int = 10) -> list[Path
         run._write_info(info | {"finished": (began + timedelta(hours=4)).isoformat()})
         found.append(chain.path)
     return found
+
+
+def _night(number: int, began: datetime, reports: Path, *, hours: int, **more: Any) -> Night:
+    """A night whose run is whole."""
+    return Night(
+        night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
+        started=began.isoformat(),
+        arguments=(),
+        selection=selection(COMMAND),
+        lab="devices.yaml",
+        folder=str(reports),
+        budget_s=hours * 3600,
+        run_is_whole=True,
+        **more,
+    )
 
 
 def _seen(phone: Phone, night: int, at: datetime) -> DeviceSeen:
@@ -313,19 +324,15 @@ def many_nights(
         named = [{"name": _phone(one), "host": _host(one)} for one in range(devices)]
         info |= {"lab": {"devices": named}}
         (run / INFO).write_text(json.dumps(info))
-        night = Night(
-            night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
-            started=began.isoformat(),
-            arguments=(),
-            selection=selection(COMMAND),
-            lab="devices.yaml",
-            folder=str(reports),
-            budget_s=6 * 3600,
+        night = _night(
+            number,
+            began,
+            reports,
+            hours=6,
             until=0,
             done=STEPS,
             run=run.name,
             run_exit_code=int(failed > 0),
-            run_is_whole=True,
             coverage=Coverage(selected=cases, passed=cases - failed, failed=failed),
         )
         (reports / night.night).mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -95,10 +95,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _tell_slowest(reporter: pytest.TerminalReporter) -> None:
-    took: Counter[str] = Counter()
+    took: defaultdict[str, float] = defaultdict(float)
     for report in itertools.chain.from_iterable(reporter.stats.values()):
         if isinstance(report, pytest.TestReport):
-            took[report.nodeid] += report.duration  # type: ignore[assignment]
+            took[report.nodeid] += report.duration
     file = slowest.kept_in()
     before = slowest.read(file)
     reporter.section("the slowest tests")

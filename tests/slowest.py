@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import platformdirs
+
+from harness.ground.files.whole_file import write_whole
 
 SHOWN = 10
 RUNS_KEPT = 4
@@ -17,8 +20,7 @@ Times = Mapping[str, Sequence[float]]
 
 def kept_in() -> Path:
     """In the user's cache, as a checkout of CI has no earlier reports."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "qnn-harness-tests", "slowest.json")
+    return platformdirs.user_cache_path("qnn-harness-tests", appauthor=False) / "slowest.json"
 
 
 def read(file: Path) -> Times:
@@ -54,6 +56,4 @@ def later(took: Mapping[str, float], before: Times) -> Times:
 
 def write(file: Path, times: Times) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}-{os.getpid()}")
-    beside.write_text(json.dumps(times, indent=1))
-    beside.replace(file)
+    write_whole(file, json.dumps(times, indent=1).encode())

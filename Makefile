@@ -53,7 +53,7 @@ site: $(READY)
 	@echo "Results: $(CURDIR)/build/site/index.html"
 
 # whoever makes it twice of one commit gets the same bytes
-dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
 dist: $(READY)
 	@rm -rf dist
@@ -64,7 +64,6 @@ dist: $(READY)
 	@$(VENV)/bin/check-wheel-contents dist/*.whl
 	@echo "Results: $(CURDIR)/dist"
 
-release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 release: $(READY)
 	@$(VENV)/bin/python -m tests.release check
 	@$(MAKE) --no-print-directory -o $(READY) dist

@@ -65,12 +65,12 @@ class TensorFiles:
         if sample and isinstance(where, Path):
             where, within = where / sample, where
         wanted = ", ".join(str(one) for one in tensors) or "none"
-        if isinstance(where, Path) and not where.exists():
-            problem = (
-                f"there is no {where}, a folder with a raw file or a .npy for each of: {wanted}"
-            )
-            raise ConfigError(problem, file=binary, field=what)
         if isinstance(where, Path):
+            if not where.exists():
+                problem = (
+                    f"there is no {where}, a folder with a raw file or a .npy for each of: {wanted}"
+                )
+                raise ConfigError(problem, file=binary, field=what)
             found = f"{where} has "
             files = chosen_files(listed_files(what, where, binary, within), tensors)
             within = within or (None if files == (where,) else where)

@@ -22,7 +22,6 @@ from tests.unit.verdict.results.records import DEVICE, error, record
 
 write_page = PROJECTIONS["report.html"]
 
-WAIT_S = 60
 CASES = 5000
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 EVIL = "<img src=x onerror='document.title=\"pwned\"'></script><b>\u202e\x1b[31m"

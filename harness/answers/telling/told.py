@@ -128,12 +128,13 @@ def dry_lines(news: News, channels: Iterable[NewsChannel], below: Path) -> Itera
         mine, template, url = news.for_channel(channel), _template(channel, below), channel.url
         with contextlib.suppress(ConfigError):
             url = channel.address(os.environ)
-        said = [message(mine, template)] if mine.counts else [("nothing", "")]
         if is_tracker(url):
             issues = _issues(mine, template)
             said = [
                 (f"issue, {'open' if i.is_open else 'closed'}: {i.title}", i.text) for i in issues
             ]
+        else:
+            said = [message(mine, template) if mine.counts else ("nothing", "")]
         for title, body in said:
             yield from (f"{channel.name}: {title}", body, "")
 

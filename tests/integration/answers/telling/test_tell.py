@@ -232,7 +232,9 @@ def test_a_dry_run_prints_what_would_be_told_and_asks_nobody(tmp_path: Path, hoo
         f'{{name: chat, url: "json://{hook.at}/"}}',
         '{name: calm, url: "${NOT_SET}", news: [lost]}',
         '{name: issues, url: "https://${NOT_SET}@github.com/o/r/issues", news: [new]}',
+        '{name: mine, url: "https://github.com/o/r/issues", news: [new], template: mine.j2}',
     )
+    (tmp_path / "mine.j2").write_text("mine of {{ item.id }}")
     (tmp_path / NEWS).write_text(NIGHT.model_dump_json())
     dry = qnn_harness("tell", tmp_path, "--lab", file, "--dry-run")
     assert (dry.returncode, dry.stderr) == (0, "")
@@ -243,6 +245,7 @@ def test_a_dry_run_prints_what_would_be_told_and_asks_nobody(tmp_path: Path, hoo
         f"issues: issue, open: `failed: <b>&| ＠here` [{'a' * 12}]",
         f"issues: issue, open: `old` [{'c' * 12}]",
     ]
+    assert f"mine of {'a' * 12}" in lines
     assert (hook.got, (tmp_path / "told").exists()) == ([], False)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -75,6 +75,7 @@ from harness.search.nightly.processes import (
     answered,
     bisection,
     ended,
+    first_bad_of,
     with_bundles,
 )
 from harness.search.nightly.telling import tell_people
@@ -410,12 +411,6 @@ def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     """What is new at a source: newer than all that is here, else the newest (pure)."""
     here = [number for number, one in enumerate(entries) if one.cached]
     return entries[here[-1] + 1 :] if here else entries[-1:]
-
-
-def first_bad_of(result: Any) -> str | None:
-    """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
-    said = result.get("answer") if isinstance(result, dict) else None
-    return said.get("first_bad") if said else None
 
 
 def _fails(record: CaseRecord, among: Collection[str]) -> bool:

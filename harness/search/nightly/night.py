@@ -81,6 +81,11 @@ class Night(Part):
             return 0
         return 2 if self.run_exit_code == 2 else 3
 
+    @property
+    def issues_told(self) -> list[Issue]:
+        """The issues that people are told of: what is open, and what this night closed."""
+        return [one for one in self.issues if one.state == "open" or one.closed == self.started]
+
     def left(self, now: float) -> float:
         """How many seconds of its time are left; never more than it had, whatever the clock did."""
         return min(max(self.until - now, 0.0), self.budget_s)
@@ -120,8 +125,7 @@ class Night(Part):
 
 def summary_lines(night: Night) -> Iterator[str]:
     """The issues of a night in Markdown, the open ones last seen first (pure)."""
-    shown = [one for one in night.issues if one.state == "open" or one.closed == night.started]
-    shown.sort(key=lambda one: one.last_run == night.run, reverse=True)
+    shown = sorted(night.issues_told, key=lambda one: one.last_run == night.run, reverse=True)
     for heading, issues in (
         ("Verdicts that are missing", [one for one in shown if one.fault]),
         ("Causes of failures", [one for one in shown if not one.fault]),

@@ -89,3 +89,9 @@ def answer_of(result: Any) -> str | None:
     slices = result if isinstance(result, list) else [result]
     answers = [one.get("answer") for one in slices if isinstance(one, dict)]
     return "; ".join(one["text"] for one in answers if one) or None
+
+
+def first_bad_of(result: Any) -> str | None:
+    """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
+    said = result.get("answer") if isinstance(result, dict) else None
+    return said.get("first_bad") if said else None

@@ -52,8 +52,7 @@ def news_of(night: Night, before: Iterable[Issue]) -> News:
             facts=tuple(filter(None, (where(one), whose(one), _searched(one)))),
             issue=issue_text(one).partition("\n")[2].strip(),
         )
-        for one in night.issues
-        if one.state == "open" or one.closed == night.started
+        for one in night.issues_told
     ]
     items.sort(key=lambda one: one.kind == "still")
     lab = tuple(lab_lines(night.lab_before, night.lab_after, night.lost))

@@ -10,17 +10,14 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.site.build import build
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.run.pytest_plugin.test_parallel import TWO_DEVICES
 
-ROOT = Path(__file__).parents[4]
 WAIT_S = 300
 SUITE = '''"""A case that goes on until it may end."""
 import os
 import time
 from pathlib import Path
-
-import pytest
 
 import pytest
 

@@ -82,6 +82,18 @@ def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
             yield RunFolder.open(path)
 
 
+def _last(runs: Iterable[RunFolder], room: int) -> Iterator[RunFolder]:
+    """The first of these runs, the newest first, whose journals are so many bytes together."""
+    for one in islice(runs, _MOST_BACK):
+        try:
+            room -= (one.path / JOURNAL).stat().st_size
+        except OSError:
+            continue  # one that was removed meanwhile says nothing
+        if room < 0:
+            return
+        yield one
+
+
 @uncollected()
 def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | None:
     """What became of each case since BASE; None if there is none.
@@ -121,13 +133,11 @@ def histories(
         if pair.after is not None
         and (became not in ("passing", "untested") or _named(pair) & set(also))
     }
-    room, compared = _MOST_BYTES, False
-    for one in islice(_asked_for(info.get("selection"), _before(run)), _MOST_BACK):
+    compared = False
+    asked = _asked_for(info.get("selection"), _before(run)) if found else ()
+    for one in _last(asked, _MOST_BYTES):
         # what came after BASE was told to nobody
         compared = compared or (base is not None and one.path == base.path)
-        room -= (one.path / JOURNAL).stat().st_size
-        if not found or room < 0:
-            break
         with contextlib.suppress(HarnessError):
             find = finder(attempts_by_name(read_briefs(one.path / JOURNAL)[0]))
             at = str(one.info().get("started", ""))
@@ -147,12 +157,8 @@ def state_in(reports: Path, case: str) -> CaseState | None:
     """
     seen: list[Verdicts] = []
     known: Brief | None = None
-    room = _MOST_BYTES // 4
-    for run in map(RunFolder, reversed(run_folders(reports)[-_MOST_BACK:])):
+    for run in _last(map(RunFolder, reversed(run_folders(reports))), _MOST_BYTES // 4):
         with contextlib.suppress(HarnessError, OSError):
-            room -= (run.path / JOURNAL).stat().st_size
-            if room < 0:
-                break
             named = attempts_by_name(read_briefs(run.path / JOURNAL)[0])
             found = named.get(case) if known is None else finder(named)(known)
             if found is not None:
@@ -167,11 +173,8 @@ def _named(pair: Pair) -> set[str]:
 
 def records_before(folder: RunFolder) -> Iterator[CaseRecord]:
     """The attempts of the last runs of the same selection, as many as are read in seconds."""
-    room = _MOST_BYTES // 4
-    for one in islice(_asked_for(folder.info().get("selection"), _before(folder)), _MOST_BACK):
-        room -= (one.path / JOURNAL).stat().st_size
-        if room < 0:
-            return
+    asked = _asked_for(folder.info().get("selection"), _before(folder))
+    for one in _last(asked, _MOST_BYTES // 4):
         with contextlib.suppress(HarnessError):
             yield from (record for _, record in cases_in(one.path / JOURNAL, LeftOut()))
 

@@ -37,13 +37,11 @@ class History:
     """What the runs that are held say of what was asked for: rows are read one at a time.
 
     The counts say how many `rows` are troubled (failed or flaky at some time), unjudged, or lost in
-    their last run, and how many of the lost are neither of the other two. `lacks_now` says whether
-    the newest run is `lacking`.
+    their last run, and how many of the lost are neither of the other two.
     """
 
     def __init__(self) -> None:
         self.lacking: Sequence[LackingRun] = ()
-        self.lacks_now = False
         self.runs, self.first, self.last = 0, "", ""
         self.rows = self.troubled = self.unjudged = self.kind_rows = 0
         self.lost = self.lost_alone = 0
@@ -98,7 +96,6 @@ class History:
         found = cls()
         found._faults = faults
         found.lacking = [one for one in held if one.not_run != 0]
-        found.lacks_now = bool(held) and held[-1].not_run != 0
         try:
             found._take(attempts, order, bisectable, diagnosis)
         except sqlite3.Error as error:

@@ -340,8 +340,7 @@ def _placement(said: str | None) -> PlacementRecord | None:
 def _moment(text: str) -> str:
     """A time as all times here are written, so that they sort; of what is none, the text."""
     try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
-        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return moment_text(datetime.fromisoformat(text).astimezone(UTC))
     except (ValueError, OverflowError):
         return bounded(text)
 

@@ -187,11 +187,11 @@ def blames(
 ) -> dict[str, Blamed]:
     """Whose fault each cause is, or each of these. `started` is when each run was, by its place."""
     of_test: dict[str, list[Sighting]] = defaultdict(list)
-    tests: dict[str, dict[str, int]] = defaultdict(dict)
+    tests: dict[str, Counter[str]] = defaultdict(Counter)
     for one in seen:
         of_test[one.test].append(one)
         if one.cause is not None and (causes is None or one.cause in causes):
-            tests[one.cause][one.test] = tests[one.cause].get(one.test, 0) + 1
+            tests[one.cause][one.test] += 1
     twins: dict[str, list[tuple[str, int, bool]]] = defaultdict(list)
     for one, bad in _twins(seen):
         twins[one.device].append((one.test, one.run, bad))
@@ -365,7 +365,7 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str]) -> str:
     if guess.axis == _FILE and since:
         when = f"; since its file changed ({since[:10]})"
     bad = cells.bad > 0
-    inside = guess.parts[0][0] if len(guess.parts) == 2 else np.ones(len(bad), dtype=bool)
+    inside = guess.parts[0][0]
     of_runs = [len(set(cells.axes[_RUN][cut])) for cut in (inside & bad, inside)]
     runs = f"in {of_runs[0]} of {counted(of_runs[1], 'run')}"
     if guess.guilty == "flaky" and of_runs[1] == 1:

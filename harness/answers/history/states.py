@@ -106,7 +106,7 @@ class CaseState:
         share, low, high = (
             round(100 * part) for part in (self.failed / self.verdicts, *self.interval)
         )
-        named = ", ".join(f"{name} {said}" for name, said in self.versions if said)
+        named = said_versions(self.versions)
         why = "" if self.never_bad_with else ": it is not the version"
         return (
             f"{self.failed} of {self.verdicts} failed ({share} %, 95 %: {low} to {high} %) since "
@@ -164,6 +164,11 @@ def versions_of(brief: Brief) -> RanWith:
     told = ((name, None if value is None else str(value)) for name, value in said)
     unusual = brief.engine not in (None, QNN.name)
     return (*told, *([("engine", brief.engine)] if unusual else []))
+
+
+def said_versions(versions: RanWith) -> str:
+    """Versions in words; those that nobody said are left out."""
+    return ", ".join(f"{name} {said}" for name, said in versions if said)
 
 
 def state_of(runs: Iterable[Verdicts]) -> CaseState | None:

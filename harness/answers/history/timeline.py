@@ -11,7 +11,7 @@ from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
-from harness.answers.history.states import CaseState, Verdicts, state_of, versions_of
+from harness.answers.history.states import CaseState, Verdicts, said_versions, state_of, versions_of
 from harness.verdict import Fault
 
 MARKS: Final = 30
@@ -171,7 +171,7 @@ class Failure(NamedTuple):
     def of(cls, kin: str, run: str, brief: Brief) -> Failure:
         """The failure of an attempt."""
         device = brief.device.name if brief.device else "?"
-        versions = ", ".join(f"{name} {said}" for name, said in versions_of(brief) if said)
+        versions = said_versions(versions_of(brief))
         return cls(kind_of(brief), kin, run, brief.started, device, versions, cause_id(brief))
 
 

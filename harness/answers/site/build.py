@@ -32,7 +32,7 @@ from harness.answers.site.gathered import (
 )
 from harness.answers.site.links import FRONT, page_of
 from harness.answers.site.live import kept_now, with_now
-from harness.answers.site.night_page import front_page, night_page, night_sentence, nights_page
+from harness.answers.site.night_page import front_page, night_page, nights_page, sentence
 from harness.answers.site.pages import ROOM, Known
 from harness.answers.site.version_page import version_page, versions, versions_page
 from harness.ground import InfraError, read_bounded, write_whole
@@ -119,9 +119,9 @@ def build(database: Database, out: Path) -> Built:
             _of_the_rest(site, database, known)
             said = {run: one for run, one in note.nights.items() if run in digests}
             for at in anew:
-                site.write(page_of("night", runs[at].run), night_page(known, at))
-                run = runs[at].run
-                said[run] = NightWritten(digest=digests[run], said=night_sentence(known, at))
+                run, changes = runs[at].run, gathered.changes("at = ?", at)
+                site.write(page_of("night", run), night_page(known, at, changes))
+                said[run] = NightWritten(digest=digests[run], said=sentence(known, at, changes))
             site.write(
                 "nights.html", nights_page(known, {run: one.said for run, one in said.items()})
             )
@@ -176,6 +176,6 @@ def _of_the_rest(site: _Site, database: Database, known: Known) -> None:
     for version in versions(known):
         site.write(page_of("version", version), version_page(known, version))
     site.write("versions.html", versions_page(known))
-    for device in {name for name, _ in (*known.gathered.by_device, *known.devices)}:
+    for device in known.device_names():
         site.write(page_of("device", device), device_page(known, device))
     site.write("devices.html", devices_page(known))

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import FIGURES, Brief
 from harness.answers.history.speed import sample
+from harness.answers.history.states import said_versions, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, mark_of
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
-from harness.answers.site.changes import said_versions
-from harness.answers.site.drawings import curve, strip
+from harness.answers.site.drawings import beside, curve, strip
 from harness.answers.site.gathered import WINDOW
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, framed, happened, short_name
@@ -56,7 +56,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
                 place.backend if place else "",
                 line_strip(known, line, first),
                 Span(_ends(known, line), style="bad" if line.fails else "plain"),
-                said_versions(line.last),
+                said_versions(versions_of(line.last)),
             ]
         )
     yield Heading(f"Its cases in the last {counted(known.last + 1 - first, 'run')}")
@@ -77,7 +77,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
         yield Paragraph(
             "The band is where noise alone keeps a figure; a dot outside of it is not noise.", "dim"
         )
-        yield Paragraph(Markup('<div class="curves">{}</div>').format(Markup("").join(curves)))
+        yield Paragraph(beside(curves))
 
 
 def state_said(lines: Sequence[CaseLine]) -> str:
@@ -129,7 +129,7 @@ def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
 def _said(one: EarlierAttempts) -> str:
     brief = one.last
     why = f" ({brief.signature})" if brief.is_bad else ""
-    return f"{brief.outcome}{why}; {said_versions(brief)}"
+    return f"{brief.outcome}{why}; {said_versions(versions_of(brief))}"
 
 
 def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:
@@ -138,7 +138,8 @@ def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:
         values = [sample(one.last.measured, figure) for one in runs]
         if any(values):
             said = (
-                f"{_figure(value, figure)} on {known.day(one.at)}, {said_versions(one.last)}"
+                f"{_figure(value, figure)} on {known.day(one.at)}, "
+                f"{said_versions(versions_of(one.last))}"
                 for value, one in zip(values, runs, strict=True)
             )
             drawn = curve(values, said, f"{figure}, {_on(line.last)}")

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
-from harness.answers.history.states import Verdicts, state_of, versions_of
+from harness.answers.history.states import Verdicts, said_versions, state_of, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, kind_of
 
 Became = Literal["new", "still", "flaky", "lost", "known", "fixed"]
@@ -87,12 +87,7 @@ def _change(
 ) -> NightChange:
     device = now.device.name if now.device else ""
     names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
-    return NightChange(at, became, *names, since, changed, said_versions(now))
-
-
-def said_versions(brief: Brief) -> str:
-    """The versions of an attempt, in words."""
-    return ", ".join(f"{name} {said}" for name, said in versions_of(brief) if said)
+    return NightChange(at, became, *names, since, changed, said_versions(versions_of(now)))
 
 
 def versions_changed(before: Brief | None, after: Brief) -> str:

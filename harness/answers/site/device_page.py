@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from markupsafe import Markup
-
 from harness.answers.history.nights import DeviceTold
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
-from harness.answers.site.drawings import curve, strip
+from harness.answers.site.drawings import beside, curve, strip
 from harness.answers.site.gathered import WINDOW, DeviceRow, StandingCounts
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, by_cause, framed
@@ -69,7 +67,7 @@ def _blocks(known: Known, device: str) -> Iterator[Block]:
         drawn.append(curve(values, told, title, band=False))
     if any(drawn):
         yield Heading("How it is")
-        yield Paragraph(Markup('<div class="curves">{}</div>').format(Markup("").join(drawn)))
+        yield Paragraph(beside(drawn))
     yield Heading("Night by night")
     yield Table(
         "", _COLUMNS, [_night(known, device, at, links) for at in reversed(places)], "cross"
@@ -84,11 +82,10 @@ def _places(known: Known, device: str) -> list[int]:
 
 def _night(known: Known, device: str, at: int, links: Links) -> list[Line]:
     told = known.gathered.by_device.get((device, at), StandingCounts())
-    lost = sum(told[name] for name in ("lab", "harness", "input"))
     failed = told["failed"] + told["known"]
     run, row = known.runs[at], known.devices.get((device, at))
     cells: list[Line] = [links.to("night", run.run, run.started[:10]), str(told["passed"])]
-    cells += [Span(str(one), style="bad" if one else "dim") for one in (failed, lost)]
+    cells += [Span(str(one), style="bad" if one else "dim") for one in (failed, told.lost)]
     if row is None:
         return cells + [""] * (len(_COLUMNS) - len(cells))
     marks = (row.link_faults, row.recoveries, row.quarantines)
@@ -160,12 +157,11 @@ def _mark(known: Known, device: str, at: int) -> str:
     told = known.gathered.by_device.get((device, at))
     if not told:
         return " "
-    lost = any(told[name] for name in ("lab", "harness", "input"))
-    return "F" if told["failed"] else "?" if lost else "x" if told["known"] else "."
+    return "F" if told["failed"] else "?" if told.lost else "x" if told["known"] else "."
 
 
 def devices_page(known: Known) -> str:
     """All devices that cases ran on."""
-    names = sorted({name for name, _ in (*known.gathered.by_device, *known.devices)})
-    blocks: list[Block] = [Heading("Devices", 1), devices_table(known, names, Links(""), "long")]
+    table = devices_table(known, known.device_names(), Links(""), "long")
+    blocks: list[Block] = [Heading("Devices", 1), table]
     return framed("Devices", blocks, here="Devices", up="")

@@ -133,6 +133,11 @@ def curve(
     )
 
 
+def beside(curves: Sequence[Markup]) -> Markup:
+    """Curves beside each other, as many as there is room for."""
+    return Markup('<div class="curves">{}</div>').format(Markup("").join(curves))
+
+
 def _band(values: Sequence[float]) -> tuple[float, float]:
     """Between which values noise keeps a figure, as far as its own runs tell."""
     logs = np.log(np.array([values]))

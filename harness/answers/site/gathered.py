@@ -114,6 +114,11 @@ class StandingCounts(Counter[str]):
         selected = None if not_run is None else self.total() + lacks
         return Coverage(selected=selected, not_run=lacks, **dict(self))
 
+    @property
+    def lost(self) -> int:
+        """How many have no verdict, though one was due."""
+        return sum(self.coverage().missing.values())
+
 
 class Harvest:
     """The changes of the runs that are written about, and how many cases came to what in each."""

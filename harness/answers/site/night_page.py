@@ -28,10 +28,9 @@ _MOST_LOST: Final = 5
 _ALL_NIGHTS: Final = 5000
 
 
-def night_page(known: Known, at: int) -> str:
-    """The page of the run at a place."""
+def night_page(known: Known, at: int, changes: Sequence[NightChange]) -> str:
+    """The page of the run at a place, which said this."""
     run, links = known.runs[at], Links()
-    changes = known.gathered.changes("at = ?", at)
     return framed(
         f"Night {run.run}", [*_head(known, at, changes), *by_cause(known, changes, links)]
     )
@@ -74,13 +73,8 @@ def nights_page(known: Known, said: Mapping[str, str]) -> str:
     return framed("Nights", blocks, here="Nights", up="")
 
 
-def night_sentence(known: Known, at: int) -> str:
-    """What the night at a place comes to, as the list of all says it."""
-    return sentence(known, at, known.gathered.changes("at = ?", at))
-
-
 def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
-    """What a night comes to."""
+    """What the night at a place comes to, which said this."""
     run = known.runs[at]
     coverage = known.gathered.by_run[at].coverage(run.not_run)
     fails = {one.case for one in changes if one.became in ("new", "still")}
@@ -123,8 +117,7 @@ def _trend(known: Known, first: int) -> Line:
 
 def _lost(known: Known, at: int) -> int:
     """How many cases of a run have no verdict."""
-    told = known.gathered.by_run[at]
-    return sum(told[name] for name in ("lab", "harness", "input")) + (known.runs[at].not_run or 0)
+    return known.gathered.by_run[at].lost + (known.runs[at].not_run or 0)
 
 
 def _lost_line(known: Known, at: int, links: Links) -> Line:

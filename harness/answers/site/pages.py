@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Final
@@ -52,11 +52,11 @@ class Known:
 
     runs: Sequence[RunHeld]
     gathered: Harvest
-    devices: Mapping[tuple[str, int], DeviceRow] = field(default_factory=dict)
-    nights: Mapping[str, NightTold] = field(default_factory=dict)
-    whose: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[tuple[str, int], DeviceRow]
+    nights: Mapping[str, NightTold]
+    whose: Mapping[str, str]
     """Whose fault each cause of the last runs is, in words."""
-    twins: Mapping[str, str] = field(default_factory=dict)
+    twins: Mapping[str, str]
     """How often each device fails where its twins pass, in words; only what is more than chance."""
 
     def cause(self, at: int, cause: str) -> CauseTold:
@@ -69,6 +69,10 @@ class Known:
     def socs(self) -> Mapping[str, str]:
         """The SoC of each device."""
         return {device: row.soc or "" for (device, _), row in self.devices.items()}
+
+    def device_names(self) -> list[str]:
+        """All devices that cases ran on."""
+        return sorted({name for name, _ in (*self.gathered.by_device, *self.devices)})
 
     @property
     def last(self) -> int:

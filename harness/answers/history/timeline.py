@@ -52,6 +52,8 @@ class CaseLine:
     no_verdict: int = 0
     flaky_runs: int = 0
     since: str = ""
+    turned: int = -1
+    """The place of the run in which it came to end as it does."""
     good: Brief | None = None
     bad: Brief | None = None
     seen: list[EarlierAttempts] = field(default_factory=list)
@@ -71,7 +73,7 @@ class CaseLine:
         self.verdicts_seen.append(Verdicts.of(attempts, now.started))
         before, self._judged = self._judged, now
         if before is None or before.is_bad != now.is_bad:
-            self.since = now.started
+            self.since, self.turned = now.started, attempts.at
         if now.is_bad:
             self.failed += 1
             self.expected += now.known_issue is not None

@@ -45,7 +45,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
     first, links = max(0, known.last + 1 - WINDOW), Links()
     yield Heading(Span(test, style="code"), 1)
     bad = [one for one in lines if one.fails]
-    yield Paragraph(state_said(lines), "verdict bad" if bad else "verdict")
+    yield Paragraph(state_said(known, lines), "verdict bad" if bad else "verdict")
     rows: list[list[Line]] = []
     for line in sorted(lines, key=_where)[:_MOST_LINES]:
         place, device = line.last.placement, line.last.device
@@ -80,14 +80,14 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
         yield Paragraph(beside(curves))
 
 
-def state_said(lines: Sequence[CaseLine]) -> str:
+def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
     """What a test is at, over all its cases."""
     failing = {one.last.device.name for one in lines if _fails(one) and one.last.device}
     flaky = sum(bool(one.case_state and one.case_state.is_flaky) for one in lines)
     devices = {one.last.device.name for one in lines if one.last.device}
     also = f"; flaky: {flaky} of {counted(len(lines), 'case')}" if flaky else ""
     if failing:
-        since = min(one.since for one in lines if _fails(one))[:10]
+        since = known.day(min(one.turned for one in lines if _fails(one)))
         return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, since {since}{also}."
     if flaky:
         return f"Flaky{also[7:]}."
@@ -109,7 +109,7 @@ def _ends(known: Known, line: CaseLine) -> str:
         return f"flaky: {state.said}"
     gone = "" if line.seen[-1].at == known.last else f", last run {known.day(line.seen[-1].at)}"
     lost = ", no verdict now" if line.lost else ""
-    return f"{'fails' if line.fails else 'passes'} since {line.since[:10]}{lost}{gone}"
+    return f"{'fails' if line.fails else 'passes'} since {known.day(line.turned)}{lost}{gone}"
 
 
 def _where(line: CaseLine) -> str:
@@ -174,4 +174,4 @@ def case_row(known: Known, test: str, lines: Sequence[CaseLine]) -> ListedTest:
     marks = [" "] * (known.last + 1 - first)
     for one in (one for line in lines for one in line.seen if one.at >= first):
         marks[one.at - first] = max(marks[one.at - first], mark_of(one), key=_WORST.index)
-    return ListedTest(test, strip(marks), state_said(lines), any(one.fails for one in lines))
+    return ListedTest(test, strip(marks), state_said(known, lines), any(one.fails for one in lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ from harness.answers.history.importing import import_run
 from harness.answers.site.build import Built, build
 from harness.answers.site.links import page_of
 from harness.tools.cli.site import site
+from harness.verdict import RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder
 
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"
@@ -76,6 +78,18 @@ def test_the_front_page_names_earlier_nights_that_lost_cases(tmp_path: Path) -> 
     text = (tmp_path / "site/index.html").read_text()
     (link,) = re.findall(r'<li><a href="([^"]*)">[-0-9]*</a>: 1 case without a verdict</li>', text)
     assert link == page_of("night", SECOND)
+
+
+def test_a_case_ends_so_since_its_night_began_whatever_the_hour_of_the_attempt(
+    tmp_path: Path,
+) -> None:
+    after = attempt("a failed", started=datetime(2030, 1, 2, 0, 30, tzinfo=UTC))
+    run = run_folder(tmp_path, after, run_id=FIRST)
+    built(tmp_path, run)
+    begun = str(RunFolder.open(run).info()["started"])[:10]
+    text = (tmp_path / "site" / page_of("case", after.test)).read_text()
+    assert re.findall(r"ails[^<]* since ([-0-9]*)", text) == [begun, begun]
+    assert "2030" not in text
 
 
 def test_what_others_named_is_never_a_tag_nor_a_path(pages: Path) -> None:

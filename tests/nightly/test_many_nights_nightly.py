@@ -38,7 +38,7 @@ def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path)
     assert (taken.attempts, taken.changed) == (2000, True)
     assert night_s < 5
     assert blame_s < 30
-    sure = {one.fault: one.why for one in faults.values() if one.is_sure}
+    sure = {one.fault: one.why for one in faults.values() if one.confidence >= 0.9}
     assert "on 7 of 7 SM8750, on no SM8550 or SM8650" in sure["runtime"]
     assert "on phone-03 in 30 of 30 runs, where its twins pass" in sure["phone"]
     assert [name for name, one in twins.items() if one.low > 0.1] == ["phone-03"]

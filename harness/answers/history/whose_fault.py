@@ -25,7 +25,6 @@ from harness.libraries.runtimes.runtime import version_key
 from harness.verdict import Part
 
 Guilty = Literal["model", "runtime", "phone", "lab", "flaky", "unknown"]
-_SURE: Final = 0.9
 _NAMED: Final = 0.5
 _MOST_TESTS: Final = 50
 _KINDS: Final = 4
@@ -104,11 +103,6 @@ class Blamed(Part):
     why: str
     since: str | None = None
     devices: tuple[str, ...] = ()
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether it may be told as a fact."""
-        return self.fault != "unknown" and self.confidence >= _SURE
 
     @property
     def said(self) -> str:

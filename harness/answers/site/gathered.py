@@ -32,7 +32,6 @@ class RunHeld(NamedTuple):
     started: str
     not_run: int | None
     digest: str
-    host: str = ""
 
 
 def runs_held(database: Database) -> list[RunHeld]:

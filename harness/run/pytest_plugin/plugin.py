@@ -121,8 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
         tell_progress(config, run.messages)
     else:
         config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
-        run.live = Live(config)
-        run.live.site = run.options.site
+        run.live = Live(config, run.options.site)
         config.pluginmanager.register(run.live, "qnn-harness-live")
 
 

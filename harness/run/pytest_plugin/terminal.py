@@ -207,10 +207,10 @@ class Live:
     captured, no other plug-in moves the cursor, no debugger has it.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, site: Path | None) -> None:
+        """`site` is the folder of a site whose front page is to say what the run is at."""
         self._config = config
-        self.site: Path | None = None
-        """The folder of a site whose front page is to say what the run is at."""
+        self._site = site
         self._front: LiveFront | None = None
         self._listener: Listener | None = None
         self._show: Show | None = None
@@ -241,7 +241,7 @@ class Live:
 
     def listen(self, folder: Path) -> None:
         """Hears workers of pytest-xdist by a socket in a folder of theirs, if it is of use."""
-        if self._is_possible() or self.site is not None:
+        if self._is_possible() or self._site is not None:
             from harness.ground.progress.channel import Listener
 
             with contextlib.suppress(OSError):
@@ -258,17 +258,17 @@ class Live:
 
         `sharing` is how many devices each pool has.
         """
-        if (self._reporter is None or self._verbosity < 0) and self.site is None:
+        if (self._reporter is None or self._verbosity < 0) and self._site is None:
             return
         from harness.ground.progress.state import RunState
 
         now = time.monotonic()
         self._state = RunState(cases, now, side_by_side=side_by_side, sharing=sharing)
         self._folder, self._said = folder, (now, 0)
-        if self.site is not None:
+        if self._site is not None:
             from harness.answers.site.live import LiveFront
 
-            self._front = LiveFront(self.site, folder.run_id)
+            self._front = LiveFront(self._site, folder.run_id)
         if self._is_possible() or self._front is not None:
             from harness.ground.progress.show import Show
 

@@ -91,6 +91,8 @@ AGAIN: Final = "again.json"
 _MAX_BYTES: Final = 64 << 20
 _SHARE_AGAIN: Final = 0.2
 _LAB_S: Final = 300.0
+_ENDING_S: Final = 60.0
+"""What a night that was killed had begun is over by then."""
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
 """A run may fail for something that is in no record, so that nobody knows whether it is new."""
@@ -347,7 +349,11 @@ class Chain:
             if begun is not None:
                 words = ["bisect", "--resume", str(begun.path)]
             words += ["--max-minutes", f"{left / 60:.3f}", "--json"]
-            code, result = bisection(words, left, True, self.night.folder)
+            if begun is None or begun.is_free(min(left, _ENDING_S)):
+                code, result = bisection(words, left, True, self.night.folder)
+            else:  # it is not over: the next night asks again
+                self._note(f"another process is at {begun.path}")
+                code, result = InfraError.exit_code, None
             begun = BisectFolder.last_of(self.reports, search.case, search.since)
             change = {"exit_code": code, "answer": answer_of(result), "ended_in": self.night.night}
             change["first_bad"] = first_bad_of(result)

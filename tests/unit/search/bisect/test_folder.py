@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,16 @@ def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"log\.jsonl: is a link, and links in a folder are not"):
         BisectFolder.open(folder).hold()
     assert secret.read_bytes() == b"a line\nand a part"
+
+
+def test_what_another_process_is_at_is_waited_for(tmp_path: Path) -> None:
+    (held,) = new(tmp_path)
+    held.hold()
+    other = BisectFolder.open(held.path)
+    assert not other.is_free(0.0)
+    ends = threading.Timer(0.2, held.close)
+    ends.start()
+    assert other.is_free(60.0)
+    ends.join()
+    other.hold()
+    other.close()

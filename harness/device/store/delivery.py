@@ -85,11 +85,10 @@ class Delivery:
             try:
                 damaged = self._complete(absent, view, end, deadline)
             except DeviceError as error:
+                if isinstance(error, DeviceRefused):
+                    self._take_back(absent, end, in_use)
                 # what was damaged on its way may be refused, too
-                once_more = (DeviceError, DeviceRefused)
-                if type(error) not in once_more or attempt:
-                    if isinstance(error, DeviceRefused):
-                        self._take_back(absent, end, in_use)
+                if type(error) not in (DeviceError, DeviceRefused) or attempt:
                     raise
                 _log.info(f"{error}; once more")
                 continue

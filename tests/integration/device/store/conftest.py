@@ -86,7 +86,7 @@ class CountingDevice(AdbDevice):
             items[0] = replace(items[0], source=b"?" + content[1:])
         if self.misname_next:
             self.misname_next -= 1
-            items[0] = replace(items[0], remote=items[0].remote + 300 * "?")
+            items[-1] = replace(items[-1], remote=items[-1].remote + 300 * "?")
         super().push(items, **options)  # type: ignore[arg-type]
 
 

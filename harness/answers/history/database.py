@@ -19,9 +19,9 @@ from harness.ground import ConfigError, HarnessError, InfraError, without_secret
 from harness.verdict import PlacementRecord
 from harness.verdict.results.schema_1 import placed
 
-VERSION: Final = "5"
+VERSION: Final = "6"
 """Of the tables. Older ones are made into these, step by step; others are refused."""
-_OLDER: Final = ("1", "2", "3", "4")
+_OLDER: Final = ("1", "2", "3", "4", "5")
 MERGED: Final = "merged"
 """What stands as `told` of a run that is a shard of a merged one, which has its cases."""
 
@@ -34,13 +34,12 @@ _LOCK: Final = 0x716E6E68  # qnnh: who makes the tables in PostgreSQL holds it
 
 _OF_NIGHTS: Final = (
     "CREATE TABLE IF NOT EXISTS device_runs (run TEXT NOT NULL REFERENCES runs (run), "
-    "device TEXT NOT NULL, soc TEXT, host TEXT, attempts BIGINT NOT NULL, "
+    "device TEXT NOT NULL, soc TEXT, host TEXT, "
     "busy_s DOUBLE PRECISION NOT NULL, span_s DOUBLE PRECISION NOT NULL, "
     "hottest_c DOUBLE PRECISION, battery_percent BIGINT, free_storage_bytes BIGINT, "
-    "free_ram_bytes BIGINT, link_faults BIGINT NOT NULL, recoveries BIGINT NOT NULL, "
-    "quarantines BIGINT NOT NULL, state TEXT, finding TEXT, PRIMARY KEY (run, device))",
-    "CREATE TABLE IF NOT EXISTS nights (night TEXT PRIMARY KEY, run TEXT, "
-    "started TEXT NOT NULL, said TEXT NOT NULL)",
+    "link_faults BIGINT NOT NULL, recoveries BIGINT NOT NULL, quarantines BIGINT NOT NULL, "
+    "state TEXT, finding TEXT, PRIMARY KEY (run, device))",
+    "CREATE TABLE IF NOT EXISTS nights (night TEXT PRIMARY KEY, run TEXT, said TEXT NOT NULL)",
 )
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -59,6 +58,7 @@ _TABLES: Final = (
 )
 
 _READ_AGAIN: Final = ("soc", "host", "files", "figures")
+_UNREAD: Final = ("device_runs {} attempts", "device_runs {} free_ram_bytes", "nights {} started")
 _EMPTY_JOURNAL: Final = hashlib.sha256().hexdigest()
 _NEW_IN: Final[Mapping[str, Sequence[str]]] = {
     "2": (
@@ -81,14 +81,16 @@ _NEW_IN: Final[Mapping[str, Sequence[str]]] = {
     "5": (
         *(f"ALTER TABLE attempts ADD COLUMN {name} TEXT" for name in _READ_AGAIN),
         *_OF_NIGHTS,
+        *(f"ALTER TABLE {one.format('ADD COLUMN')} TEXT" for one in _UNREAD),
         # journals that are still there are read once more: they have what is new
         f"UPDATE runs SET told = '' WHERE told <> '{MERGED}'",
     ),
+    "6": [f"ALTER TABLE {one.format('DROP COLUMN')}" for one in _UNREAD],
 }
 """What each version has that the one before had not. First the place of a run, and what cases of
 all versions share. Then how many cases left no record, and what run.json said when that was found.
 Then what records of schema 2 say of a case beside its name. Then where it ran and what it
-measured, how devices did, and what nights said.
+measured, how devices did, and what nights said. The last takes away what nobody read.
 """
 
 

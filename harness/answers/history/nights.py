@@ -52,11 +52,10 @@ def keep_night(database: Database, told: NightTold) -> None:
     """Holds what a night said, instead of what it said before. Raises InfraError."""
     with database.transaction() as connection:
         connection.execute(
-            "INSERT INTO nights (night, run, started, said) VALUES (:night, :run, :started, :said) "
+            "INSERT INTO nights (night, run, said) VALUES (:night, :run, :said) "
             "ON CONFLICT (night) DO UPDATE SET run = excluded.run, said = excluded.said",
             night=bounded(told.night),
             run=bounded(told.run),
-            started=bounded(told.started),
             said=without_nul(told.model_dump_json()),
         )
 

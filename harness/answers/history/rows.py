@@ -19,7 +19,7 @@ _NAME_CHARS: Final = 500
 _BIGGEST: Final = 1 << 62
 _LINK: Final = ("reconnect", "restart-server")
 _STEPS: Final = (*_LINK, "end-leftovers", "reboot", "power-cycle")
-_VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes", "free_ram_bytes")
+_VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 
 ATTEMPT_COLUMNS: Final = (
     *("run", "line", "name", "device", "qnn", "ort", "axes", "outcome", "cause", "known_issue"),
@@ -27,7 +27,7 @@ ATTEMPT_COLUMNS: Final = (
     *("soc", "host", "files", "figures"),
 )
 DEVICE_COLUMNS: Final = (
-    *("run", "device", "soc", "host", "attempts", "busy_s", "span_s", *_VITALS),
+    *("run", "device", "soc", "host", "busy_s", "span_s", *_VITALS),
     *("link_faults", "recoveries", "quarantines", "state", "finding"),
 )
 
@@ -108,7 +108,6 @@ class DeviceSums:
         if said.device is not None:
             row = self._row(said.device.name)
             row["soc"] = _soc(said) or row["soc"]
-            row["attempts"] += 1
             row["busy_s"] += said.duration_s
             self._vitals(row, part_of(said, "gate"))
 
@@ -122,7 +121,7 @@ class DeviceSums:
         name = bounded(device)
         host = self.hosts.get(name, self.hosts.get(""))
         none: dict[str, Any] = dict.fromkeys((*_VITALS, "soc", "state", "finding"))
-        counts = dict.fromkeys(("attempts", "link_faults", "recoveries", "quarantines"), 0)
+        counts = dict.fromkeys(("link_faults", "recoveries", "quarantines"), 0)
         return self._rows.setdefault(
             name, {"device": name, "host": host, "busy_s": 0.0, **none, **counts}
         )

@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, rediagnose, runs_in, runs_in_order
+from harness.answers.history.nights import nights_held
 from harness.answers.history.not_run import Names
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError, InfraError
@@ -251,7 +252,7 @@ def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, versi
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE meta SET value = ?", [version])
     before = file.read_bytes()
-    told = f"version {version}, this harness knows 5: name another database and import the journals"
+    told = f"version {version}, this harness knows 6: name another database and import the journals"
     with pytest.raises(ConfigError, match=told):
         open_database(str(file))
     assert file.read_bytes() == before
@@ -297,6 +298,21 @@ def test_a_database_of_an_older_version_is_made_into_todays(tmp_path: Path, vers
         MERGED_RUN: 1,
     }
     assert said("import", "--database", file, *runs)[1].startswith("0 runs of 6 taken in")
+
+
+def test_what_nobody_read_goes_with_the_next_version_and_nothing_else(tmp_path: Path) -> None:
+    file, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.executescript((KEPT / "version_5.sql").read_text())
+    said("import", "--database", new, *sorted((KEPT / "runs").iterdir()))
+    assert nights_held(open_database(str(file)))[MERGED_RUN].besides == ("kept",)
+    assert held(file) == held(new)
+    with sqlite3.connect(file) as one, sqlite3.connect(new) as other:
+        for table in ("device_runs", "nights"):
+            columns = (each.execute(f"PRAGMA table_info({table})") for each in (one, other))
+            assert len({tuple(name for _, name, *_ in of_one) for of_one in columns}) == 1
+        rows = (each.execute("SELECT * FROM device_runs ORDER BY 1, 2") for each in (one, other))
+        assert len({tuple(of_one) for of_one in rows}) == 1
 
 
 def told_of(file: Path, *words: str) -> str:

@@ -1,8 +1,9 @@
-"""What only a person can do for a device, in one line (pure)."""
+"""What only a person can do for a device (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from harness.device.adb.device import UNPLUGGED
@@ -21,8 +22,16 @@ _ADVICE: Final[Mapping[str, str]] = {
 _ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"
 
 
-def needs_hands(name: str, findings: Iterable[HealthFinding]) -> str | None:
-    """What a person must do for a device with these findings, and why; None: nothing.
+@dataclass(frozen=True)
+class Hands:
+    """What a person must do for a device, and why; each is one line."""
+
+    do: str
+    why: str
+
+
+def needs_hands(name: str, findings: Iterable[HealthFinding]) -> Hands | None:
+    """What the device with these findings needs; None: nothing.
 
     To be asked once the steps of recovery were taken: what they mend is not for hands.
     """
@@ -31,7 +40,7 @@ def needs_hands(name: str, findings: Iterable[HealthFinding]) -> str | None:
             advice = _ADVICE.get(finding.code, _ELSE)
             if finding.code == "unreachable":
                 advice = _unreachable(finding.text)
-            return f"{name} needs hands: {advice.format(name=name)} ({finding.text})"
+            return Hands(advice.format(name=name), finding.text)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from harness.answers import as_code
 from harness.ground import counted
@@ -54,14 +54,20 @@ def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[
             was = earlier.get(row["name"])
             since = held.get("since") or (was.since if was and was.state == state else now)
             text = "" if state == "good" else why.strip("; ")
-            hands = (row.get("hands") or "").removeprefix(f"{row['name']} needs hands: ")
-            hands = hands.removesuffix(f" ({text})")[:500]
-            told = {"why": text[:500], "hands": hands, "host": row.get("host") or ""}
+            told = {"why": text[:500], "hands": _hands(row, text), "host": row.get("host") or ""}
             lost = bool(row.get("host_lost"))
             found.append(
                 DeviceSeen(device=row["name"], state=state, since=since, host_lost=lost, **told)
             )
     return tuple(found)
+
+
+def _hands(row: Mapping[str, Any], told: str) -> str:
+    """What a person must do; why stands there, too, if that is not `told` already."""
+    if (hands := row.get("hands")) is None:
+        return ""
+    why = "" if hands["why"] in told else f" ({hands['why']})"
+    return f"{hands['do']}{why}"[:500]
 
 
 def lost_on(records: Iterable[CaseRecord]) -> tuple[LostOn, ...]:

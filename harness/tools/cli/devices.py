@@ -99,7 +99,7 @@ def remarks(row: dict[str, Any]) -> list[str]:
         what = "in quarantine" if found.until == "healed" else "out of reach"
         lines.append(f"{what} since {found.since}: {found.why}. {found.end(row['name'])}")
     if row["hands"] is not None:
-        lines.append(row["hands"].removeprefix(f"{row['name']} "))
+        lines.append(f"needs hands: {row['hands']['do']} ({row['hands']['why']})")
     return lines
 
 
@@ -138,10 +138,11 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     if entry is not None and entry.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
         entry = row["quarantine"] = None
+    hands = needs_hands(config.name, health.findings)
     row |= {
         "health": "quarantine" if entry and entry.until == "healed" else health.state,
         "findings": [finding.text for finding in health.findings],
-        "hands": needs_hands(config.name, health.findings),
+        "hands": None if hands is None else asdict(hands),
         "vitals": None if health.vitals is None else asdict(health.vitals),
     }
     gone = next((found for found in health.findings if found.code == "unreachable"), None)

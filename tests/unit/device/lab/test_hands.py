@@ -1,4 +1,4 @@
-"""What a person must do is told in one line, and only where nothing else helps."""
+"""What a person must do is told with the reason, and only where nothing else helps."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ from harness.device.lab.health import HealthFinding, State
 )
 def test_what_hands_must_do(state: State, code: str, why: str, said: str | None) -> None:
     other = HealthFinding("suspect", "low-memory", "little")
-    line = needs_hands("desk", [other, HealthFinding(state, code, why)])
+    hands = needs_hands("desk", [other, HealthFinding(state, code, why)])
     if said is None:
-        assert line is None
+        assert hands is None
         return
-    assert line is not None
-    assert line.startswith("desk needs hands: ")
-    assert line.endswith(f" ({why})")
-    assert said in line
-    assert "\n" not in line
+    assert hands is not None
+    assert hands.why == why
+    assert said in hands.do
+    assert "\n" not in hands.do
 
 
 def test_a_device_that_is_well_needs_none() -> None:

@@ -132,15 +132,6 @@ class Selection:
         return list(dict.fromkeys(self.kinds[name] for name in placement.candidates))
 
     @property
-    def number_of_devices(self) -> int:
-        """How many devices there will be, as far as that is known before places are reserved."""
-        if not (names := self.device_names):
-            return 0
-        places = len([name for name in names if self.lab.place_of(name)])
-        wanted = self.lab.labgrid.places if self.lab.labgrid else 0
-        return len(names) - max(0, places - wanted)
-
-    @property
     def device_names(self) -> list[str]:
         """The names of the devices asked for; none if the lab cannot be read."""
         try:

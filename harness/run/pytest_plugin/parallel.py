@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.ground import ConfigError, HarnessError, InfraError, scratch_folder
+from harness.ground import ConfigError, HarnessError, InfraError, counted, scratch_folder
 from harness.run.pytest_plugin.attempts import Course, GivenUp
 from harness.run.pytest_plugin.messages import Messages
 from harness.run.pytest_plugin.neighbours import ignored_options
@@ -20,6 +20,7 @@ from harness.run.pytest_plugin.pytest_internals import (
     forget_in_junitxml,
     is_maxfail,
     no_test_of_junitxml,
+    say_of_workers,
 )
 from harness.run.pytest_plugin.recorder import EVENTS
 from harness.run.pytest_plugin.scheduler import ByDevice, CaseNeeds
@@ -155,6 +156,10 @@ class Controller:
         if self._cases:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)
+            if self._workers > 1:
+                tests = counted(len(ids), "item")
+                begins = "cases begin with the first that is ready"
+                say_of_workers(node.config, f"{self._workers} workers [{tests}]; {begins}")
             places = {name: where for name, (where, *_) in self._cases.items()}
             self._run.will_run(places, self._workers)
 

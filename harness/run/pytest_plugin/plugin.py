@@ -134,14 +134,16 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """`-n auto`: as many workers as there are devices, if only device tests are asked for.
+    """`-n auto`: as many workers as devices that fit, if only device tests are asked for.
 
     One device needs no worker: it is driven from here.
     """
     if not is_of_devices(str(config.getoption("markexpr", ""))):
         return None
-    devices = Selection(read_options(config)).number_of_devices
-    return devices if devices > 1 else 0
+    from harness.run.pytest_plugin.workers import number_of_workers
+
+    found = number_of_workers(config, Selection(read_options(config)))
+    return found if found > 1 else 0
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

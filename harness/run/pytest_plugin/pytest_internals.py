@@ -220,6 +220,21 @@ def tell_scheduler(config: pytest.Config, word: str) -> None:
                 plugin.sendevent("runtest_protocol_complete", item_index=word, duration=0.0)
 
 
+def say_of_workers(config: pytest.Config, text: str) -> None:
+    """Says this of the workers from now on, where pytest-xdist would count those that collected.
+
+    It has no public words. Without it, the last line before the first case would be `collecting:
+    1/3 workers`, as if two were missing, and be written over what cases say when others come.
+    """
+    told = config.pluginmanager.get_plugin("terminaldistreporter")
+    if told is None or config.option.verbose < 0:
+        return
+    told.getstatus = lambda: text
+    if told._isatty:
+        told.rewrite(text)
+    told.setstatus = lambda *said, **more: None
+
+
 def collection_difference(
     first: Sequence[str], other: Sequence[str], worker: str, other_worker: str
 ) -> str | None:

@@ -1,0 +1,102 @@
+"""How many workers `-n auto` starts: one for each device that a named test may run on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.ground import ConfigError, HarnessError
+from harness.run.pytest_plugin.asked import Selection
+
+if TYPE_CHECKING:
+    import pytest
+
+    from harness.device import DeviceConfig
+
+_MOST_FILES: Final = 300
+"""In more files than these markers are not looked for: that would take seconds."""
+Marker = Mapping[str, Any]
+
+
+def number_of_workers(config: pytest.Config, asked: Selection) -> int:
+    """One for each device, as far as that is known before places are reserved; 0 without a lab."""
+    try:
+        devices = fitting(asked.devices, _markers(config), asked.options.backends)
+    except HarnessError:
+        return 0
+    places = len([one for one in devices if asked.lab.place_of(one.name)])
+    wanted = asked.lab.labgrid.places if asked.lab.labgrid else 0
+    return len(devices) - max(0, places - wanted)
+
+
+def fitting(
+    devices: Sequence[DeviceConfig], markers: Sequence[Marker], backends: Sequence[str]
+) -> Sequence[DeviceConfig]:
+    """The devices that satisfy one of the markers, on one of the backends asked for (pure).
+
+    All do where no marker is known, or one asks for what cannot be.
+    """
+    from harness.device.lab.matching import misfits
+    from harness.run.pytest_plugin.axes import chosen_backends, named_backends
+
+    wanted = [
+        {**one, "backend": backend}
+        for one in markers
+        for backend in chosen_backends(named_backends(one), backends)
+    ]
+    try:
+        found = [one for one in devices if not all(misfits(one, each) for each in wanted)]
+    except ConfigError:
+        return devices
+    return found if markers else devices
+
+
+def markers_in(source: bytes) -> list[Marker]:
+    """What each `device` marker in the text of a file requires (pure).
+
+    Raises ValueError or SyntaxError where that cannot be read off, as of a name for a value.
+    """
+    tree = ast.parse(source)
+    calls = {id(one.func): one for one in ast.walk(tree) if isinstance(one, ast.Call)}
+    return [
+        {str(one.arg): ast.literal_eval(one.value) for one in calls[id(node)].keywords}
+        if id(node) in calls
+        else {}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "device"
+        if "mark" in (getattr(node.value, "attr", ""), getattr(node.value, "id", ""))
+    ]
+
+
+def _markers(config: pytest.Config) -> list[Marker]:
+    """Those in the files named, of which nothing is imported; none if one cannot be read.
+
+    A test whose devices are not counted runs all the same: a worker takes a free device when its
+    own have nothing to do.
+    """
+    try:
+        files = list(islice(_files(config), _MOST_FILES + 1))
+        known = files if len(files) <= _MOST_FILES else ()
+        return [one for file in known for one in markers_in(file.read_bytes())]
+    except (OSError, ValueError, SyntaxError, ImportError, RecursionError):
+        return []
+
+
+def _files(config: pytest.Config) -> Iterator[Path]:
+    for word in config.args:
+        name = word.partition("::")[0]
+        place = config.invocation_params.dir / name
+        if config.getoption("pyargs") and not place.exists() and (spec := find_spec(name)):
+            file = Path(spec.origin or "")
+            place = file.parent if file.name == "__init__.py" else file
+        if place.is_dir():
+            for pattern in config.getini("python_files"):
+                yield from place.rglob(pattern)
+        elif place.suffix == ".py":
+            yield place
+        else:
+            raise ValueError(f"{name} is no file of tests")

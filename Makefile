@@ -1,5 +1,8 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
 # lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
+# `make test` leaves out, and counts at its end, tests marked `slow`, which hold for each change
+# that lands: `.ci/run` runs them, as does whoever sets QNN_HARNESS_INSIST, or
+# `make test ARGS="-m slow"` them alone.
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
 # `make matrix` those of them that go through versions of Python, pytest and pytest-xdist;
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
@@ -14,6 +17,7 @@ READY := $(VENV)/.ready
 ARGS ?=
 # a file at a time, since its tests share what is slow to set up; in their order, slow ones first
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+BY_DAY := not benchmark and not nightly$(if $(QNN_HARNESS_INSIST),, and not slow)
 # what loads the machine on purpose or measures times
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
 	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
@@ -26,7 +30,7 @@ device: $(READY)
 
 test: $(READY)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests -m "not benchmark and not nightly" $(SIDE_BY_SIDE) \
+	$(VENV)/bin/pytest tests -m "$(BY_DAY)" $(SIDE_BY_SIDE) \
 	--junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 

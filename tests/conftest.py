@@ -6,8 +6,9 @@ import itertools
 import os
 import signal
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +33,7 @@ settings.load_profile("harness")
 
 ROOT = Path(__file__).parents[1]
 FIGURES = "figures"
+SLOW_LEFT_OUT = pytest.StashKey[Counter[str]]()
 LONG = frozenset({"nightly", "test_hostile_names.py", "test_memory.py"})
 """Folders and files whose tests begin first, so that no worker ends long after the others."""
 
@@ -67,6 +69,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} needs {' or '.join(tools)}: add it to .ci/run")
 
 
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Slow tests that were left out, not those of another selection."""
+    config = items[0].config
+    if "not slow" in config.option.markexpr:
+        of_night = ("nightly", "benchmark")
+        _left_out(config).update(
+            item.nodeid.partition("::")[0]
+            for item in items
+            if item.get_closest_marker("slow") and not any(map(item.get_closest_marker, of_night))
+        )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["slow"] = dict(_left_out(session.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each worker has left out the same."""
+    _left_out(node.config).update(
+        Counter(getattr(node, "workeroutput", {}).get("slow")) - _left_out(node.config)
+    )
+
+
+def _left_out(config: pytest.Config) -> Counter[str]:
+    return config.stash.setdefault(SLOW_LEFT_OUT, Counter())
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         need(*marker.args)
@@ -80,6 +111,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     if name == FIGURES:
                         terminalreporter.write_line(text)
     config = terminalreporter.config
+    if slow := _left_out(config):
+        terminalreporter.section(f"{slow.total()} slow tests were left out")
+        terminalreporter.write_line('.ci/run runs them, and make test ARGS="-m slow" them alone')
+        for file, count in sorted(slow.items()):
+            terminalreporter.write_line(f"    {file} ({count})")
     if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
         _tell_slowest(terminalreporter)
     left_out: dict[str, Counter[str]] = {}

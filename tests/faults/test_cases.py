@@ -67,6 +67,7 @@ def _axis(fault: Fault) -> str:
     return str(fault)
 
 
+@pytest.mark.slow
 @needs_real
 @pytest.mark.parametrize(("daemon", "fault"), rows("fault"))
 def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault) -> None:
@@ -77,6 +78,7 @@ def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault)
     assert re.search(fault.said, told, re.DOTALL), told
 
 
+@pytest.mark.slow
 @needs_real
 @pytest.mark.parametrize(("daemon", "fault"), rows("next"))
 def test_the_next_case_runs_and_finds_nothing_left(
@@ -87,6 +89,7 @@ def test_the_next_case_runs_and_finds_nothing_left(
     assert case["measurements"]["left"] == []
 
 
+@pytest.mark.slow
 @needs_real
 @pytest.mark.parametrize("daemon", daemon_parameters(ALL, by_night=(REAL,)))
 def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:

@@ -34,6 +34,7 @@ def chaos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Chaos]:
         return dict(zip(daemons, runs, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL, SSH)))
 def test_no_disturbance_makes_a_wrong_verdict(chaos: dict[str, Chaos], daemon: str) -> None:
     seen = chaos[daemon]

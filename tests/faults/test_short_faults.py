@@ -91,6 +91,7 @@ def last_outcomes(done: Finished) -> Counter[tuple[str, str | None]]:
     return Counter(last.values())
 
 
+@pytest.mark.slow
 def test_three_faults_in_a_row_cost_no_verdict(tmp_path: Path) -> None:
     def faults(link: FaultyLink, journal: Journal) -> None:
         journal.wait_for(lambda records: len(records) >= 5)

@@ -123,6 +123,7 @@ def test_all_set_up_the_same() -> None:
         assert "pytest -m device -n auto --trace-json" in lines
 
 
+@pytest.mark.slow
 def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
     files = {name: str(tmp_path / name) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
     files["GITHUB_PATH"] = str(tmp_path / "path")

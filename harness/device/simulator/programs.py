@@ -147,9 +147,13 @@ def install(settings: DeviceSettings, reason: str) -> None:
 
 
 def environment(root: Path, board: Board | None, preload: Path | None = None) -> dict[str, str]:
-    """The environment of the device's commands; of the host's only PATH is in it."""
+    """The environment of the device's commands; of the host's only PATH is in it.
+
+    Whatever that is, a device has the programs of a shell.
+    """
+    path = filter(None, (f"{root}/system/bin", os.environ.get("PATH"), os.defpath))
     return {
-        "PATH": f"{root}/system/bin:{os.environ.get('PATH', os.defpath)}",
+        "PATH": os.pathsep.join(path),
         "HOME": str(root),
         "TMPDIR": str(root),
         "LANG": "C.UTF-8",

@@ -47,7 +47,7 @@ def journal(run: Path, kind: str, size: int, failing: int) -> Path:
 
 
 SIZES = [
-    pytest.param("lists", 8 << 20, id="lists"),
+    pytest.param("lists", 8 << 20, id="lists", marks=pytest.mark.slow),
     pytest.param("lists", 80 << 20, id="many lists", marks=pytest.mark.nightly),
     pytest.param("alike", 80 << 20, id="many", marks=pytest.mark.nightly),
 ]
@@ -140,6 +140,7 @@ def long_event(size: int) -> bytes:
     return MARK + said + SEAL % crc32(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "line"),
     [

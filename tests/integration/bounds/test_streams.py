@@ -106,7 +106,7 @@ print(run.truncated, len(kept), "s3cret" in str(kept))
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("x" * 1000, id="long"),
+        pytest.param("x" * 1000, marks=pytest.mark.slow, id="long"),
         pytest.param("https://u:s3cret@h " + "y" * 300, marks=pytest.mark.nightly, id="secret"),
         pytest.param("z", marks=pytest.mark.nightly, id="short"),
     ],

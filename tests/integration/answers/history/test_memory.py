@@ -51,7 +51,10 @@ def many(reports: Path, cases: int) -> Path:
 
 @pytest.mark.parametrize(
     "cases",
-    [10_000, pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])],
+    [
+        pytest.param(10_000, marks=pytest.mark.slow),
+        pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+    ],
 )
 def test_history_takes_as_much_for_many_cases_as_for_few(tmp_path: Path, cases: int) -> None:
     """It had 6 KB for each: the 10,000 of a day would be 55 MB more."""
@@ -82,7 +85,8 @@ BY_NIGHT = ("objects", "numbers", "text", "schema 1", "one line of 100 MB")
 @pytest.mark.parametrize(
     "inside",
     [
-        *("lists in lists", "more than there may be", "unknown keys"),
+        "more than there may be",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("lists in lists", "unknown keys")),
         *(pytest.param(one, marks=pytest.mark.nightly) for one in BY_NIGHT),
     ],
 )

@@ -122,6 +122,7 @@ def test_reports_of_a_hostile_journal(run: Path) -> None:
     assert len(named) == len(cases) + 1
 
 
+@pytest.mark.slow
 def test_what_compares_and_remembers_a_hostile_journal(run: Path) -> None:
     assert len(command("compare", run, run, ends=(3,))) < MB
     told = json.loads(command("compare", run, run, "--json", ends=(3,)))

@@ -112,6 +112,7 @@ def test_thousands_of_cases_are_light_and_quiet(reader: Reader, night: Path) -> 
     assert reader.complaints() == []
 
 
+@pytest.mark.slow
 def test_sorting_and_filters_stand_in_the_address(reader: Reader, night: Path) -> None:
     reader.open(night)
     reader.one("#filters button.o-failed").click()

@@ -113,6 +113,7 @@ def probe(user_cache: Path) -> Path:
     return ProbeBuilder(user_cache / "probe").build("linux-x64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "version",
     [

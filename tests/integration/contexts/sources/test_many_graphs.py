@@ -105,6 +105,7 @@ def given(binary: Path, context_for: ContextFor, lab: DeviceRuns, user_cache: Pa
     return names
 
 
+@pytest.mark.slow
 def test_run_executes_each_graph_or_the_one_that_is_named(
     lab: DeviceRuns, given: list[str]
 ) -> None:

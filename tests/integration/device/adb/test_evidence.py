@@ -81,6 +81,7 @@ def test_a_case_that_passes_costs_no_round_trip(lab: Lab) -> None:
     CaseEvidence(nobody)
 
 
+@pytest.mark.slow
 def test_the_log_of_the_case_and_no_other(logs: AdbDevice, tmp_path: Path) -> None:
     say(logs, "log -t QnnDsp before")
     baseline = take_baseline(logs, timeout_s=60)
@@ -269,7 +270,7 @@ def test_a_log_that_hangs_costs_no_more_than_the_deadline(own_logcat: Any, tmp_p
     assert any("ended in the middle" in note for note in collected.notes)
 
 
-@pytest.mark.parametrize("fault", ["cut", "stall", "before"])
+@pytest.mark.parametrize("fault", ["cut", pytest.param("stall", marks=pytest.mark.slow), "before"])
 def test_a_device_lost_in_the_middle(
     fault: str, lab: Lab, shared: Place, folder: str, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_the_links_of_a_simulated_farm(tmp_path: Path) -> None:
         assert greet(link.address) == b"AUTH"
 
 
+@pytest.mark.slow
 def test_an_adb_server_of_another_account_that_has_our_key(
     simulated: SimulatedDevice, tmp_path: Path
 ) -> None:

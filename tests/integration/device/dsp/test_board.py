@@ -118,6 +118,7 @@ def test_a_domain_that_dies_is_told_and_the_next_context_gets_another(
     assert "SSR detected" in outcome.logs()
 
 
+@pytest.mark.slow
 def test_a_dsp_that_does_not_come_back_is_asked_for_and_told(
     board: MakeBoard, context_for: ContextFor
 ) -> None:
@@ -152,9 +153,11 @@ ASKED = {
 @pytest.mark.parametrize(
     ("call", "how"),
     [
-        # a hang lasts until its deadline: one is met by day
+        # a hang lasts until its deadline
         pytest.param(
-            call, how, marks=[pytest.mark.nightly] if how == "never" and call != 18 else []
+            call,
+            how,
+            marks=[] if how == "crash" else pytest.mark.slow if call == 18 else pytest.mark.nightly,
         )
         for call in ASKED
         for how in ("crash", "never")

@@ -30,6 +30,7 @@ WAYS: list[tuple[Callable[[SshHost], None], Callable[[SshHost], None]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lose", "find"), [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.nightly)]
 )

@@ -136,6 +136,7 @@ def test_what_does_not_help_is_done_ever_more_seldom(desk: Desk) -> None:
     assert counts == [1, 2, 2, 3, 3, 4]
 
 
+@pytest.mark.slow
 def test_uhubctl_is_called_for_its_port(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.watch({"hub": "1-1.4", "port": 2})
     folder = desk.folder / "bin"

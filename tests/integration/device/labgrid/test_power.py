@@ -135,6 +135,7 @@ def ward(rack: PoweredRack, tmp_path: Path) -> Iterator[Ward]:
         rack.asked.clear()
 
 
+@pytest.mark.slow
 def test_a_device_that_was_switched_off_is_switched_on(rack: PoweredRack, ward: Ward) -> None:
     ward.told()
     rack.switch_off("p1")

@@ -179,6 +179,7 @@ def test_what_only_looks_takes_nothing(rack: Rack, tmp_path: Path) -> None:
     rack.client("-p", "p1", "release", user="bob")
 
 
+@pytest.mark.slow
 def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
     rack: Rack, tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_place_that_nobody_gives_back_is_no_verdict(rack: Rack, tmp_path: Path
         rack.client("-p", name, "release", user="bob")
 
 
+@pytest.mark.slow
 def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack, places=2) as begun:
         taken = begun.wait_for(0)
@@ -260,6 +262,7 @@ def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path, nu
         wait_until(lambda: not rack.holders(), "the place of a dead session")
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
     rack: Rack, tmp_path: Path
 ) -> None:

@@ -207,6 +207,7 @@ def test_a_program_that_hangs_ends_with_its_command(
     wait_for("no program is left", lambda: not emulated(storage))
 
 
+@pytest.mark.slow
 def test_a_reboot_ends_every_program_and_the_board_is_there_again(
     adb: AdbClient, board: AdbDevice, says: str, storage: Path
 ) -> None:

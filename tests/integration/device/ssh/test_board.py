@@ -237,7 +237,7 @@ def test_a_login_shell_that_prints(
 def test_a_login_shell_that_runs_nothing(board: SshBoard, sshd: SshHost) -> None:
     sshd.force("echo This account is not available; exit 1")
     with pytest.raises(DeviceLost) as caught:
-        board.connect(timeout_s=10)
+        board.connect(timeout_s=4)
     assert b"This account is not available" in caught.value.output
 
 

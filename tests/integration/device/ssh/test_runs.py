@@ -79,6 +79,7 @@ def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyL
     assert f"`ssh -p {link.address.rpartition(':')[2]} " in gone.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cut", pytest.param("stall", marks=pytest.mark.nightly)])
 def test_a_link_that_is_lost_and_found_in_a_run(
     board: DeviceRuns, link: FaultyLink, tmp_path: Path, how: str

@@ -44,6 +44,7 @@ def of(done: Finished, backend: str, model: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
     """The real GPU backend prepares and cannot execute: 6999, as in microsoft/onnxruntime#24004.
 

@@ -124,6 +124,7 @@ def test_contexts_that_share_save_memory(run_of: RunOf) -> None:
     assert verdicts(case_of(done, "list-async-"))["memory_saved"] == "held"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "case", "name"),
     [
@@ -146,6 +147,7 @@ def test_the_suites_own_tolerances_tell_right_from_wrong(
     assert verdicts(found)[name] == "broken"
 
 
+@pytest.mark.slow
 def test_a_broken_promise_is_named_in_the_output_and_on_the_page(run_of: RunOf) -> None:
     done = run_of("wrong")
     assert "copies_per_inference: expected no copies, the profile shows 2" in done.output
@@ -153,12 +155,14 @@ def test_a_broken_promise_is_named_in_the_output_and_on_the_page(run_of: RunOf) 
     assert "copies_per_inference" in words_of(page)
 
 
+@pytest.mark.slow
 def test_a_context_prepared_otherwise_than_asked_is_told(run_of: RunOf) -> None:
     done = run_of("wrong")
     assert verdicts(case_of(done, "test_swapped")) == {"prepared_as_asked": "broken"}
     assert "asked for memhandle, the compiler prepared the context for raw" in done.output
 
 
+@pytest.mark.slow
 def test_a_size_that_is_not_refused_is_told(run_of: RunOf) -> None:
     found = case_of(run_of("wrong"), "naive-")
     assert found["outcome"] == "failed"

@@ -53,6 +53,7 @@ def run(lab: DeviceRuns, build: Path, *arguments: object) -> tuple[int, str, lis
     return lab.run_files(*arguments, "--engine=executorch", f"--executorch={build}")
 
 
+@pytest.mark.slow
 def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -> None:
     (lab.folder / "in").mkdir()
     np.save(lab.folder / "in/x.npy", np.ones(16, np.float32))

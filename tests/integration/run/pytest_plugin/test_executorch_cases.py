@@ -141,6 +141,7 @@ def test_a_named_file_needs_no_test(module_lab: DeviceRuns, tmp_path: Path) -> N
     assert (refused.code, "no number, no residency" in refused.output) == (2, True)
 
 
+@pytest.mark.slow
 def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
     module_lab: DeviceRuns, tmp_path: Path, context_for: ContextFor
 ) -> None:

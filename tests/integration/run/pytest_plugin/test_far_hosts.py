@@ -88,6 +88,7 @@ def test_some(bench, number):
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["ssh", pytest.param("adb", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("workers", [["-n", "2"], pytest.param([], marks=pytest.mark.nightly)])
 def test_a_host_that_is_lost_and_found_in_a_run(

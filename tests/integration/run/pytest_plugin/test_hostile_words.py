@@ -50,6 +50,7 @@ def test_case(bench, how):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words_too", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path, words_too: bool) -> None:
     suite = tmp_path / "suite" / "test_odd.py"

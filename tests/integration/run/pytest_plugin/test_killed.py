@@ -15,7 +15,7 @@ import pytest
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 GONE_WITHIN_S = 60
-NIGHT = pytest.mark.nightly
+NIGHT, SLOW = pytest.mark.nightly, pytest.mark.slow
 
 
 @pytest.mark.nightly
@@ -114,7 +114,9 @@ def ignoring_sigint() -> None:
     [
         pytest.param((), [signal.SIGINT] * 3, True, False, id="ctrl-c-thrice", marks=NIGHT),
         pytest.param((), [signal.SIGTERM], False, True, id="sigterm-under-nohup", marks=NIGHT),
-        pytest.param(("-n", "2"), [signal.SIGINT] * 3, True, False, id="ctrl-c-thrice-n2"),
+        pytest.param(
+            ("-n", "2"), [signal.SIGINT] * 3, True, False, id="ctrl-c-thrice-n2", marks=SLOW
+        ),
         pytest.param(
             ("-n", "2"), [signal.SIGTERM], False, True, id="sigterm-under-nohup-n2", marks=NIGHT
         ),
@@ -164,6 +166,7 @@ def recorded(folder: Path) -> int:
     return (folder / "results.jsonl").read_bytes().count(b'"kind":"case"')
 
 
+@pytest.mark.slow
 def test_workers_that_die_before_they_have_work_or_in_a_case_are_replaced(
     lab: DeviceRuns, slow_suite: Path
 ) -> None:

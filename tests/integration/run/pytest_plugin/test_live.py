@@ -139,6 +139,7 @@ def test_each_device_and_the_run_have_a_line_while_it_goes_on(lab: DeviceRuns, s
     assert first.count("FAILED ::test_sleep") == 2
 
 
+@pytest.mark.slow
 def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
     lab.file.write_text(TWO_DEVICES)
     with on_terminal(lab, "-n", "2", "-k", "sleep", suite) as terminal:
@@ -175,6 +176,7 @@ def test_a_file_of_the_users_has_them_too(lab: DeviceRuns, context_for: ContextF
         assert DRAWN not in terminal.everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "workers"),
     [
@@ -198,6 +200,7 @@ def test_ended_in_the_middle_it_leaves_nothing(
         assert f"Interrupted: {number.name}" in terminal.text
 
 
+@pytest.mark.slow
 def test_narrow_and_resized_in_the_middle(lab: DeviceRuns, suite: Path) -> None:
     with on_terminal(lab, suite, columns=20, rows=12) as terminal:
         terminal.wait_for("/4 context")
@@ -259,6 +262,7 @@ def on_free_terminal(
     return Terminal(command, cwd=folder, env=env, columns=columns, rows=rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "rows"),
     [(20, 8), *(pytest.param(80, rows, marks=pytest.mark.nightly) for rows in (8, 24))],
@@ -302,6 +306,7 @@ def test_without_a_reporter_nothing_is_shown(lab: DeviceRuns, free: Path) -> Non
         assert terminal.everything == b""
 
 
+@pytest.mark.slow
 def test_a_debugger_has_the_terminal_to_itself(lab: DeviceRuns, free: Path) -> None:
     (free / "test_free.py").write_text(
         "def test_a():\n    breakpoint()\n\ndef test_b():\n    assert 0\n"
@@ -339,6 +344,7 @@ def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path, hook: str
         nothing_is_left(terminal)
 
 
+@pytest.mark.slow
 def test_what_others_write_meanwhile_is_whole(lab: DeviceRuns, free: Path) -> None:
     (free / "test_free.py").write_text("")
     cases = "\n".join(
@@ -355,6 +361,7 @@ def test_what_others_write_meanwhile_is_whole(lab: DeviceRuns, free: Path) -> No
         assert "30 passed" in terminal.lines[-1]
 
 
+@pytest.mark.slow
 def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, suite: Path) -> None:
     say_it_often(suite)
     done = lab.run("-k", "sleep", suites=suite)

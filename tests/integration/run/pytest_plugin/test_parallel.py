@@ -173,6 +173,7 @@ attempts._PATIENCE_S = 600.0
 """
 
 
+@pytest.mark.slow
 def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, POOL, POOL_SUITE)
     (tmp_path / "conftest.py").write_text(PATIENT)
@@ -231,7 +232,10 @@ def test_newest(bench):
 )
 
 
-@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.nightly), "auto"])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param("0", marks=pytest.mark.nightly), pytest.param("auto", marks=pytest.mark.slow)],
+)
 def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     lab: DeviceRuns, tmp_path: Path, workers: str
 ) -> None:
@@ -318,6 +322,7 @@ def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -
     assert all(end <= begin + rounding for end, begin in zip(ended, begun[1:], strict=False))
 
 
+@pytest.mark.slow
 def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -383,6 +388,7 @@ def pytest_runtest_logfinish(nodeid):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "fails"),
     [
@@ -416,6 +422,7 @@ def test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted(
     assert (" 1 retried" in last) == (not over)
 
 
+@pytest.mark.slow
 def test_a_case_that_no_worker_came_to_run_again_is_an_error_of_the_lab(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -440,6 +447,7 @@ def test_some(bench, number):
 """
 
 
+@pytest.mark.slow
 def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

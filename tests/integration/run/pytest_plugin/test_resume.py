@@ -36,7 +36,8 @@ def noting(tmp_path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "cause", ["infra", "config", pytest.param("harness", marks=pytest.mark.nightly)]
+    "cause",
+    ["infra", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("config", "harness"))],
 )
 def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: str) -> None:
     suite = noting(tmp_path, SUITE)
@@ -74,6 +75,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: s
     assert f"nothing that was asked for is left to run in {run}: 4 of 4 cases" in whole.output
 
 
+@pytest.mark.slow
 def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -85,6 +87,7 @@ def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
     assert "2 of 4 cases have a verdict, 2 not run" in done.output
 
 
+@pytest.mark.slow
 def test_what_another_selection_ran_is_not_taken_for_what_is_missing(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def info(run: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_two_machines_make_the_run_that_one_would_have_made(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_two_machines_make_the_run_that_one_would_have_made(
     assert history.returncode == 0, history.stderr
 
 
+@pytest.mark.slow
 def test_machines_whose_tests_say_other_things_make_no_run(lab: DeviceRuns, tmp_path: Path) -> None:
     """Names and numbers of cases are the same; what they do is not."""
     runs, codes = [], []

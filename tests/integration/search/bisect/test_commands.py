@@ -86,6 +86,7 @@ def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> 
         call("bisect", "replay", edited, "--no-run")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("pgrep")
 def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
     process = subprocess.Popen(

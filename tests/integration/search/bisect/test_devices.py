@@ -57,6 +57,7 @@ def results(lab: DeviceRuns) -> dict[str, dict[str, Any]]:
     return {one["on"]: one for one in found}
 
 
+@pytest.mark.slow
 def test_which_kind_of_device_it_fails_on(lab: DeviceRuns, case: str) -> None:
     held = ("--qnn", QNN[2], "--compiler", QNN[0])
     done = asked(lab, "--case", case, "--axis", "soc", *held)

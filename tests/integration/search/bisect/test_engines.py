@@ -6,12 +6,15 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.tools.cli.test_run_ort import EMBEDDED
 
 TOO_NEW = ("--qnn=2.47.0", "--ort=1.31.1")
 
 
+@pytest.mark.slow
 def test_which_of_the_engines_it_fails_with(lab: DeviceRuns) -> None:
     name = Path(shutil.copy(EMBEDDED, lab.folder)).name
     asked = ("bisect", f"--case={name}::test_contexts", f"--lab={lab.file}", *TOO_NEW)
@@ -42,6 +45,7 @@ def test_which_of_the_engines_it_fails_with(lab: DeviceRuns) -> None:
         assert json.loads(journal.read_text().splitlines()[-1])["engine"] == one["engine"]
 
 
+@pytest.mark.slow
 def test_versions_of_an_engine_are_searched_with_those_that_have_them(lab: DeviceRuns) -> None:
     name = Path(shutil.copy(EMBEDDED, lab.folder)).name
     options = ("--axis=ort,engine", "--versions=1.24.1,1.31.1", "--qnn=2.47.0")

@@ -35,6 +35,7 @@ def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
     assert str(lab.folder).encode() not in whole
 
 
+@pytest.mark.slow
 def test_one_context_that_is_too_new_is_found_among_others(
     lab: DeviceRuns, context_for: ContextFor
 ) -> None:
@@ -101,6 +102,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert suite.code == 0, suite.output
 
 
+@pytest.mark.slow
 def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: ContextFor) -> None:
     made = context_for("tiny", "2.51.0")
     shutil.copyfile(made.path, lab.folder / "tiny.bin")

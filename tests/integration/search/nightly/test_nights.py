@@ -106,6 +106,7 @@ def runs(farm: DeviceRuns) -> list[Path]:
     return list(farm.reports.glob("2*/results.jsonl"))
 
 
+@pytest.mark.slow
 def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns) -> None:
     hook = Webhook()
     notify = f"notify: [{{name: chat, url: 'json://{hook.at}/'}}]\n"
@@ -181,6 +182,7 @@ def test_file(bench, context, number):
 """
 
 
+@pytest.mark.slow
 def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: ContextFor) -> None:
     (farm.folder / "test_mine.py").write_text(FILES)
     model, whole = farm.folder / "model.bin", context_for("tiny", "2.51.0").path.read_bytes()

@@ -39,6 +39,7 @@ SHORT = STEPS[:2]
 REAL_BY_NIGHT = pytest.param(*REAL.values, marks=[*REAL.marks, pytest.mark.nightly])
 
 
+@pytest.mark.slow
 def test_every_step_and_nothing_is_left(
     adb: AdbClient, start_device: StartDevice, simulated_lab: Path, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
 
 
+@pytest.mark.slow
 def test_several_sets_of_inputs_and_another_reference(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     (lab.folder / "other.onnx").write_bytes(Model("tiny", variant=1).serialized())

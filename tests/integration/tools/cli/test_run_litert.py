@@ -78,6 +78,7 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
     assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), said
 
 
+@pytest.mark.slow
 def test_a_missing_wheel_is_known_before_any_case_begins(
     lab: DeviceRuns, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
         assert told in one["error"]["message"]
 
 
+@pytest.mark.slow
 def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     face = take(FACE, lab.folder)
     code, said, (one,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")

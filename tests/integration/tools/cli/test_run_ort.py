@@ -42,6 +42,7 @@ def made_here(path: Path, context_for: ContextFor, others: int = 0) -> None:
     onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), path)
 
 
+@pytest.mark.slow
 def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> None:
     versions = ("--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.31.1")
     # beside the tests there is a conftest.py, which a search would not run
@@ -117,6 +118,7 @@ def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
     assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
     lab: DeviceRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:

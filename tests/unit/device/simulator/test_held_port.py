@@ -82,7 +82,7 @@ def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
     for visitor in visitors:
         visitor.start()
     try:
-        for _ in range(40):
+        for _ in range(12):
             port.listen()
             for _ in range(10):
                 port.socket.accept()[0].close()

@@ -101,7 +101,8 @@ class Project:
         found = []
         for script in scripts:
             lines = [line.strip() for line in script.splitlines()]
-            left = "\n".join(line for line in lines if line not in SET_UP)
+            made = (SET_UP[0], ".venv/bin/pip install")
+            left = "\n".join(line for line in lines if not line.startswith(made))
             done = subprocess.run(
                 ["bash", "-e", "-o", "pipefail", "-c", left],
                 cwd=self.folder,

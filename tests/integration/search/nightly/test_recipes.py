@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.answers.telling.servers import MockTracker
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.test_ci_examples import (
     SET_UP,
@@ -18,12 +19,6 @@ from tests.integration.test_ci_examples import (
 )
 
 NIGHTLY = ROOT / "docs/nightly"
-# what GitHub would say: the first time nothing, then that what was opened has this number
-GH = """#!/bin/sh
-echo "gh $*" >>"$HOME/told"
-[ "$2" != list ] ||
-  sed -n 's/^gh issue create --title \\(.*\\) --body-file.*/7 open \\1/p' "$HOME/told"
-"""
 
 
 def cron_scripts() -> list[str]:
@@ -43,8 +38,6 @@ def project(lab: DeviceRuns, tmp_path: Path) -> Project:
     found = Project(lab, tmp_path / "home/qnn-harness", {"HOME": str(tmp_path / "home")})
     (found.folder / ".venv").mkdir()
     (found.folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
-    gh = found.folder / "programs/gh"
-    gh.write_text(GH)
     return found
 
 
@@ -59,39 +52,38 @@ def test_all_set_up_the_same() -> None:
         jenkins_scripts(NIGHTLY),
     ):
         lines = [line.strip() for script in scripts for line in script.splitlines()]
-        assert set(SET_UP) < set(lines)
+        assert {SET_UP[0], SET_UP[1].replace("[", "[notify,")} < set(lines)
 
 
 @pytest.mark.nightly
 def test_github_actions(project: Project, tmp_path: Path) -> None:
     told = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "GITHUB_ACTIONS": "true"}
-    told["GITHUB_PATH"] = str(tmp_path / "path")
+    told |= {"GITHUB_PATH": str(tmp_path / "path"), "GITHUB_TOKEN": "t"}
     project.environment |= told
-    said = tmp_path / "home/told"
-    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 4
+    tracker, lab = MockTracker("t"), project.folder / "devices.yaml"
+    notify = f'notify: [{{name: issues, url: "http://${{GITHUB_TOKEN}}@{tracker.at}/o/r/issues"}}]'
+    lab.write_text(f"{lab.read_text()}\n{notify}\n")
+    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 3
+    assert tracker.issues == []
     for _ in range(2):
         again = project.run(github_scripts(NIGHTLY), BREAK="1")
-        assert again[2][0] == again[3][0] == 0, again
+        assert again[2][0] == 0, again
     (issue,) = issues(tmp_path / "home/qnn-nights")
-    assert [line.split(" --")[0] for line in said.read_text().splitlines()] == [
-        *("gh issue list", "gh issue list", "gh issue create"),
-        *("gh issue list", "gh issue edit 7"),
-    ]
-    assert f"--title `failed: it is broken` [{issue.stem}] --body-file {issue.parents[2]}" in (
-        said.read_text()
-    )
+    assert [how for how, *_ in tracker.writes] == ["POST", "PATCH"]
+    (said,) = tracker.issues
+    assert (said["title"], said["state"]) == (f"`failed: it is broken` [{issue.stem}]", "open")
     assert "#### Causes of failures" in (tmp_path / "summary").read_text()
     assert (project.folder / "nightly/latest/report.html").is_file()
     assert (project.folder / "nightly/latest-nightly/summary.md").is_file()
     # the next night it is gone
-    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 4
-    told_by_then = said.read_text()
-    assert told_by_then.splitlines()[-1].startswith("gh issue close 7")
+    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 3
+    assert (said["state"], len(tracker.writes)) == ("closed", 3)
     # one that dies before its run has nothing to say, and nothing of the night before
-    (project.folder / "devices.yaml").write_text("none")
-    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0, 2, 0, 0]
-    assert said.read_text() == told_by_then
+    lab.write_text("none")
+    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0, 2, 0]
+    assert len(tracker.writes) == 3
     assert list((project.folder / "nightly").iterdir()) == []
+    tracker.close()
 
 
 @pytest.mark.nightly

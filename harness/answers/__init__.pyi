@@ -15,7 +15,6 @@ from .history.side_by_side import compared as compared
 from .history.timeline_json import HistoryReport as HistoryReport
 from .history.units import known_to as known_to
 from .merging.shards import Shard as Shard
-from .report.bisections import write_index as write_index
 from .report.ci import tell_ci as tell_ci
 from .report.document import as_code as as_code
 from .report.projections import project as project

@@ -29,10 +29,11 @@ class DeviceTold(Part):
 
 
 class CauseTold(Part):
-    """What a night knew of a cause: what its bisection came to, the command that searches for it,
-    and whose fault it seemed to be."""
+    """What a night knew of a cause: what its bisection came to, its folder beside the run, the
+    command that searches for it, and whose fault it seemed to be."""
 
     known: str = ""
+    folder: str = ""
     command: tuple[str, ...] = ()
     whose: str = ""
 

@@ -109,8 +109,9 @@ class CaseState:
         named = said_versions(self.versions)
         why = "" if self.never_bad_with else ": it is not the version"
         return (
-            f"{self.failed} of {self.verdicts} failed ({share} %, 95 %: {low} to {high} %) since "
-            f"{self.since[:10] or 'then'}; good and bad with {named}{why}"
+            f"{self.failed} of {self.verdicts} attempts failed though nothing changed ({share} %, "
+            f"95 % sure: {low} to {high} %), first on {self.since[:10] or 'then'}; good and "
+            f"bad with {named}{why}"
         )
 
 

@@ -106,7 +106,9 @@ def rates(case: CaseRow) -> str:
         rate, low, high = (
             round(100 * (one or 0)) for one in (case.flake_rate, case.flake_low, case.flake_high)
         )
-        told.insert(1, f"{rate} % of those with the same versions failed (95 %: {low} to {high} %)")
+        told.insert(
+            1, f"{rate} % of those with the same versions failed (95 % sure: {low} to {high} %)"
+        )
     if case.flaky_runs:
         told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
     if case.no_verdict:

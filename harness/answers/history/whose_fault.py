@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from harness.answers.history.spread import spread
 from harness.answers.history.states import RanWith, wilson
 from harness.ground import counted
 from harness.ground.facts.axes import VERSIONS
@@ -27,7 +28,6 @@ from harness.verdict import Part
 Guilty = Literal["model", "runtime", "phone", "lab", "flaky", "unknown"]
 _NAMED: Final = 0.5
 _MOST_TESTS: Final = 50
-_KINDS: Final = 4
 _MASKED: Final = 0.8
 """So little is known of whether what failed for one cause would have failed for another."""
 
@@ -107,7 +107,7 @@ class Blamed(Part):
     @property
     def said(self) -> str:
         """It in one line."""
-        sure = "" if self.fault == "unknown" else f", {math.floor(100 * self.confidence)} %"
+        sure = "" if self.fault == "unknown" else f", {math.floor(100 * self.confidence)} % sure"
         return f"{self.fault}{sure}: {self.why}"
 
 
@@ -373,20 +373,5 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str]) -> str:
         return f"on {guess.base} {runs}, where its twins pass{more}{when}"
     of = cells.host if guess.kind == "host" else cells.soc
     there = cells.axes[guess.axis] >= guess.start
-    return f"on {_spread(of[there], cells.device[there], bad[there])}{when}"
-
-
-def _spread(of: NDArray[np.str_], device: NDArray[np.str_], bad: _Cut) -> str:
-    """On how many devices of each kind it is seen, and on which kinds it is not."""
-    kinds = sorted(set(map(str, of)))
-    on = {one: len(set(device[(of == one) & bad])) for one in kinds}
-    told = [
-        f"{on[one]} of {len(set(device[of == one]))} {one or 'devices'}" for one in kinds if on[one]
-    ]
-    none = [one or "other" for one in kinds if not on[one]]
-    if len(told) > _KINDS:
-        told = [f"{sum(on.values())} of {len(set(device))} devices"]
-        none = []
-    if len(none) > _KINDS:
-        none = [*none[:_KINDS], f"{len(none) - _KINDS} more"]
-    return ", ".join(told) + (f", on no {' or '.join(none)}" if none else "")
+    seen = zip(of[there], cells.device[there], bad[there], strict=True)
+    return f"on {spread((str(kind), str(one), bool(is_bad)) for kind, one, is_bad in seen)}{when}"

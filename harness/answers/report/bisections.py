@@ -1,19 +1,16 @@
-"""The bisections kept in a folder of reports: bisections.html, and what report.html lists."""
+"""The bisections kept in a folder of reports, as reports of runs and the site list them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from harness.answers.report.document import Heading, Line, Paragraph, Span, Table
-from harness.answers.report.pages import clip, link, page
-from harness.ground import write_whole
+from harness.answers.report.document import Line, Span, Table
+from harness.answers.report.pages import clip, link
 from harness.ground.files.whole_file import read_json
 from harness.verdict import ordered
 
-INDEX: Final = "bisections.html"
 _RESULT = "result.json"
 _RESULTS = f"*-bisect/{_RESULT}"
 _MAX_BYTES = 64 << 20
@@ -56,14 +53,6 @@ def listed(found: Iterable[Listed], reports: str = "") -> Table:
         for one in found
     ]
     return Table("", ("Bisection", "Axes", "Answer", "Runs", "Case"), rows)
-
-
-def write_index(reports: Path) -> Path:
-    """Writes bisections.html anew in one step. Raises OSError."""
-    head = Heading("qnn-harness", level=1), Paragraph("Bisections", "verdict")
-    text = page("Bisections", [*head, listed(bisections_in(reports))])
-    write_whole(reports / INDEX, text.encode("utf-8", "replace"))
-    return reports / INDEX
 
 
 def _read(file: Path) -> Listed | None:

@@ -96,17 +96,12 @@ def html_text(run: RunData) -> str:
         "versions": VERSIONS,
         "chosen_by": {name: AXES[name].option for name in IN_AXES},
     }
+    said = verdict(cases, coverage, reasons, since, cut=cut is not None, besides=remarks(run))
     return template("report.html.j2").render(
+        title=f"{said} qnn-harness {run.run}",
         run=run.run,
         info=info,
-        verdict=verdict(
-            cases,
-            coverage,
-            reasons,
-            since,
-            cut=cut is not None,
-            besides=remarks(run),
-        ),
+        verdict=said,
         cut=cut,
         since=since,
         coverage=coverage,

@@ -7,38 +7,45 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final
 from urllib.parse import quote
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.answers.report.document import Block, html
 
-_ROOM: Final = "harness.answers.report"
-
 
 @cache
-def template(name: str, room: str = _ROOM) -> Template:
-    """A template of this or another room, loaded once; what is put into it is escaped."""
+def template(name: str) -> Template:
+    """A template, loaded once; what is put into it is escaped."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(one, "") for one in dict.fromkeys((room, _ROOM))]),
+        loader=PackageLoader(__package__, ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["style"] = asset("report.css")
+    environment.globals |= {"style": asset("page.css"), "ways": "", "scripts": ()}
     return environment.get_template(name)
 
 
-def page(title: str, blocks: Iterable[Block]) -> str:
-    """A page without network or assets."""
-    return template("page.html.j2").render(title=title, body=html(blocks))
+def page(title: str, blocks: Iterable[Block], **more: object) -> str:
+    """A page without network or assets. `more` are the `ways` that lead from it, and `scripts`."""
+    return template("page.html.j2").render(title=title, body=html(blocks), **more)
+
+
+def filled(page: str, slot: str, told: str) -> str:
+    """A page with this in one of its slots, instead of what is there; no word of others makes one.
+
+    A page of an older harness has none, and stays as it is.
+    """
+    begin, end = f"<!--{slot}-->", f"<!--/{slot}-->"
+    before, found, rest = page.partition(begin)
+    return f"{before}{begin}{told}{end}{rest.partition(end)[2]}" if found else page
 
 
 @cache
-def asset(name: str, room: str = _ROOM) -> Markup:
+def asset(name: str, room: str = __package__) -> Markup:
     """A file of this or another room, to be put into a page."""
     return Markup((files(room) / name).read_text("utf-8"))
 

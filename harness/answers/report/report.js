@@ -242,7 +242,9 @@ function details(record, run) {
   const logs = record.logs ?? [];
   if (logs.length) parts.push(el("h3", {}, "Logs"));
   for (const log of logs) {
-    const link = el("a", {href: "./" + log.split("/").map(encodeURIComponent).join("/")}, log), text = run.evidence[log];
+    // in a site, whose pages have a way to others, logs do not lie beside this one
+    const href = document.querySelector("nav") ? null : "./" + log.split("/").map(encodeURIComponent).join("/");
+    const link = el("a", {href}, log), text = run.evidence[log];
     parts.push(text === undefined ? el("div", {}, link) : el("details", {}, el("summary", {}, log), link, el("pre", {}, text)));
   }
   return parts;

@@ -17,7 +17,9 @@ from harness.answers.history.nights import NightTold, nights_held
 from harness.answers.history.sightings import faults_held
 from harness.answers.history.timeline import MARKS
 from harness.answers.history.whose_fault import TwinFigure
-from harness.answers.report.pages import asset
+from harness.answers.report.bisections import listed as bisection_table
+from harness.answers.report.document import Heading
+from harness.answers.report.pages import filled
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
 from harness.answers.site.cause_page import cause_page, causes_page
 from harness.answers.site.device_page import device_page, devices_page
@@ -30,12 +32,13 @@ from harness.answers.site.gathered import (
     lines_by_test,
     runs_held,
 )
+from harness.answers.site.kept_pages import KeptPages, keep_pages
 from harness.answers.site.links import FRONT, page_of
-from harness.answers.site.live import kept_now, with_now
+from harness.answers.site.live import NOW, kept_now
 from harness.answers.site.night_page import front_page, night_page, nights_page, sentence
-from harness.answers.site.pages import ROOM, Known
+from harness.answers.site.pages import Known, framed
 from harness.answers.site.version_page import version_page, versions, versions_page
-from harness.ground import InfraError, read_bounded, write_whole
+from harness.ground import InfraError, counted, read_bounded, write_whole
 from harness.verdict import Part
 
 NOTE: Final = "site.json"
@@ -96,7 +99,8 @@ def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
     began, site = time.monotonic(), _Site(out)
     runs, nights, note = runs_held(database), nights_held(database), SiteNote.read(out)
-    digests = dict(_digests(runs, nights))
+    kept = keep_pages(database, nights, out)
+    digests = dict(_digests(runs, nights, kept))
     anew = [
         at
         for at, one in enumerate(runs)
@@ -114,6 +118,7 @@ def build(database: Database, out: Path) -> Built:
                 nights,
                 {cause: one.said for cause, one in blamed.items()},
                 {name: _of_twins(one) for name, one in twins.items() if one.low > _BY_CHANCE},
+                kept,
             )
             _of_cases(site, database, known, told)
             _of_the_rest(site, database, known)
@@ -125,7 +130,7 @@ def build(database: Database, out: Path) -> Built:
             site.write(
                 "nights.html", nights_page(known, {run: one.said for run, one in said.items()})
             )
-            site.write(FRONT, with_now(front_page(known), kept_now(out)))
+            site.write(FRONT, filled(front_page(known), NOW, kept_now(out)))
             write_whole(out / NOTE, SiteNote(nights=said).model_dump_json(by_alias=True).encode())
     except OSError as error:
         raise InfraError(f"the site cannot be written: {error}") from error
@@ -134,16 +139,19 @@ def build(database: Database, out: Path) -> Built:
 
 
 def _of_twins(one: TwinFigure) -> str:
-    share = f"95 %: {100 * one.low:.0f} to {100 * one.high:.0f} %"
-    return f"fails {one.failed} of {one.compared} that its twins pass ({share})"
+    share, low, high = (100 * part for part in (one.failed / one.compared, one.low, one.high))
+    return (
+        f"failed {one.failed} of {counted(one.compared, 'case')} of the last 30 runs that another "
+        f"of its SoC passed in the same run ({share:.0f} %, 95 % sure: {low:.0f} to {high:.0f} %)"
+    )
 
 
-def _digests(runs: Sequence[RunHeld], nights: Mapping[str, NightTold]) -> Iterator[tuple[str, str]]:
+def _digests(
+    runs: Sequence[RunHeld], nights: Mapping[str, NightTold], kept: KeptPages
+) -> Iterator[tuple[str, str]]:
     """What tells whether the page of a run would be another one: its own cases, what was before it,
     what its night said, and how pages look."""
-    files = ("site.css", "site.js", "site.html.j2")
-    look = "".join((__version__, asset("report.css"), *(asset(name, ROOM) for name in files)))
-    before = look
+    before = look = __version__ + framed("", ())
     for one in runs:
         night = nights.get(one.run)
         parts = (
@@ -152,6 +160,7 @@ def _digests(runs: Sequence[RunHeld], nights: Mapping[str, NightTold]) -> Iterat
             one.digest,
             str(one.not_run),
             night.model_dump_json() if night else "",
+            kept.run(one.run) + kept.comparison(night.night if night else ""),
         )
         yield one.run, hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
         before = look + one.run
@@ -179,3 +188,5 @@ def _of_the_rest(site: _Site, database: Database, known: Known) -> None:
     for device in known.device_names():
         site.write(page_of("device", device), device_page(known, device))
     site.write("devices.html", devices_page(known))
+    blocks = Heading("Bisections", 1), bisection_table(known.kept.bisections, "reports/")
+    site.write("bisections.html", framed("Bisections", blocks, here="Bisections", up=""))

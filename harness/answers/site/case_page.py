@@ -13,6 +13,7 @@ from harness.answers.history.brief import FIGURES, Brief
 from harness.answers.history.speed import sample
 from harness.answers.history.states import said_versions, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, mark_of
+from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
 from harness.answers.site.drawings import beside, curve, strip
 from harness.answers.site.gathered import WINDOW
@@ -70,6 +71,9 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
     if changes:
         yield Heading("What happened")
         yield happened(known, changes, links)
+    if bisections := of_cases(known.kept.bisections, [test]):
+        yield Heading("Bisections")
+        yield listed(bisections, f"{links.up}reports/")
     drawn = (one for line in lines for one in _curves(known, line, first))
     curves = list(islice(drawn, _MOST_CURVES))  # what is beyond is not even read
     if curves:

@@ -12,12 +12,13 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table, html
+from harness.answers.report.pages import filled
 from harness.answers.site.links import FRONT
 from harness.answers.site.pages import framed
 from harness.ground import read_bounded, write_whole
 from harness.ground.progress.state import DeviceState, RunState, clock
 
-_BEGIN, _END = "<!--now-->", "<!--/now-->"
+NOW: Final = "now"
 _MAX_BYTES: Final = 64 << 20
 _DEAD_S: Final = 60
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class LiveFront:
     def _write(self, told: Markup) -> None:
         try:
             self._out.mkdir(parents=True, exist_ok=True)
-            page = with_now(_held(self._out) or _empty(), told)
+            page = filled(_held(self._out) or _empty(), NOW, told)
             write_whole(self._out / FRONT, page.encode("utf-8", "replace"))
         except OSError as error:
             if not self._fails:  # a page is no reason to end a run
@@ -57,13 +58,7 @@ def kept_now(out: Path) -> Markup:
         page = "" if silent else _held(out)
     except OSError:
         return Markup("")
-    return Markup(page.partition(_BEGIN)[2].partition(_END)[0])
-
-
-def with_now(page: str, told: Markup) -> str:
-    """A page with this in place of what a run said there; its own words never have the marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    return f"{before}{begin}{told}{_END}{rest.partition(_END)[2]}" if begin else page
+    return Markup(page.partition(f"<!--{NOW}-->")[2].partition(f"<!--/{NOW}-->")[0])
 
 
 def _held(out: Path) -> str:

@@ -14,6 +14,7 @@ from harness.answers.report.document import (
     Paragraph,
     Span,
     Table,
+    joined,
 )
 from harness.answers.site.changes import NightChange
 from harness.answers.site.device_page import devices_table, unwell
@@ -32,7 +33,7 @@ def night_page(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     """The page of the run at a place, which said this."""
     run, links = known.runs[at], Links()
     return framed(
-        f"Night {run.run}", [*_head(known, at, changes), *by_cause(known, changes, links)]
+        f"Night {run.run}", [*_head(known, at, changes, links), *by_cause(known, changes, links)]
     )
 
 
@@ -42,7 +43,7 @@ def front_page(known: Known) -> str:
         return framed("qnn-harness", [Heading("Nothing is held yet", 1)], here="Last night", up="")
     at, links = known.last, Links("")
     changes = known.gathered.changes("at = ?", at)
-    blocks: list[Block] = [*_head(known, at, changes), *by_cause(known, changes, links)]
+    blocks: list[Block] = [*_head(known, at, changes, links), *by_cause(known, changes, links)]
     if ill := unwell(known):
         blocks += [Heading("Devices to look at"), devices_table(known, ill, links)]
     night = known.nights.get(known.runs[at].run)
@@ -91,7 +92,7 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     return f"{said}; {flaky} more {'is' if flaky == 1 else 'are'} flaky." if flaky else f"{said}."
 
 
-def _head(known: Known, at: int, changes: Sequence[NightChange]) -> Iterator[Block]:
+def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
     run = known.runs[at]
     bad = any(one.became in ("new", "lost") for one in changes) or run.not_run != 0
     yield Heading(
@@ -103,6 +104,11 @@ def _head(known: Known, at: int, changes: Sequence[NightChange]) -> Iterator[Blo
     told = [(name, one) for name, one in ill if one.state != "good"]
     if told:
         yield Items([Item([Span(name, style="code"), f": {one.said}"]) for name, one in told])
+    report, beside = known.kept.run(run.run), known.kept.comparison(night.night if night else "")
+    leads = [links.kept(report, "each case, with logs and times")] if report else []
+    leads += [links.kept(beside, "beside the run before, with speed and memory")] if beside else []
+    if leads:
+        yield Paragraph(["Its pages: ", *joined(leads)])
 
 
 def _trend(known: Known, first: int) -> Line:

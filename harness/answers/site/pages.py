@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.answers.history.nights import CauseTold, NightTold
+from harness.answers.history.spread import spread
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -20,29 +20,25 @@ from harness.answers.report.document import (
     Paragraph,
     Span,
     Table,
-    html,
     joined,
     shortened,
 )
-from harness.answers.report.pages import asset, template
+from harness.answers.report.pages import asset, page
 from harness.answers.site.changes import TITLES, Became, NightChange
 from harness.answers.site.gathered import DeviceRow, Harvest, RunHeld
-from harness.answers.site.links import FRONT, Links
+from harness.answers.site.kept_pages import KeptPages
+from harness.answers.site.links import Links, ways
 from harness.ground import counted
 
-ROOM: Final = "harness.answers.site"
-_WAYS: Final = {
-    "Last night": FRONT,
-    "Nights": "nights.html",
-    "Cases": "cases.html",
-    "Devices": "devices.html",
-    "Causes": "causes.html",
-    "Versions": "versions.html",
-}
 _MOST_CAUSES: Final = 100
 _MOST_NAMED: Final = 5
 _MOST_CHANGES: Final = 300
 _FOLDED: Final = Markup("<details><summary>command</summary><code>{}</code></details>")
+_LEGEND: Final = (
+    "Where: of the devices that tested the same in that run. Whose fault: how sure that is by the "
+    "last 30 runs; “5 of 5 runs” are those since it began that tested it on that device. Attempts: "
+    "each time that a case ran on one device with the same versions, again in the same run, too."
+)
 _COLUMNS: Final = ("What", "Where", "Since", "Whose fault", "What is known")
 
 
@@ -58,6 +54,7 @@ class Known:
     """Whose fault each cause of the last runs is, in words."""
     twins: Mapping[str, str]
     """How often each device fails where its twins pass, in words; only what is more than chance."""
+    kept: KeptPages
 
     def cause(self, at: int, cause: str) -> CauseTold:
         """What the night at a place, or else the last one that did, said of a cause."""
@@ -86,14 +83,7 @@ class Known:
 
 def framed(title: str, blocks: Iterable[Block], *, here: str = "", up: str = "../") -> str:
     """A whole page; `here` is the name of the list that it is, if it is one."""
-    return template("site.html.j2", ROOM).render(
-        title=title,
-        body=html(blocks),
-        here=here,
-        ways=[(name, up + link) for name, link in _WAYS.items()],
-        more_style=asset("site.css", ROOM),
-        script=asset("site.js", ROOM),
-    )
+    return page(title, blocks, ways=ways(up, here), scripts=[asset("site.js", __package__)])
 
 
 def by_cause(known: Known, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
@@ -108,6 +98,8 @@ def by_cause(known: Known, changes: Sequence[NightChange], links: Links) -> Iter
         yield Table("", _COLUMNS, rows, "stacked causes")
         if len(causes) > _MOST_CAUSES:
             yield Paragraph(f"and {counted(len(causes) - _MOST_CAUSES, 'more cause')}", "dim")
+    if changes:
+        yield Paragraph(_LEGEND, "dim")
 
 
 def _row(known: Known, became: Became, found: Sequence[NightChange], links: Links) -> list[Line]:
@@ -128,7 +120,7 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     told = known.cause(first.at, first.cause)
     whose = known.whose.get(first.cause, "") if first.at == known.last else ""
     fault, _, why = (whose or told.whose).partition(": ")
-    said: list[str | Span] = [Span(told.known)]
+    said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
     if told.command:
         said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
     return [what, where(known, found, links), begun, [Span(fault, style="strong"), " ", why], said]
@@ -146,12 +138,9 @@ def where(known: Known, found: Sequence[NightChange], links: Links) -> list[str 
     """On which of the devices that tested the same: by their SoC where that is known."""
     devices = sorted({one.device for one in found if one.device})
     tested = {name for one in found for name in known.gathered.devices_of[one.test]} | {*devices}
-    socs = Counter(known.socs.get(name, "") for name in tested)
-    bad = Counter(known.socs.get(name, "") for name in devices)
-    ordered = sorted(socs, key=lambda soc: (-bad[soc], soc))
-    told = [f"{bad[one] or 'none'} of {socs[one]} {one or 'devices'}" for one in ordered]
+    told = spread((known.socs.get(name, ""), name, name in devices) for name in tested)
     named = _first_of([links.to("device", name) for name in devices])
-    return [Span("; ".join(told), style="strong"), ": ", *named] if devices else ["no device"]
+    return [Span(told, style="strong"), ": ", *named] if devices else ["no device"]
 
 
 def _first_of(named: Sequence[Span]) -> list[str | Span]:

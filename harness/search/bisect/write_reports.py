@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.answers import write_index
 from harness.device import load_lab
 from harness.ground import (
     AxisName,
@@ -67,8 +66,6 @@ def write_reports(
         write_whole(folder.path / RESULT, text.encode("utf-8", "replace"))
         write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
         write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
-    with contextlib.suppress(OSError):
-        write_index(folder.path.parent)  # only a list of what stands in each folder
     return result
 
 

@@ -28,6 +28,7 @@ from harness.answers import (
     told,
 )
 from harness.answers.history.comparison import settled
+from harness.answers.history.comparison_text import page
 from harness.answers.history.previous import histories
 from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.report.ci import add_to_summary
@@ -327,6 +328,7 @@ class Chain:
             apart=bisected_apart,
         )
         write_whole(self.path / "comparison.md", markdown(whole).encode())
+        write_whole(self.path / "comparison.html", page(whole).encode("utf-8", "replace"))
         self._keep(
             base=base.run_id if base else None,
             verdict=whole.verdict,

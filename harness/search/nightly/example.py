@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import model_validator
 
 from harness.answers import as_code
+from harness.answers.history.spread import spread
 from harness.ground.facts.axes import VERSIONS
 from harness.run import is_of_a_file
 from harness.verdict import CaseRecord, Part, split_node_id
@@ -109,18 +110,10 @@ def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[Pl
         )
 
 
-def spread(places: Sequence[PlaceTried]) -> str:
-    """On how many devices of which kind it fails, in Markdown: `on 6 of 6 SM8750, on no SM8650`."""
-    kinds: dict[str, dict[str, bool]] = {}
-    for one in places:
-        devices = kinds.setdefault(one.kind, {})
-        devices[one.device] = devices.get(one.device, False) or one.failed > 0
-    return ", ".join(
-        f"on {sum(bad.values())} of {len(bad)} {as_code(kind)}"
-        if any(bad.values())
-        else f"on no {as_code(kind)}"
-        for kind, bad in kinds.items()
-    )
+def where_seen(places: Sequence[PlaceTried]) -> str:
+    """On how many devices of which kind it fails, in Markdown; empty if nobody knows."""
+    told = spread(((one.kind, one.device, one.failed > 0) for one in places), as_code)
+    return f"on {told}" if told else ""
 
 
 def grid(places: Sequence[PlaceTried]) -> Iterator[str]:

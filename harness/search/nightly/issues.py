@@ -16,7 +16,7 @@ from harness.answers.history.states import CONFIRMED, CaseHistory
 from harness.answers.history.whose_fault import Blamed
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
-from harness.search.nightly.example import Example, example_lines, example_of, grid, spread
+from harness.search.nightly.example import Example, example_lines, example_of, grid, where_seen
 from harness.verdict import LOST_TO, CaseRecord, Coverage, Fault, Part
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
@@ -316,7 +316,9 @@ def where(issue: Issue) -> str:
     """On which devices it is and since which version, in Markdown: `on 2 of 3 SM8750; since ...`"""
     search = issue.search
     since = f"since {as_code(search.first_bad)}" if search and search.first_bad else ""
-    return "; ".join(filter(None, (spread(issue.example.places) if issue.example else "", since)))
+    return "; ".join(
+        filter(None, (where_seen(issue.example.places) if issue.example else "", since))
+    )
 
 
 def blamed(issues: Iterable[Issue], faults: Mapping[str, Blamed]) -> Iterator[Issue]:

@@ -41,6 +41,7 @@ def tell_site(night: Night, database: str) -> None:
 def _cause(issue: Issue) -> CauseTold:
     return CauseTold(
         known=bisected(issue),
+        folder=(issue.search and issue.search.folder) or "",
         command=issue.search.command if issue.search else (),
         whose=issue.blame.said if issue.blame else "",
     )

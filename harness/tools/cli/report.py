@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from harness.answers import project, since_previous, summary_lines, tell_ci, write_index
+from harness.answers import project, since_previous, summary_lines, tell_ci
 from harness.answers.report.bisections import bisections_in
 from harness.answers.report.summary import cut_short, totals
-from harness.ground import cache_root, disk_errors
+from harness.ground import cache_root
 from harness.tools.cli.lab_options import NamedPath, json_option
 from harness.tools.cli.say import say, say_found
 from harness.verdict import JOURNAL, RunFolder
@@ -22,8 +22,7 @@ from harness.verdict import JOURNAL, RunFolder
 def report(run: Path, trace: bool) -> None:
     """Write the reports of RUN (default: reports/latest) anew and print its summary.
 
-    RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed,
-    there and in its bisections.html.
+    RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed.
     """
     if not (run / JOURNAL).is_file() and _of_bisections(run):
         return
@@ -70,17 +69,16 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
 
 
 def _of_bisections(path: Path) -> bool:
-    """Writes the reports of a bisection, or of a folder with some; whether it is one of these."""
+    """Writes the reports of a bisection, or lists those of a folder; whether it is one of these."""
     # what bisects is loaded for these alone: it takes as long as 1,000 cases
     from harness.search import LOG
 
     if (path / LOG).is_file():
         _bisection(path)
         return True
-    if bisections_in(path):
-        _bisections(path)
-        return True
-    return False
+    for one in (found := bisections_in(path)):
+        say(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
+    return bool(found)
 
 
 def _bisection(path: Path) -> None:
@@ -93,10 +91,3 @@ def _bisection(path: Path) -> None:
     lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())
     for line in lines:
         say(line)
-
-
-def _bisections(reports: Path) -> None:
-    for one in bisections_in(reports):
-        say(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
-    with disk_errors(f"cannot write to {reports}"):
-        say(f"bisections: {write_index(reports)}")

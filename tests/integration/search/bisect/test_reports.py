@@ -1,4 +1,4 @@
-"""Reports of bisections are found again: written anew, listed in an index and by runs' reports."""
+"""Reports of bisections are found again: written anew, listed, also by runs' reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from harness.answers.report.bisections import INDEX, bisections_in
+from harness.answers.report.bisections import bisections_in, listed
+from harness.answers.report.document import html
 from harness.answers.report.projections import finish
 from harness.search.bisect.driver import Bisection
 from harness.search.bisect.findings import AxisFinding
@@ -57,24 +58,18 @@ def test_one_that_is_not_over_says_so(bisection: Bisection) -> None:
     assert "not over yet, 1 runs were made" in report(bisection.folder.path)
 
 
-def test_an_index_lists_them(bisection: Bisection) -> None:
-    reports = bisection.folder.path.parent
-    index = (reports / INDEX).read_text()
-    assert f'href="./{bisection.folder.path.name}/report.html"' in index
-    assert SAID in index
-    (reports / INDEX).unlink()
-    assert f"qnn: {SAID}" in report(reports)
-    assert (reports / INDEX).read_text() == index
+def test_those_of_a_folder_are_listed(bisection: Bisection) -> None:
+    assert f"qnn: {SAID}" in report(bisection.folder.path.parent)
 
 
 def test_the_report_of_a_run_of_the_same_test_lists_them(bisection: Bisection) -> None:
-    for case, listed in ((bisection.task.case.replace("tiny", "other"), True), ("a.py::b", False)):
+    for case, has in ((bisection.task.case.replace("tiny", "other"), True), ("a.py::b", False)):
         run = RunFolder.create(bisection.folder.path.parent, command=[], lab={}, devices=[])
         run.journal.append(record("passed").model_copy(update={"case": case}))
         finish(run, exit_code=0)
         page = (run.path / "report.html").read_text()
         link = f'href=".././{bisection.folder.path.name}/report.html"'
-        assert ((link in page), (SAID in page)) == (listed, listed)
+        assert ((link in page), (SAID in page)) == (has, has)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +91,6 @@ def test_nothing_in_a_result_can_break_the_lists(tmp_path: Path, content: Any) -
     assert len(bisections_in(tmp_path)) == ("bisect" in content)
     if "bisect" in content:
         report(tmp_path)
-        page = (tmp_path / INDEX).read_text()
+        page = html([listed(bisections_in(tmp_path))])
         assert "<script" not in page
         assert "<b>" not in page

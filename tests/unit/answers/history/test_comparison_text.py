@@ -66,7 +66,9 @@ def test_whose_fault_it_is_stands_behind_how_it_failed() -> None:
     known = dataclasses.replace(bare, faults=faults)
     found = told(known, [], base="b", run="r", advice=lambda *_: None, apart=lambda _: None)
     first, second, *_ = lines(found)
-    assert "it broke; whose fault: runtime, 97 %: on 2 of 2 S; since qnn 2.51.0  [first" in first
+    assert (
+        "it broke; whose fault: runtime, 97 % sure: on 2 of 2 S; since qnn 2.51.0  [first" in first
+    )
     assert "whose" not in second
     whole = comparison_report(found, lambda *_: Bisectable())
     assert [one.blame for one in whole.new] == [faults[failed], faults[crashed]]

@@ -190,7 +190,7 @@ def test_whose_fault_a_kind_and_a_case_are_is_told() -> None:
         "x": faults[causes[0]],
         "call|1002|two": faults[causes[1]],
     }
-    said = "        whose fault: phone, 87 %: on one, where its twins pass"
+    said = "        whose fault: phone, 87 % sure: on one, where its twins pass"
     assert [line for line in lines(found) if "whose fault" in line] == [said] * 2
     assert "on 1 of 1 S" not in "".join(lines(found)), "nobody knows: that is not told"
 
@@ -252,9 +252,12 @@ def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
         (row,) = found.cases()
     assert told[4] == (
         "        flaky, failed in its last run; 2 of 4 passed, 33 % of those with the same "
-        "versions failed (95 %: 6 to 79 %), trend steady"
+        "versions failed (95 % sure: 6 to 79 %), trend steady"
     )
-    why = "flaky: 1 of 3 failed (33 %, 95 %: 6 to 79 %) since 2026-11-02; good and bad with "
+    why = (
+        "flaky: 1 of 3 attempts failed though nothing changed (33 %, 95 % sure: 6 to 79 %), first "
+    )
+    why += "on 2026-11-02; good and bad with "
     assert told[6].strip() == f"{why}qnn 2.51.0: it is not the version"
     assert (row.state, row.bisect) == ("flaky", None)
 

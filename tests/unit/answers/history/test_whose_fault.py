@@ -61,30 +61,31 @@ def steady(night: int) -> str:
     [
         (
             nights(lambda test, phone, night: test == "t" and phone[0] == "a" and night >= 5),
-            "runtime, 97 %: on 4 of 4 SM8750, on no SM8650; since qnn 2.50.40",
+            "runtime, 97 % sure: on 4 of 4 SM8750, on no SM8650; since qnn 2.50.40",
             "qnn 2.50.40",
         ),
         (
             nights(
                 lambda test, phone, night: test == "t" and night >= 5, version=steady, file=changed
             ),
-            "model, 97 %: on 2 of 2 SM8650, 4 of 4 SM8750; since its file changed (2026-11-06)",
+            "model, 97 % sure: on 2 of 2 SM8650, 4 of 4 SM8750; since its file changed "
+            "(2026-11-06)",
             STARTED[5],
         ),
         (
             nights(lambda test, phone, night: phone == "a1" and night >= 4, version=steady),
-            "phone, 99 %: on a1 in 6 of 6 runs, where its twins pass, as do 3 of 3 other tests "
-            "there; since 2026-11-05",
+            "phone, 99 % sure: on a1 in 6 of 6 runs, where its twins pass, as do 3 of 3 other "
+            "tests there; since 2026-11-05",
             STARTED[4],
         ),
         (
             nights(lambda test, phone, night: phone[1] == "1" and night in (7, 8), lost=True),
-            "lab, 87 %: on 2 of 3 rack-1, on no rack-0; since 2026-11-08",
+            "lab, 87 % sure: on 2 of 3 rack-1, on no rack-0; since 2026-11-08",
             STARTED[7],
         ),
         (
             nights(lambda test, phone, night: test == "u" and (night * 7 + ord(phone[1])) % 4 == 0),
-            "flaky, 97 %: fails now and then, in 10 of 10 runs, whatever changes",
+            "flaky, 97 % sure: fails now and then, in 10 of 10 runs, whatever changes",
             None,
         ),
         # the first night of all

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from harness.answers.history.database import open_database
+from harness.answers.report.pages import filled
 from harness.answers.site.build import build
-from harness.answers.site.live import LiveFront, kept_now, with_now
+from harness.answers.site.live import NOW, LiveFront, kept_now
 from harness.ground.progress.state import RunState
 from tests.logged import Logged
 
@@ -48,7 +49,7 @@ def test_a_site_that_is_written_anew_keeps_it_while_it_is_fresh(tmp_path: Path) 
 
 
 def test_a_page_without_a_place_for_it_stays_as_it_is() -> None:
-    assert with_now("<p>mine</p>", kept_now(Path("/nowhere"))) == "<p>mine</p>"
+    assert filled("<p>mine</p>", NOW, kept_now(Path("/nowhere"))) == "<p>mine</p>"
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path, logged: Logged) -> None:

@@ -97,7 +97,9 @@ def test_a_flaky_case_is_asked_often_or_refused_where_no_version_is_to_blame(
         "each is run as often as it takes (--repeat auto)"
     ] * 2
     case = attempt("x passed", file="test_a.py", device="a").case
-    with pytest.raises(ConfigError, match=r"2 of 4 failed .* it is not the version; --repeat auto"):
+    with pytest.raises(
+        ConfigError, match=r"2 of 4 attempts failed .* it is not the version; --repeat auto"
+    ):
         begin(asked(case=case), lab, catalog)
 
 

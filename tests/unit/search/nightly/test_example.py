@@ -11,7 +11,7 @@ from harness.search.nightly.example import (
     example_lines,
     example_of,
     grid,
-    spread,
+    where_seen,
 )
 from harness.verdict.failure.error import ChainLink, ErrorRecord
 from harness.verdict.results.record import CaseRecord, PlacementRecord, RuntimeRecord
@@ -109,8 +109,8 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
     new = [place(f"p{n}", "SM8750", "qnn 2.50.40", 2) for n in range(6)]
     old = [place(f"p{n}", "SM8750", "qnn 2.9.0", 0) for n in range(6)]
     others = [place("q|`x`", "SM8650", "qnn 2.50.40", 0), place("r", "V", "qnn 2.50.40", 1)]
-    assert spread([*new, *old, *others]) == "on 6 of 6 `SM8750`, on no `SM8650`, on 1 of 1 `V`"
-    assert spread([]) == ""
+    assert where_seen([*new, *old, *others]) == "on 6 of 6 `SM8750`, 1 of 1 `V`, on no `SM8650`"
+    assert where_seen([]) == ""
     head, rule, *rows = grid([*new, *old, *others])
     assert (head, rule) == ("| fails | `qnn 2.9.0` | `qnn 2.50.40` |", "| --- | --- | --- |")
     assert rows[0] == "| `p0` (`SM8750`) | ✅ 0 of 2 | ❌ 2 of 2 |"

@@ -62,7 +62,7 @@ def test_what_is_new_comes_first_and_says_where_and_since_when() -> None:
     assert [one.facts for one in news.items[:2]] == [
         (
             "since `2.50.40`",
-            "whose fault: `runtime, 98 %: on 6 of 6 S`",
+            "whose fault: `runtime, 98 % sure: on 6 of 6 S`",
             "`last good 2.49.40, first bad 2.50.40`",
         ),
         (),

@@ -73,6 +73,10 @@ def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyL
     seen = board.qnn_harness("devices", "--json", "--lab", board.file)
     (row,) = json.loads(seen.stdout)["devices"]
     assert (row["serial"], row["state"], row["health"]) == (login, "device", "good")
+
+
+@pytest.mark.slow
+def test_what_to_try_is_told_of_a_board_that_is_gone(board: DeviceRuns, link: FaultyLink) -> None:
     link.cut()
     gone = board.qnn_harness("devices", "--lab", board.file)
     assert gone.returncode == 3

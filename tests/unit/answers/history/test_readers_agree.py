@@ -26,7 +26,7 @@ from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import stored_runs
 from tests.unit.verdict.results.records import error, record
 
-EXAMPLES = 150
+EXAMPLES = 50
 DEEP = b"[" * 60 + b"]" * 60
 HOSTILE = (
     b"-1180591620717411303424",

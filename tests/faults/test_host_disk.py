@@ -53,6 +53,7 @@ MOUNTED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize(
     ("moment", "recorded"),

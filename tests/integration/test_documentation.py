@@ -266,7 +266,10 @@ def test_lab_examples_load(page: Path, text: str, tmp_path: Path) -> None:
     assert lab.devices or lab.labgrid
 
 
-@pytest.mark.parametrize("of_api", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "of_api",
+    [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.nightly)],
+)
 def test_python_examples_run(
     of_api: bool, lab: DeviceRuns, tmp_path: Path, context_for: ContextFor
 ) -> None:

@@ -39,6 +39,7 @@ def stored_bytes(workdir: Path) -> int:
     return sum(path.stat().st_size for path in workdir.glob("store/*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_run_makes_room_for_itself_and_leaves_no_mark(
     simulated_lab: Path, logged: Logged
 ) -> None:

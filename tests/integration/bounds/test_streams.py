@@ -138,7 +138,13 @@ LOGS: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(one, marks=() if one in ("alike", "foreign") else pytest.mark.slow)
+        for one in LOGS
+    ],
+)
 @pytest.mark.parametrize("size", [4 << 20, pytest.param(200 << 20, marks=pytest.mark.nightly)])
 def test_explain_reads_a_log_of_any_size(tmp_path: Path, kind: str, size: int) -> None:
     log, numbers = tmp_path / "log", itertools.count()

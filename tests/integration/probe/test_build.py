@@ -44,6 +44,7 @@ def compilations(folder: Path) -> int:
     return len(counted.read_text().split()) if counted.exists() else 0
 
 
+@pytest.mark.slow
 def test_it_is_built_once_however_many_ask(tmp_path: Path, counting_compiler: Path) -> None:
     builders = [
         ProbeBuilder(tmp_path / "cache", {"CC": f"'{counting_compiler}'"} | SYSTEM)

@@ -16,6 +16,7 @@ from tests.integration.qemu_hexagon.hmx_program import ACTIVATIONS, AT, WEIGHTS
 from tests.needed import HEXAGON
 from tests.unit.qemu_hexagon.hmx_model import Hmx
 
+pytestmark = pytest.mark.slow
 SIZE = 0x40000
 BIAS, WEIGHTS_AT, RESULTS = 0x3000, 0x20000, 0x30000
 TILES = (8, 28)

@@ -15,6 +15,7 @@ from tests.needed import HEXAGON
 from tests.unit.qemu_hexagon.qfloat_model import Instruction, instructions
 from tests.unit.qemu_hexagon.qfloat_operands import operands
 
+pytestmark = pytest.mark.slow
 ROUNDS = 64
 ALL = instructions()
 

@@ -147,6 +147,7 @@ def test_an_importer_that_is_killed_has_done_whole_runs(
     assert rows(database) == wanted
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
     server: PostgresServer, url: str, reports: Path, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def imported_until(count: int, file: Path, reports: Path) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 def test_an_importer_killed_at_any_statement_loses_nothing(tmp_path: Path) -> None:
     reports = reports_in(tmp_path / "reports")
     whole = tmp_path / "whole.sqlite"

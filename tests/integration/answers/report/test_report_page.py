@@ -271,6 +271,7 @@ def test_the_last_time_of_a_timeline_is_whole(reader: Reader, tmp_path: Path) ->
     assert "2 min 40 s" in reader.one("#timeline").text
 
 
+@pytest.mark.slow
 def test_the_end_of_a_name_is_seen_and_all_of_it_on_paper(reader: Reader, night: Path) -> None:
     """Cases of a test have the same beginning: what tells them apart stands at the end."""
     cut = "return [...document.querySelectorAll('#cases td.mono span, #cases tbody td')]"

@@ -143,6 +143,7 @@ def test_new_sets_do_what_is_forecast(
         subject.agrees(random.Random(f"{seed} {number}"))
 
 
+@pytest.mark.slow
 def test_a_runtime_without_a_limit_refuses_nothing(
     runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_what_is_made_twice_is_the_same(
     )
 
 
+@pytest.mark.slow
 def test_variants_give_binaries_of_their_own(own_store: ContextStore) -> None:
     models = [Model("tiny", variant=number) for number in range(4)]
     models += [Model("io-heavy", 2, number) for number in range(4)]

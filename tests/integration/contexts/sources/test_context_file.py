@@ -117,6 +117,7 @@ def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, fold
     assert "y differs by up to " in differs["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_file_has_no_compiler_and_its_own_findings(lab: DeviceRuns, folder: Path) -> None:
     shutil.copyfile(folder / "model.bin", folder / "newer.bin")
     (folder / "test_newer.py").write_text(

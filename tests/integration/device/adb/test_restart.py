@@ -25,7 +25,7 @@ def adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptServer]
         kept.server.query("host:kill", deadline=Deadline(5))
 
 
-@pytest.mark.parametrize("was_running", [True, False])
+@pytest.mark.parametrize("was_running", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_server_answers_anew(adb: KeptServer, was_running: bool) -> None:
     if not was_running:
         adb.stop()

@@ -99,6 +99,7 @@ def test_four_domains_hold_54_contexts_each_and_the_217th_finds_none(
     assert "Failed to find available PD" in outcome.logs()
 
 
+@pytest.mark.slow
 def test_a_device_with_fewer_sessions_holds_fewer_contexts(
     board: MakeBoard, context_for: ContextFor
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_dsp_that_does_not_come_back_is_asked_for_and_told(
     assert "SSR failed to recover CDSP sessions!" in outcome.logs()
 
 
+@pytest.mark.slow
 def test_an_execution_that_is_answered_late_is_as_good(
     board: MakeBoard, context_for: ContextFor
 ) -> None:

@@ -75,7 +75,11 @@ def begin(board: DspBoard, context_for: ContextFor) -> subprocess.Popen[bytes]:
     return client
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["the client", "the DSP's process"])
+@pytest.mark.parametrize(
+    "whole",
+    [pytest.param(True, marks=pytest.mark.slow), False],
+    ids=["the client", "the DSP's process"],
+)
 @pytest.mark.parametrize(
     "moments", [BY_DAY, pytest.param(MOMENTS, marks=pytest.mark.nightly)], ids=len
 )

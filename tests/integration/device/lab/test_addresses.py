@@ -107,6 +107,7 @@ def test_another_address_is_no_way_around_a_lease(
         assert not list((tmp_path / "leases").iterdir())
 
 
+@pytest.mark.slow
 def test_whoever_waits_gets_it_as_it_is_by_then(
     tmp_path: Path, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

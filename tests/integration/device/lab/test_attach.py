@@ -21,7 +21,7 @@ devices:
 """
 
 
-@pytest.mark.parametrize("at", ["storage", "start"])
+@pytest.mark.parametrize("at", ["storage", pytest.param("start", marks=pytest.mark.slow)])
 def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:

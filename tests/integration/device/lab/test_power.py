@@ -112,6 +112,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, ends)
 
 
+@pytest.mark.slow
 def test_a_command_brings_it_back_where_a_reboot_is_forbidden(desk: Desk) -> None:
     desk.watch({"cycle": desk.thaws})
     desk.freeze()

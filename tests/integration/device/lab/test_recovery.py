@@ -135,6 +135,7 @@ def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> No
     assert Path(f"/proc/{theirs}").exists()
 
 
+@pytest.mark.slow
 def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> None:
     ward.watch.require(ward.device)
     over = [False, False, True, False, True, True]

@@ -250,6 +250,7 @@ def test_a_place_that_is_free_again_is_used_again(rack: Rack, tmp_path: Path) ->
     assert cases == [("error", "infra", "p1")] + [("passed", None, "p1")] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )

@@ -59,7 +59,13 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
 
 
-@pytest.mark.parametrize("lost", ["its adb server has ended", "farm-02 has ended: it was killed"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "its adb server has ended",
+        pytest.param("farm-02 has ended: it was killed", marks=pytest.mark.slow),
+    ],
+)
 def test_a_farm_that_lost_a_part_does_not_stay_up(tmp_path: Path, lost: str) -> None:
     lab = DeviceRuns(tmp_path)
     farm = subprocess.Popen(

@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,7 @@ def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> N
     assert survivors(board, folder) == []
 
 
+@pytest.mark.slow
 def test_a_link_that_stalls(board: SshBoard, link: FaultyLink, folder: str) -> None:
     began = time.monotonic()
     with pytest.raises(ScriptTimeout) as caught:
@@ -171,16 +173,15 @@ def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -
     assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
-BY_DAY = ("push_cut", "pull_stalled", "shell_slow", "stat_stalled")
+BY_DAY: dict[str, Any] = {"push_cut": ()} | dict.fromkeys(
+    ("pull_stalled", "shell_slow", "stat_stalled"), pytest.mark.slow
+)
 """Each operation and each kind; the others mostly wait, too, and do so by night."""
 
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        pytest.param(fault, marks=() if fault.name in BY_DAY else pytest.mark.nightly)
-        for fault in TRANSPORT
-    ],
+    [pytest.param(fault, marks=BY_DAY.get(fault.name, pytest.mark.nightly)) for fault in TRANSPORT],
     ids=lambda fault: fault.name,
 )
 def test_the_link_breaks_in_the_middle(
@@ -241,6 +242,7 @@ def test_a_login_shell_that_runs_nothing(board: SshBoard, sshd: SshHost) -> None
     assert b"This account is not available" in caught.value.output
 
 
+@pytest.mark.slow
 @OWN
 def test_a_board_that_allows_no_further_session(board: SshBoard, sshd: SshHost) -> None:
     """It is told, and not got round by a connection of its own."""
@@ -276,6 +278,7 @@ def test_what_a_board_says_of_a_file_is_not_believed(
         board.push([PushItem(b"x", f"{folder}/g")], timeout_s=60)
 
 
+@pytest.mark.slow
 @OWN
 def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: Path) -> None:
     mark = tmp_path / "rebooted"
@@ -293,6 +296,7 @@ def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: P
         board.reboot(timeout_s=20)
 
 
+@pytest.mark.slow
 def test_a_connection_that_stands_still_is_begun_anew(board: SshBoard, sshd: SshHost) -> None:
     board.shell("true", timeout_s=60)
     tunnels = sshd.tunnels()
@@ -305,6 +309,7 @@ def test_a_connection_that_stands_still_is_begun_anew(board: SshBoard, sshd: Ssh
     assert not {*tunnels} & {*sshd.tunnels()}
 
 
+@pytest.mark.slow
 def test_a_stalled_call_with_much_input_leaves_nothing(board: SshBoard, link: FaultyLink) -> None:
     board.shell("true", timeout_s=60)
     before = threading.active_count()

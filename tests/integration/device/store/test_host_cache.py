@@ -231,6 +231,7 @@ def test_what_is_damaged_there_is_sent_anew(uplink: Far, files: dict[str, Path])
     assert large.read_bytes() == good
 
 
+@pytest.mark.slow
 def test_what_was_used_longest_ago_makes_room(uplink: Far, tmp_path: Path) -> None:
     sets = [make_files(tmp_path, {f"set-{number}": 900_000}) for number in range(3)]
     for number, one in enumerate(sets[:2]):
@@ -287,6 +288,7 @@ def test_a_host_that_cannot_keep_anything(
     assert not uplink.host.kept.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "begin_s", "said"),
     [
@@ -315,6 +317,7 @@ def test_a_host_that_runs_no_commands(
     assert said in told[0]
 
 
+@pytest.mark.slow
 def test_a_push_of_the_host_that_fails_halfway(
     uplink: Far, files: dict[str, Path], logged: Logged
 ) -> None:
@@ -334,6 +337,7 @@ def test_a_push_of_the_host_that_fails_halfway(
     assert told.endswith("the tunnel is used: adb: error: no more of it")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", [pytest.param("worker", marks=NIGHT), "connection"])
 def test_what_was_cut_off_does_not_count(uplink: Far, files: dict[str, Path], dies: str) -> None:
     worker = uplink.worker(0, files)
@@ -351,6 +355,7 @@ def test_what_was_cut_off_does_not_count(uplink: Far, files: dict[str, Path], di
     assert uplink.deploy(1, files) < 70_000 + SMALL
 
 
+@pytest.mark.slow
 def test_a_push_ends_there_with_whoever_wants_it(uplink: Far, files: dict[str, Path]) -> None:
     uplink.deploy(0, files)
     adb = uplink.host.there / "adb"

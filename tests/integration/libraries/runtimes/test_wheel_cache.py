@@ -256,6 +256,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: i
     assert kept(root) == {NAME, f"{NAME}.json"}
 
 
+@pytest.mark.slow
 def test_pip_that_takes_too_long_is_ended(indexes, root: Path) -> None:  # type: ignore[no-untyped-def]
     indexes(failures=1, stall=True)
     cache = WheelCache(root, known={}, timeout_s=3)

@@ -90,8 +90,8 @@ def test_what_is_as_documented_holds(
         *((pairing, "at_load=wrong", "io_allocated_at_load") for pairing in PAIRINGS),
         *((pairing, "at_first=wrong", "io_allocated_at_first_inference") for pairing in PAIRINGS),
         *((pairing, "copies=wrong", "copies_per_inference") for pairing in PAIRINGS),
-        (RAW_MEM, "slow_us=40000", "steady_latency_same"),
-        (RAW_RAW, "leak=1", "io_given_back"),
+        pytest.param(RAW_MEM, "slow_us=40000", "steady_latency_same", marks=pytest.mark.slow),
+        pytest.param(RAW_RAW, "leak=1", "io_given_back", marks=pytest.mark.slow),
         # these take seconds each, and the pairings above walk the same road
         *(
             pytest.param(pairing, "slow_us=40000", "steady_latency_same", marks=NIGHT)

@@ -74,7 +74,7 @@ def test_the_models_spill_as_the_test_needs_it(deployed: Deployed) -> None:
     assert 0 < last < largest
 
 
-@pytest.mark.parametrize("strategy", ["max", "list-async"])
+@pytest.mark.parametrize("strategy", [pytest.param("max", marks=pytest.mark.slow), "list-async"])
 def test_right_sharing_keeps_every_promise(checks: Checks, strategy: Strategy) -> None:
     found = checks(strategy, RIGHT, (0, 1, 2))
     assert [(check.name, check.verdict) for check in found] == [
@@ -91,7 +91,7 @@ ORDERS = release_orders(3)
     "release",
     [
         *(pytest.param(order, marks=pytest.mark.nightly) for order in ORDERS[:-1]),
-        ORDERS[-1],
+        pytest.param(ORDERS[-1], marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -42,6 +42,7 @@ def test_timed(bench, model):
 '''
 
 
+@pytest.mark.slow
 def test_another_version_is_made_ready_meanwhile(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "test_suite.py"
     suite.write_text(SUITE)

@@ -107,6 +107,7 @@ def test_what_the_dsp_printed_is_evidence_of_a_failure(runs: DeviceRuns) -> None
     assert text.startswith("mock: this DSP dies\n")
 
 
+@pytest.mark.slow
 def test_two_devices_at_once(runs: DeviceRuns) -> None:
     done = runs.run("--device", "dsp-1,dsp-2", "-n", "2", *TINY)
     assert done.code == 0, done.output
@@ -121,6 +122,7 @@ def dsps(folder: Path) -> list[int]:
     return [pid for pid, line in begun_in(folder).items() if b"/dsp/loader\0" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
 )

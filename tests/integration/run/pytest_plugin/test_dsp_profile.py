@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from tests.integration.device_runs import DeviceRuns
 from tests.needed import DSP, need
 
 
+@pytest.mark.slow
 def test_a_detailed_profile_that_is_refused_becomes_a_basic_one(tmp_path: Path) -> None:
     need(DSP)
     lab = DeviceRuns(tmp_path)

@@ -71,6 +71,7 @@ def cases(
     }
 
 
+@pytest.mark.slow
 def test_a_program_has_a_record_like_any_other(
     cases: dict[tuple[str, str], dict[str, Any]],
 ) -> None:

@@ -23,6 +23,7 @@ from tests.integration.run.pytest_plugin.test_parallel import SUITE
 pytestmark = pytest.mark.needs(SSHD)
 
 
+@pytest.mark.slow
 def test_devices_by_their_addresses_without_a_lab(
     lab: DeviceRuns, far: SshHost, tmp_path: Path
 ) -> None:

@@ -267,6 +267,7 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     assert last["attempt"] == 1 + len(unable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "axis", "found"),
     [

@@ -85,6 +85,7 @@ def test_picky(bench):
 '''
 
 
+@pytest.mark.slow
 def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "test_lab.py"
     suite.parent.mkdir()
@@ -144,6 +145,7 @@ devices:
             "--each-device",
             [*[("sim-a", "sim-a", "error")] * 3, ("sim-b", "sim-b", "passed")],
             3,
+            marks=pytest.mark.slow,
             id="each",
         ),
     ],

@@ -35,6 +35,7 @@ def task(folder: Path) -> Task:
     )
 
 
+@pytest.mark.slow
 def test_an_ort_comes_with_the_runtime_of_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

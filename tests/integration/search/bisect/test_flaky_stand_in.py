@@ -12,13 +12,14 @@ from tests.stand_in.flaky_versions import Backend, figures, searches
 SEEDS = 8
 
 
-@pytest.mark.parametrize("alarms", [0.0, 0.25])
+@pytest.mark.parametrize("alarms", [0.0, pytest.param(0.25, marks=pytest.mark.slow)])
 def test_a_flaky_backend_is_seen_through(tmp_path: Path, alarms: float) -> None:
     need(*C_COMPILERS)
     found = searches(Backend.build(tmp_path), SEEDS, 0.25, alarms)
     assert sum(one.right for one in found) >= SEEDS - 1, figures(found, 0.25, alarms)
 
 
+@pytest.mark.slow
 def test_a_backend_that_fails_now_and_then_is_not_called_good(tmp_path: Path) -> None:
     """From one version on a quarter of the runs fail."""
     need(*C_COMPILERS)

@@ -86,6 +86,7 @@ def test_the_other_side_can_be_the_cpu_backend_of_qnn(lab: DeviceRuns) -> None:
     assert all(0 < one["made"] < 0.01 and one["error"] < 0.01 for one in told["curve"])
 
 
+@pytest.mark.slow
 def test_a_backend_that_is_not_there_is_told(lab: DeviceRuns) -> None:
     onnx.save(cnn(5), lab.folder / "well.onnx")
     done = lab.qnn_harness("contexts", "diverge", "well.onnx", "--against", "qnn-cpu")

@@ -232,6 +232,7 @@ def test_plain():
 """
 
 
+@pytest.mark.slow
 def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: DeviceRuns) -> None:
     (farm.folder / "test_mine.py").write_text(SUITE + PLAIN)
     code, told, output = night(farm, OLD, "-m", "device or smoke")
@@ -399,6 +400,7 @@ def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns
     assert len(answers(farm)) == 4
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
     assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
     nothing = farm.qnn_harness("nightly", "--resume")

@@ -137,6 +137,7 @@ def test_where_no_archive_can_be_written_no_step_is_tried(
     assert f"{out}: cannot be written: No such file or directory" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_what_cannot_be_packed_is_shown_all_the_same(
     simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,7 +220,12 @@ def damaged(local: Path) -> None:
     ("act", "ways", "found"),
     [
         (transport_steps.shells, {"shell": no_code}, "`exit 7`: exit code 0"),
-        (transport_steps.shells, {"shell": no_stdin}, "300000 bytes of input did not come back"),
+        pytest.param(
+            transport_steps.shells,
+            {"shell": no_stdin},
+            "300000 bytes of input did not come back",
+            marks=pytest.mark.slow,
+        ),
         (transport_steps.push, {"pull": damaged}, "8000000 bytes came back as 8000000 others"),
         (transport_steps.store, {"stat": lambda found: found or 1}, "did not make room"),
     ],

@@ -43,6 +43,7 @@ def inspected(path: Path) -> dict[str, object]:
     return dict(found)
 
 
+@pytest.mark.slow
 def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "model.bin"
     done = qnn_harness(
@@ -80,6 +81,7 @@ def test_an_onnx_holds_the_binary(model: Path, tmp_path: Path) -> None:
     assert inspected(out)["htp_arch"] == 73
 
 
+@pytest.mark.slow
 def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> None:
     model = written(tmp_path / "model.onnx", "Erf", "Acosh")
     done = qnn_harness(

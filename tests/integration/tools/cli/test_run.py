@@ -126,6 +126,7 @@ def test_a_reader_that_goes_away_is_no_verdict(lab: DeviceRuns) -> None:
     assert "Broken pipe" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_onnx_model_is_compiled_by_each_version(lab: DeviceRuns) -> None:
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
     # half a step of half precision is what HTP and CPU may differ by, a millionth is not
@@ -155,6 +156,7 @@ def test_an_onnx_model_is_told_against_onnx_runtime(lab: DeviceRuns) -> None:
     assert "cosine" not in one["error"]["message"]
 
 
+@pytest.mark.slow
 def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     (lab.folder / "in").mkdir()

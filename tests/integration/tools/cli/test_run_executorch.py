@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.probe.test_executorch_forms import (
@@ -47,6 +48,7 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     assert one["axes"]["workload"] == LLAMA.name
 
 
+@pytest.mark.slow
 def test_a_program_without_contexts_and_with_numbers_for_outputs(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_what_people_have_runs_on_all_that_are_new_enough(
             assert one["measurements"]["loaded"] == FILES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_a_changed_bit_is_told_or_changes_no_more_than_numbers(lab: DeviceRuns, each: int) -> None:
     """What the reader takes of it is run: no fault of ours, and as many contexts as it says."""

@@ -61,6 +61,7 @@ def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: D
         assert figures["transfers"] == {"tensors": 5, "bytes": 5 * 4 * 4 * 8 * 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ort", "qnn"])
 def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, engine: str) -> None:
     two_refused(lab.folder / "two.onnx")

@@ -57,7 +57,7 @@ def require_whole(profile: dict[str, Any]) -> None:
     assert isinstance(profile["added_us"], int)
 
 
-@pytest.mark.parametrize("qnn", ["2.47.0", "2.51.0"])
+@pytest.mark.parametrize("qnn", [pytest.param("2.47.0", marks=pytest.mark.slow), "2.51.0"])
 def test_the_ops_of_a_model_add_up_to_the_accelerators_total(
     lab: DeviceRuns, cnn: Path, qnn: str
 ) -> None:
@@ -88,6 +88,7 @@ def test_onnx_runtime_tells_what_preparing_took_too(lab: DeviceRuns, cnn: Path) 
     ]
 
 
+@pytest.mark.slow
 def test_a_trace_has_the_ops_in_the_runs_timeline(lab: DeviceRuns, cnn: Path) -> None:
     code, said, (record,) = lab.run_files(cnn.name, "--profile=trace", "--engine=ort")
     assert code == 0, said

@@ -113,9 +113,15 @@ WORST: dict[str, Callable[[Path], None]] = {
         *(large_directory, lying_directory, long_names),
     )
 }
+OF_THE_DAY = ("deflate_bomb", "long_names")
 
 
-@pytest.fixture(scope="module", params=WORST)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(one, marks=() if one in OF_THE_DAY else pytest.mark.slow) for one in WORST
+    ],
+)
 def worst(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     file = tmp_path_factory.mktemp("worst") / "worst.dlc"
     WORST[request.param](file)

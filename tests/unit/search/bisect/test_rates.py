@@ -118,7 +118,8 @@ def cells() -> Iterator[Any]:
     for rate, repeat in itertools.product(RATES, ("auto", "rate:25%", "rate:10%")):
         yield pytest.param(rate, repeat, BY_NIGHT, marks=pytest.mark.nightly)
         if repeat == "auto" or (repeat == "rate:25%" and rate <= 0.10):
-            yield rate, repeat, BY_DAY
+            rare = pytest.mark.slow if rate == 0.05 else ()
+            yield pytest.param(rate, repeat, BY_DAY, marks=rare)
 
 
 def nothing_is_denied(found: AxisFinding) -> None:

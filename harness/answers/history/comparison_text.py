@@ -47,6 +47,11 @@ class Alike:
     """How flaky they are, and whose fault it is, where that is known."""
 
     @property
+    def fails(self) -> bool:
+        """Whether they do now."""
+        return self.pairs[0].after is not None and self.pairs[0].after.is_bad
+
+    @property
     def said(self) -> str:
         """How they ended, in one line."""
         one = self.pairs[0].after
@@ -192,6 +197,8 @@ def told(
         name: [Alike(one, advice(name, one[0]), state(one[0])) for one in alike(name)]
         for name in TITLES
     }
+    if base is None:  # beside nothing every case is, and what fails is worth telling
+        found["added"] = [one for one in found["added"] if one.fails]
     return ToldComparison(base, run, comparison, found, reasons)
 
 
@@ -200,7 +207,7 @@ def lines(found: ToldComparison) -> Iterator[str]:
     for name, title in TITLES.items():
         for group in found.groups[name]:
             said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
-            if name in ("added", "fixed") and group.was:
+            if name in ("added", "fixed") and group.was and found.base is not None:
                 said += f", was {shortened(group.was, _WIDTH)}"
             said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
             yield f"{len(group.pairs):4} x {title}{said}  [first: {group.pairs[0].shown.case}]"
@@ -240,16 +247,18 @@ def _blocks(
     """So many cases of each group, and with other outputs; `said` shortens what others said."""
     yield Heading(f"Devices: {found.mark}", level=1)
     yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
-    yield Paragraph(["Run ", said(found.run), " beside ", said(found.base or "no other"), "."])
+    beside: list[str | Span] = [] if found.base is None else [" beside ", said(found.base)]
+    yield Paragraph(["Run ", said(found.run), *beside, "."])
     if found.reasons:
         yield Paragraph(f"Fails because of: {', '.join(found.reasons)}.")
+    known = found.base is not None
     for name, title in TITLES.items():
         if listed := found.groups[name]:
-            yield Heading(title.capitalize())
+            yield Heading(title.capitalize() if known else "What fails")
             wanted = name in ("new", "changed", "vanished")
             yield Items(
                 [
-                    _item(one, cases, said, folded=not wanted or number > 0)
+                    _item(one, cases, said, folded=not wanted or number > 0, known=known)
                     for number, one in enumerate(listed)
                 ]
             )
@@ -268,10 +277,13 @@ def _blocks(
         yield Paragraph(["Not compared: ", said(found.comparison.unjudged), "."])
 
 
-def _item(group: Alike, cases: int, said: Callable[[str], Span], *, folded: bool) -> Item:
+def _item(
+    group: Alike, cases: int, said: Callable[[str], Span], *, folded: bool, known: bool
+) -> Item:
+    """A group of cases; what they were is told if that is `known`."""
     line: list[str | Span] = [Span(counted(len(group.pairs), "case"), style="strong"), ": "]
     line.append(said(group.said))
-    line += [", was ", said(group.was)] if group.was else []
+    line += [", was ", said(group.was)] if group.was and known else []
     line += [", ", said(group.until_now)] if group.until_now else []
     below: list[Line] = [code(group.advice, _ADVICE_CHARS)] if group.advice else []
     below += [said(pair.shown.case) for pair in group.pairs[:cases]]

@@ -243,7 +243,7 @@ def _blame(cells: _Cells, started: Sequence[str]) -> Blamed:
     return Blamed(
         fault=guilty if sure >= _NAMED else "unknown",
         confidence=round(sure, 4),
-        why=_why(guess, cells, started),
+        why=_why(guess, cells, started, sure >= _NAMED),
         since=_since(guess, cells, started) or None,
         devices=tuple(sorted(set(map(str, cells.device[bad])))),
     )
@@ -352,8 +352,8 @@ def _since(guess: _Guess, cells: _Cells, started: Sequence[str]) -> str:
     return started[int(cells.axes[_RUN][inside].min())]
 
 
-def _why(guess: _Guess, cells: _Cells, started: Sequence[str]) -> str:
-    """Figures that bear an explanation out."""
+def _why(guess: _Guess, cells: _Cells, started: Sequence[str], sure: bool) -> str:
+    """Figures that bear an explanation out, or say how little is known."""
     since = _since(guess, cells, started)
     when = f"; since {since if guess.axis in cells.named else since[:10]}" if since else ""
     if guess.axis == _FILE and since:
@@ -362,8 +362,8 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str]) -> str:
     inside = guess.parts[0][0]
     of_runs = [len(set(cells.axes[_RUN][cut])) for cut in (inside & bad, inside)]
     runs = f"in {of_runs[0]} of {counted(of_runs[1], 'run')}"
-    if guess.guilty == "flaky" and of_runs[1] == 1:
-        return "only one run had these cases, which tells nothing yet"
+    if guess.guilty == "flaky" and not sure:
+        return f"failed {runs}, which tells too little yet"
     if guess.guilty == "flaky":
         on = f" on {guess.base}" if guess.base else ""
         return f"fails now and then{on}, {runs}, whatever changes"

@@ -16,14 +16,17 @@ from harness.verdict import CaseRecord, final_attempts, is_figure
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60
-_SIMULATED: Final = (
-    "These times are of a simulator on this computer: they say nothing about a phone."
-)
+_SIMULATED: Final = "These times are of a simulator: they say nothing about a phone."
 
 
 def latency(records: Sequence[CaseRecord]) -> list[Block]:
-    """A row for each graph; what its process needed stands in the first row of a case."""
+    """A row for each graph; what its process needed stands in the first row of a case.
+
+    What ran them is a column only where it was not the same for all: a table is to be read on a
+    terminal of 80 columns.
+    """
     rows: list[list[Line]] = []
+    ran: list[str] = []
     simulated = False
     for record in records:
         graphs = parts(record, "graphs")
@@ -31,13 +34,19 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
         for at, one in enumerate(graphs):
             whole = [_load(record), _memory(record)] if not at else ["", ""]
             times = (duration(one.get(f"{name}_us")) for name in ("first", "median", "p95"))
-            rounds = f"{one.get('rounds')} + {one.get('warmup')}"
-            on = code(str(one.get("on")))
-            rows.append([_case(record, at), _called(one, same), *times, rounds, *whole, on])
+            rounds = f"{one.get('rounds')}"
+            rows.append([_case(record, at), _called(one, same), *times, rounds, *whole])
+            ran.append(str(one.get("on")))
             simulated |= record.device is not None and record.device.simulated
-    names = ("Case", "Graph", "First run", "Median", "p95", "Rounds + warm-up", "Load", "Memory")
-    told = [*table("How fast", *_named((*names, "On"), rows, len(records)))]
-    return [*told, Paragraph(_SIMULATED)] if simulated and told else told
+    names = ["Case", "Graph", "First run", "Median", "p95", "Rounds", "Load", "Memory"]
+    told: list[Block] = []
+    if len(set(ran)) > 1:
+        names.append("On")
+        rows = [[*row, code(on)] for row, on in zip(rows, ran, strict=True)]
+    elif ran:
+        told = [Paragraph(["On ", code(ran[0]), "."])]
+    told += [Paragraph(_SIMULATED)] if simulated else []
+    return [*table("How fast", *_named(names, rows, len(records))), *told]
 
 
 def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
@@ -189,8 +198,10 @@ def _named(names: Sequence[str], rows: Sequence[list[Line]], cases: int) -> Any:
 
 
 def _case(record: CaseRecord, at: int) -> Line:
+    """What stands in the brackets of its name, since files and tests are mostly the same."""
     name = record.case.rpartition("/")[2]
-    return code(name, 90) if not at else ""
+    said = shortened(name.partition("[")[2].removesuffix("]") or name, 90)
+    return Span(said, title=record.case, style="code") if not at else ""
 
 
 def _called(one: Mapping[str, Any], same: bool) -> Line:

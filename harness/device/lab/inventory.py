@@ -87,12 +87,10 @@ Who names none of them gets the first.
 """
 
 _NO_FILE: Final = (
-    "no such file; --lab FILE names another. pytest and `qnn-harness run` need none for a device "
-    "that this computer simulates: --device sim-v73 (or sim-v68, sim-v69, sim-v75, sim-v79, "
-    "sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp). `qnn-harness init` writes one of the "
-    "devices that are attached, `init --simulated` of a simulated one. By hand, for a phone: "
-    "`{schema: 1, devices: [{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that "
-    "`adb devices` prints; with `simulated: true` in its place this computer simulates one"
+    "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that are "
+    "attached, `qnn-harness init --simulated` of a simulated one. pytest and `qnn-harness run` "
+    "need none for what this computer simulates: --device sim-v73 (or sim-v68, sim-v69, sim-v75, "
+    "sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
 )
 
 
@@ -405,9 +403,17 @@ def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = fou
 
 
 def shipped_lab(names: Iterable[str]) -> Path | None:
-    """The lab of this computer's simulated devices, if it has all of these names."""
-    known = {device.name for device in load_lab(SIMULATED_LAB).devices}
-    return SIMULATED_LAB if known.issuperset(names) else None
+    """The lab of this computer's simulated devices, if it has all of these names.
+
+    Raises ConfigError for a name that can only be meant for one of them.
+    """
+    known = [device.name for device in load_lab(SIMULATED_LAB).devices]
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
+        if name.startswith("sim-"):
+            problem = f"this computer simulates no {name!r}{did_you_mean(name, known)}"
+            raise ConfigError(problem, field="--device", choices=known)
+    return None if unknown else SIMULATED_LAB
 
 
 def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], FoundPlaces]) -> Lab:

@@ -59,6 +59,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name."""
         if cmd_name not in COMMANDS:
+            from harness.ground.yaml_lines.models import did_you_mean
+
+            if meant := did_you_mean(cmd_name, COMMANDS):
+                raise click.UsageError(f"No such command {cmd_name!r}{meant}", ctx)
             return None
         module = importlib.import_module(f"harness.tools.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command = getattr(module, cmd_name)

@@ -43,6 +43,7 @@ _READ: Final[Mapping[str, Any]] = {
 }
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
+_INTERRUPTED: Final = 130
 
 
 def _with_options_of_pytest(command: click.Command) -> click.Command:
@@ -125,7 +126,7 @@ def run(
         except BrokenPipeError:
             # the reader went away (`| head`): that is no verdict, and nothing is left to be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _CODES.get(code, code)
+    return _INTERRUPTED if seen.interrupted else _CODES.get(code, code)
 
 
 def _require_engine(given: Mapping[str, Any]) -> None:
@@ -172,6 +173,11 @@ class _Watch:
 
     folder: RunFolder | None = None
     plan: PlanReport | None = None
+    interrupted = False
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Comes at Ctrl-C, and where the plug-in itself ends a run."""
+        self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -190,7 +196,9 @@ class _Watch:
         from harness.verdict import RunFolder
 
         self.plan = config.stash.get(PLAN, None)
-        records = config.stash[RUN].records
+        if (running := config.stash.get(RUN, None)) is None:  # it was ended before it began
+            return
+        records = running.records
         self.folder = records.folder
         with contextlib.suppress(HarnessError):  # the run has told that it has no such folder
             if self.folder is None and records.earlier:

@@ -59,7 +59,7 @@ def examine(order: Order) -> Iterator[Checked]:
     yield from host_checks(facts, needs)
     _log.info("asking for libraries")
     yield _library_check(order.cache, needs)
-    yield file_check(order.lab_file, lab)
+    yield file_check(order.lab_file, lab, asked=bool(order.names))
     if isinstance(lab, ConfigError):
         return
     yield from simulated_checks(lab, devices, order.cache / BOARDS)

@@ -23,13 +23,15 @@ from harness.device.adb.wireless import has_address
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.device.lab.power import UHUBCTL
 from harness.device.lab.runtime_sources import ALWAYS_THERE
-from harness.ground import ConfigError, Deadline, HarnessError, InfraError
+from harness.ground import ConfigError, Deadline, HarnessError, InfraError, counted
+from harness.ground.errors import NoLabError
 from harness.ground.facts.platforms import TARGETS
 from harness.libraries import Catalog
 from harness.tools.doctor.check import LAB_FILE, Answer, Checked, Status
 from harness.tools.doctor.host_checks import LabNeeds
 
 _ANSWER_S: Final = 5.0
+_NO_LAB: Final = "none here; a simulated device needs none: qnn-harness run FILE --device sim-v73"
 _check = partial(Checked, "lab")
 
 
@@ -49,12 +51,16 @@ def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     )
 
 
-def file_check(path: Path, lab: Lab | ConfigError) -> Checked:
-    """Whether devices.yaml is as it should be."""
+def file_check(path: Path, lab: Lab | ConfigError, *, asked: bool) -> Checked:
+    """Whether devices.yaml is as it should be; without one nothing is wrong unless it was `asked`
+    for a device."""
+    if isinstance(lab, NoLabError) and not asked and path == Path(LAB_FILE):
+        return _check("lab", LAB_FILE, "not-applicable", _NO_LAB, "for a phone: qnn-harness init")
     if isinstance(lab, ConfigError):
-        return _check("lab", LAB_FILE, "fail", str(lab), "correct what the message names")
-    enabled = len(lab.in_use())
-    return _check("lab", LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
+        advice = "" if isinstance(lab, NoLabError) else "correct what the message names"
+        return _check("lab", LAB_FILE, "fail", str(lab), advice)
+    devices, enabled = counted(len(lab.devices), "device"), len(lab.in_use())
+    return _check("lab", LAB_FILE, "ok", f"{path}: {devices}, {enabled} enabled")
 
 
 def simulated_checks(lab: Lab, devices: Sequence[DeviceConfig], cache: Path) -> Iterator[Checked]:

@@ -75,6 +75,16 @@ def test_whose_fault_it_is_stands_behind_how_it_failed() -> None:
     assert known.blame(Pair(bare["new"][0].after, bare["new"][0].before)) is None, "it passes now"
 
 
+def test_beside_nothing_no_case_is_called_not_run() -> None:
+    found = compare([], map(Brief.of, [attempt("a passed"), attempt("b failed")]))
+    first = told(found, ["new"], base=None, run="run", advice=lambda *_: None, apart=lambda _: None)
+    text = markdown(first)
+    assert "Run `run`." in text
+    assert ("not run" in text, "beside" in text, "No verdict before" in text) == (False,) * 3
+    assert "1 failure, all new" in text
+    assert "test_b[sim-htp-2.51.0-b]" in text
+
+
 def test_where_no_speed_was_measured_no_heading_says_so() -> None:
     bare = told_of([attempt("a passed")], [attempt("a passed")])
     told_one = dataclasses.replace(bare, comparison=with_speed(bare.comparison, []))

@@ -82,17 +82,19 @@ def test_a_board_without_a_dsp(tmp_path: Path) -> None:
         assert (device.dsp, device.shows_soc) == (None, False)
 
 
-def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
+def test_what_a_missing_lab_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lab.yaml: no such file; --lab FILE names") as caught:
         load_lab(tmp_path / "lab.yaml")
     assert "`qnn-harness init` writes one" in str(caught.value)
     named = re.findall(r"sim-[\w-]+", str(caught.value))
     assert sorted(named) == sorted(one.name for one in load_lab(SIMULATED_LAB).devices)
-    (phone,) = re.findall("`({.*})`", str(caught.value))
-    (word,) = re.findall("`([^`{]*true)`", str(caught.value))
-    for text in (phone, phone.replace("serial: 1a2b3c4d", word)):
-        (device,) = lab_of(tmp_path, text).devices
-        assert (device.soc, device.simulated) == ("QCS8550", text != phone)
+
+
+def test_devices_that_need_no_file() -> None:
+    assert shipped_lab(["sim-v75", "sim-arm64"]) == shipped_lab([]) == SIMULATED_LAB
+    assert shipped_lab(["phone"]) is None
+    with pytest.raises(ConfigError, match="simulates no 'sim-v77', did you mean 'sim-v7"):
+        shipped_lab(["phone", "sim-v77"])
 
 
 def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path) -> None:

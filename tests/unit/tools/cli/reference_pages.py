@@ -41,7 +41,7 @@ _CODES: Final = (
         "of pytest alone: it did not take its options, or found no such file",
     ),
     (int(pytest.ExitCode.NO_TESTS_COLLECTED), "of pytest alone: no test was selected"),
-    (130, "it was interrupted (Ctrl-C)"),
+    (130, "it was interrupted (Ctrl-C); pytest itself ends with 2 then"),
 )
 _COMPLETION: Final = """\
 ## Completion in the shell

@@ -61,6 +61,9 @@ def test_a_command_that_there_is_not() -> None:
     done = CliRunner().invoke(commands, ["devces"])
     assert done.exit_code == 2
     assert "devces" in done.output
+    assert "did you mean 'devices'?" in done.output
+    done = CliRunner().invoke(commands, ["zzzz"])
+    assert (done.exit_code, "'zzzz'" in done.output, "mean" in done.output) == (2, True, False)
 
 
 def test_the_version_tells_the_schemas() -> None:

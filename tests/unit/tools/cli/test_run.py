@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -144,3 +146,23 @@ def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
         bisect.main(arguments, standalone_mode=False)
     assert told_of in capsys.readouterr().err
     assert not told
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"), [(KeyboardInterrupt(), 130), (pytest.exit.Exception("wrong", 2), 2)]
+)
+def test_an_interrupt_is_not_wrong_input(
+    ended: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def main(_: list[str], plugins: list[Any]) -> int:
+        for plugin in plugins:
+            plugin.pytest_keyboard_interrupt(SimpleNamespace(value=ended))
+            # it was ended before the run had anything to show
+            plugin.pytest_unconfigure(SimpleNamespace(stash=pytest.Stash()))
+        return 2
+
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pytest, "main", main)
+    done = CliRunner().invoke(run, ["a.bin", "--json"], standalone_mode=False)
+    assert (done.return_value, done.exception) == (code, None)

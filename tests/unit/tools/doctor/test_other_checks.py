@@ -12,7 +12,7 @@ from harness.device.adb.server import SeenDevice
 from harness.device.lab.inventory import DeviceConfig
 from harness.device.lab.lease_files import Held
 from harness.device.lab.quarantine import Quarantined
-from harness.ground.errors import InfraError
+from harness.ground.errors import ConfigError, InfraError, NoLabError
 from harness.probe.ndk import Ndk
 from harness.tools.doctor.check import (
     Checked,
@@ -26,6 +26,7 @@ from harness.tools.doctor.check import (
 from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.tools.doctor.host_facts import HostFacts, ServerOwner, listener
 from harness.tools.doctor.lab_checks import (
+    file_check,
     lab_needs,
     lease_check,
     quarantine_check,
@@ -382,3 +383,16 @@ def test_whatever_was_said_is_one_line(text: str) -> None:
     line = one_line(text)
     assert len(line) <= 600
     assert line.isprintable()
+
+
+def test_no_lab_is_wrong_only_for_who_asked_for_one() -> None:
+    missing = NoLabError("no such file")
+    for path, asked, status in (
+        (Path("devices.yaml"), False, "not-applicable"),
+        (Path("devices.yaml"), True, "fail"),
+        (Path("other.yaml"), False, "fail"),
+    ):
+        found = file_check(path, missing, asked=asked)
+        assert found.status == status
+        assert exit_code_of([found]) == (2 if status == "fail" else 0)
+    assert file_check(Path("devices.yaml"), ConfigError("bad"), asked=False).status == "fail"

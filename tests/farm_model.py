@@ -91,7 +91,7 @@ def simulate(farm: Farm, trouble: Trouble | None = None) -> Day:
     """Runs all cases; a device that fails gives its case back, and joins again later."""
     trouble, day = trouble or Trouble(), Day()
     clock = [0.0]
-    scheduler = Scheduler(lambda needs, kind: kind in needs, clock=lambda: clock[0])
+    scheduler = Scheduler(lambda: clock[0])
     took: dict[str, float] = {}
     events: list[tuple[float, str, Waiting | None, bool]] = []
     idle: dict[str, None] = {}

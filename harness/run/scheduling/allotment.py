@@ -43,7 +43,7 @@ class FarmDevice:
 
     def can(self, case: Waiting) -> bool:
         """Whether a case may be run on it."""
-        return self not in case.not_on and self.kind in case.needs  # type: ignore[operator]
+        return self not in case.not_on and self.kind in case.needs
 
 
 class Allotment:
@@ -62,7 +62,7 @@ class Allotment:
         to a person (`is_lent`).
         """
         self._is_taken, self._is_lent, self._clock = is_taken, is_lent, clock
-        self._farm = Scheduler(lambda needs, kind: kind in needs, clock=clock)  # type: ignore[operator]
+        self._farm = Scheduler(clock)
         self._devices: dict[str, FarmDevice] = {}
         self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
 
@@ -174,7 +174,7 @@ class Allotment:
         The case is stopped then, as by `give_up`.
         """
         unable = self._devices[device].kind
-        needs = tuple(kind for kind in case.needs if kind != unable)  # type: ignore[attr-defined]
+        needs = tuple(kind for kind in case.needs if kind != unable)
         again = replace(case, needs=needs)
         if not any(one.can(again) for one in self._devices.values()):
             return False

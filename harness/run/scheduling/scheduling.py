@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,17 +35,21 @@ _ENDGAME: Final = 3.0
 """A case is long if what is left takes each device less than so many times as long."""
 
 
+Needs = Collection[str]
+"""The kinds of devices that can run a case; hashable."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A case to be run.
 
-    `needs` says which kinds of devices can run it, `seconds` how long it will take, by earlier
+    `needs` has the kinds of devices that can run it, `seconds` how long it will take, by earlier
     runs. `content` is what must lie on a device: cases that share it are cheaper one after another.
     It is not tried again on the devices `not_on`.
     """
 
     case: int
-    needs: Hashable
+    needs: Needs
     seconds: float
     content: Hashable = None
     not_on: frozenset[Hashable] = frozenset()
@@ -102,7 +106,7 @@ class _Group:
 
 @dataclass
 class _Device:
-    kind: Hashable
+    kind: str
     has: dict[Hashable, None] = field(default_factory=dict)
     given: dict[int, Waiting] = field(default_factory=dict)
     since: float = 0.0
@@ -112,23 +116,14 @@ class _Device:
 class Scheduler:
     """Gives cases to devices that ask for one; devices may join and leave at any time."""
 
-    def __init__(
-        self,
-        fits: Callable[[Hashable, Hashable], bool],
-        *,
-        clock: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        """`fits` says whether cases with some needs can run on a kind of device.
-
-        `paces` is for who knows something of devices before.
-        """
-        self._fits, self._clock = fits, clock
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        """`paces` is for who knows something of devices before."""
+        self._clock = clock
         self.paces = Paces()
-        self._groups: dict[Hashable, _Group] = {}
+        self._groups: dict[Needs, _Group] = {}
         self._again: list[Waiting] = []
         self._devices: dict[Hashable, _Device] = {}
-        self._kinds: dict[Hashable, int] = {}
-        self._known: dict[tuple[Hashable, Hashable], bool] = {}
+        self._kinds: dict[str, int] = {}
         self._plan: WorkShares = {}
         self._planned_s: float | None = None  # the work that it was made for, if there is a plan
         self._changed = 0
@@ -150,7 +145,7 @@ class Scheduler:
             self._planned_s = None
         self._groups[one.needs].add(one)
 
-    def join(self, device: Hashable, kind: Hashable) -> None:
+    def join(self, device: Hashable, kind: str) -> None:
         """Adds a device, or one that is well again; nothing is on it."""
         if kind not in self._kinds:
             self._planned_s = None
@@ -181,7 +176,7 @@ class Scheduler:
         """The case that a device is to run now; None if none that waits can run there."""
         asks = self._devices[device]
         for place, one in enumerate(self._again):
-            if device not in one.not_on and self._can(one.needs, asks.kind):
+            if device not in one.not_on and asks.kind in one.needs:
                 del self._again[place]
                 return self._given(asks, one)
         work_s = sum(group.work_s for group in self._groups.values())
@@ -190,7 +185,7 @@ class Scheduler:
             self._make_plan()
             self._planned_s, self._changed = work_s, 0
         plan = self._plan[asks.kind]
-        best: tuple[tuple[bool, float], Hashable] | None = None
+        best: tuple[tuple[bool, float], Needs] | None = None
         for needs, planned in plan.items():
             if (group := self._groups.get(needs)) is None:
                 continue
@@ -232,7 +227,7 @@ class Scheduler:
             ends = {
                 name: at + one.seconds * self.paces.of(name)
                 for name, at in free_at.items()
-                if self._can(one.needs, self._devices[name].kind)
+                if self._devices[name].kind in one.needs
             }
             if not ends:
                 continue
@@ -264,55 +259,40 @@ class Scheduler:
             del asks.has[next(iter(asks.has))]
         return one
 
-    def work_for(self, device: Hashable, kind: Hashable) -> float:
+    def work_for(self, device: Hashable, kind: str) -> float:
         """How many seconds of what waits a device of a kind can do; it need not have joined."""
-        fitting = (g.work_s for needs, g in self._groups.items() if self._can(needs, kind))
-        again = (
-            one.seconds
-            for one in self._again
-            if device not in one.not_on and self._can(one.needs, kind)
-        )
-        return sum(fitting) + sum(again)
+        fitting = (group.work_s for needs, group in self._groups.items() if kind in needs)
+        again = (one for one in self._again if device not in one.not_on and kind in one.needs)
+        return sum(fitting) + sum(one.seconds for one in again)
 
     def without_device(self) -> Iterator[Waiting]:
         """The cases that no device there is can run."""
         for needs, group in self._groups.items():
-            if not any(self._can(needs, kind) for kind in self._kinds):
+            if not any(kind in needs for kind in self._kinds):
                 for heap in group.heaps.values():
                     yield from (one for _, _, one in heap)
         for one in self._again:
-            if not any(
-                self._can(one.needs, known.kind) and name not in one.not_on
-                for name, known in self._devices.items()
-            ):
+            here = self._devices.items()
+            if not any(it.kind in one.needs and name not in one.not_on for name, it in here):
                 yield one
-
-    def _can(self, needs: Hashable, kind: Hashable) -> bool:
-        found = self._known.get((needs, kind))
-        if found is None:
-            found = self._known[needs, kind] = self._fits(needs, kind)
-        return found
 
     def _make_plan(self) -> None:
         work = {needs: group.work_s for needs, group in self._groups.items()}
-        able: dict[Hashable, float] = defaultdict(float)
+        able: dict[str, float] = defaultdict(float)
         for name, one in self._devices.items():
             able[one.kind] += 1 / self.paces.of(name)
         # of all, as of now: nobody reckons that again for each case
         self._able, self._differ = sum(able.values()), self.paces.differ(self._devices)
         self._slowest = max(map(self.paces.of, self._devices))
-        self._plan = spread(work, able, self._can, self._plan)
+        self._plan = spread(work, able, self._plan)
 
 
-WorkShares = dict[Hashable, dict[Hashable, float]]
+WorkShares = dict[str, dict[Needs, float]]
 """How many seconds of the work of each needs a kind of devices is to do."""
 
 
 def spread(
-    work: Mapping[Hashable, float],
-    devices: Mapping[Hashable, float],
-    fits: Callable[[Hashable, Hashable], bool],
-    before: WorkShares,
+    work: Mapping[Needs, float], devices: Mapping[str, float], before: WorkShares
 ) -> WorkShares:
     """Spreads the work of each needs over the kinds it fits, so that loads are level.
 
@@ -320,10 +300,10 @@ def spread(
     the work fills the kinds up to one level above what others have put there; after some sweeps
     nothing changes any more. It begins with the plan before, which is not far off.
     """
-    shares: WorkShares = {}
-    loads: dict[Hashable, float] = defaultdict(float)  # seconds for each device of the kind
+    shares: dict[Needs, dict[str, float]] = {}
+    loads: dict[str, float] = defaultdict(float)  # seconds for each device of the kind
     for needs in work:
-        if kinds := [kind for kind in devices if fits(needs, kind)]:
+        if kinds := [kind for kind in devices if kind in needs]:
             shares[needs] = {kind: before.get(kind, {}).get(needs, 0.0) for kind in kinds}
             for kind, part in shares[needs].items():
                 loads[kind] += part / devices[kind]

@@ -16,7 +16,7 @@ from tests.properties import reached, reaches
 
 
 def scheduler(cases: Sequence[Waiting], **devices: str) -> Scheduler:
-    made = Scheduler(lambda needs, kind: kind in str(needs))
+    made = Scheduler()
     for one in cases:
         made.add(one)
     for name, kind in devices.items():
@@ -143,7 +143,7 @@ class Counting(Scheduler):
 
 
 def counting(devices: int, cases: int) -> Counting:
-    made = Counting(lambda needs, kind: kind in str(needs))
+    made = Counting()
     for n in range(cases):
         made.add(Waiting(n, "abc", 1))
     for n in range(devices):
@@ -383,7 +383,7 @@ def test_a_plan_has_all_work_where_it_can_be_done_and_is_done_as_soon_as_can_be(
     work: dict[str, float], devices: dict[str, int], before: dict[str, dict[str, float]]
 ) -> None:
     work = {needs: part for needs, part in work.items() if set(needs) & devices.keys()}
-    plan = spread(work | {"x": 9.0}, devices, lambda needs, kind: kind in needs, before)
+    plan = spread(work | {"x": 9.0}, devices, before)
     assert plan.keys() == devices.keys()
     for needs, part in work.items():
         shares = {kind: own[needs] for kind, own in plan.items() if needs in own}
@@ -408,12 +408,9 @@ def test_a_plan_that_is_still_right_is_looked_at_once_only() -> None:
             self.looks += 1
             return super().__getitem__(key)
 
-    def fits(needs: object, kind: object) -> bool:
-        return str(kind) in str(needs)
-
     first, again = Looked(work), Looked(work)
-    plan = spread(first, devices, fits, {})
-    assert spread(again, devices, fits, plan) == {
+    plan = spread(first, devices, {})
+    assert spread(again, devices, plan) == {
         kind: pytest.approx(own, rel=0.01, abs=0.01) for kind, own in plan.items()
     }
     assert again.looks == len(work) < first.looks
@@ -458,7 +455,7 @@ def test_slow_devices_hold_nobody_up(
 
 def test_a_slow_device_leaves_the_last_case_to_a_fast_one_that_will_be_free() -> None:
     clock = [0.0]
-    made = Scheduler(lambda needs, kind: True, clock=lambda: clock[0])
+    made = Scheduler(lambda: clock[0])
     for name, pace in (("fast", 1.0), ("slow", 5.0)):
         made.join(name, "a")
         made.paces.expect(name, pace)

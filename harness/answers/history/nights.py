@@ -13,8 +13,8 @@ from harness.verdict import Part
 
 
 class DeviceTold(Part):
-    """How a device was when a night was over: in which state, since when, and why; `hands` is what
-    only a person can do for it."""
+    """How a device was: in which state, since when, and why; `hands` is what only a person can do
+    for it."""
 
     state: str
     since: str

@@ -179,16 +179,23 @@ class Recovery:
         self._device.power_cycle()
         self._wait_for(Deadline(self._rules.reboot_timeout_s))
 
-    def _wait_for(self, deadline: Deadline) -> None:
-        device = self._device
+    def _wait_for(self, deadline: Deadline, before: str | None = None) -> None:
+        """Until it has booted and answers, and is not the boot that it was `before`."""
+        device, is_lost = self._device, True
         while True:
             try:
-                device.release()
-                device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
-                attached = device.attach()
-                if ask_vitals(attached.transport, attached.workdir).booted is not False:
+                if is_lost:  # one that is booting is left to it
+                    device.release()
+                    device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
+                device.detach()
+                is_lost, up = True, device.attach()
+                within_s = min(_VITALS_S, max(_LEAST_S, deadline.remaining()))
+                vitals = ask_vitals(up.transport, up.workdir, timeout_s=within_s)
+                is_lost, again = False, before is not None and vitals.boot_id == before
+                if vitals.booted is not False and not again:
                     return
-                raise InfraError(f"device {device.name} has not finished booting")
+                why = "is still the same boot" if again else "has not finished booting"
+                raise InfraError(f"device {device.name} {why}")
             except DeviceHeld:
                 raise
             except InfraError:
@@ -217,25 +224,13 @@ class Recovery:
             before = ask_vitals(way, device.workdir, timeout_s=5).boot_id
         way.reboot(timeout_s=deadline.at_most(15).seconds)
         self._wait_until_down(way, deadline.at_most(_GOING_DOWN_S))
-        why = "it did not answer"
-        while not deadline.expired:
-            self._device.detach()
-            try:
-                up = self._device.attach()
-                vitals = ask_vitals(
-                    up.transport, up.workdir, timeout_s=deadline.at_most(15).seconds
-                )
-                again = before is not None and vitals.boot_id == before
-                if vitals.booted is not False and not again:
-                    return
-                why = "it is still the same boot" if again else "it has not finished booting"
-            except DeviceHeld:
-                raise
-            except InfraError as error:
-                why = str(error)
-            time.sleep(min(_POLL_S, deadline.remaining()))
-        text = f"not back {deadline.seconds:g} s after a reboot: {why}"
-        raise DeviceTimeout(text, serial=way.serial, command="reboot")
+        try:
+            self._wait_for(deadline, before)
+        except DeviceHeld:
+            raise
+        except InfraError as error:
+            text = f"not back {deadline.seconds:g} s after a reboot: {error}"
+            raise DeviceTimeout(text, serial=way.serial, command="reboot") from error
 
     def _wait_until_down(self, way: Transport, deadline: Deadline) -> None:
         while not deadline.expired:

@@ -32,25 +32,16 @@ _PATIENCE_S: Final = 1.0
 
 @dataclass(frozen=True)
 class MovedCase:
-    """A case that goes on elsewhere: on `device`, after `attempts`, with `left` more allowed."""
+    """A case that goes from device to device, after `attempts`, with `left` more allowed.
 
-    device: str
-    attempts: int
-    left: int
-
-
-@dataclass(frozen=True)
-class GivenUp:
-    """A case that another device may still do, and that `device` gave up.
-
-    `cannot`: the device said that it cannot do what the case is about. `attempts` and `left` are as
-    in `MovedCase`. It crosses from a worker to its controller in a report.
+    A worker tells its controller, in a report, which `device` gave it up; `cannot`: that said that
+    it cannot do what the case is about. A controller tells a worker on which device it goes on.
     """
 
     device: str
-    cannot: bool
     attempts: int
     left: int
+    cannot: bool = False
 
 
 class Twins:
@@ -227,7 +218,7 @@ class Attempts:
             again and not self._twins.gives_back(self._place) and self._twins.elsewhere(self._place)
         )
 
-    def given_up(self, end: AttemptEnd) -> GivenUp | None:
+    def given_up(self, end: AttemptEnd) -> MovedCase | None:
         """What the controller is told of a case whose last attempt here came to `end`."""
         case = self._placement
         cannot = end == "cannot" and len({self._kinds[name] for name in case.candidates}) > 1
@@ -235,7 +226,7 @@ class Attempts:
         if not cannot and not lost:
             return None
         left = self._retries + 1 - self._made + cannot
-        return GivenUp(self._place.device, cannot, self.number, left)
+        return MovedCase(self._place.device, self.number, left, cannot)
 
     def _ask_another_kind(self) -> bool:
         """Whether a device of another kind is asked, which costs none of the attempts allowed."""
@@ -253,14 +244,15 @@ class Course:
     """How a case fares that workers run, as their controller knows it.
 
     `said` are the reports of a case that is not `over`. `died_in` is the report of a worker that
-    died in it, until another worker takes the case.
+    died in it, until another worker takes the case. `is_moving`: a worker still tells of a case
+    that another will go on with.
     """
 
     died_in: Any = None
     over: bool = False
     said: list[Any] = field(default_factory=list)
+    is_moving: bool = False
     _deaths: int = 0
-    _moves: bool = False
     _move: MovedCase | None = None
 
     def died(self, retries: int) -> bool:
@@ -268,22 +260,12 @@ class Course:
         self._deaths += 1
         return self._deaths <= max(1, retries)
 
-    def goes_on(self, after: GivenUp) -> None:
+    def goes_on(self, after: MovedCase) -> None:
         """Another worker will take it, once this one has told all."""
-        self._moves = True
-        self._move = MovedCase("", after.attempts, after.left)
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether a worker still tells of a case that another will go on with."""
-        return self._moves
-
-    def arrived(self) -> None:
-        """Takes note that the worker which gave it up has told all."""
-        self._moves = False
+        self.is_moving, self._move = True, after
 
     def bound_to(self, device: str, own: str, retries: int) -> MovedCase | None:
         """What its worker is told when it gets it: `own` is the device that its name has."""
         if self._move is not None:
-            return replace(self._move, device=device)
+            return replace(self._move, device=device, cannot=False)
         return None if device == own else MovedCase(device, 0, retries + 1)

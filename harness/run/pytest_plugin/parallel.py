@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.ground import ConfigError, HarnessError, InfraError, counted, scratch_folder
-from harness.run.pytest_plugin.attempts import Course, GivenUp
+from harness.run.pytest_plugin.attempts import Course, MovedCase
 from harness.run.pytest_plugin.messages import Messages
 from harness.run.pytest_plugin.neighbours import ignored_options
 from harness.run.pytest_plugin.pytest_internals import (
@@ -243,9 +243,9 @@ class Controller:
         told = getattr(report, GIVEN_UP, None)
         if told is None:
             return False
-        left, course = GivenUp(**told), self._courses[report.nodeid]
+        left, course = MovedCase(**told), self._courses[report.nodeid]
         if report.when == "setup":
-            course.arrived()
+            course.is_moving = False
             ask = self._scheduler.cannot if left.cannot else self._scheduler.gave_up
             if ask(report.nodeid, left.device):
                 course.goes_on(left)
@@ -254,7 +254,7 @@ class Controller:
         if report.failed or left.cannot:
             report.outcome = RETRIED
         if report.when == "teardown":
-            course.arrived()
+            course.is_moving = False
             self._scheduler.give_back(report.nodeid)
         return True
 

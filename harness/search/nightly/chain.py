@@ -97,10 +97,10 @@ _ENDING_S: Final = 60.0
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
 """A run may fail for something that is in no record, so that nobody knows whether it is new."""
-_NO_RUN: Final[dict[int | None, str]] = {
-    5: "nothing was selected: pytest found no device test with these arguments; the suites of "
+_NOTHING: Final = (
+    "nothing was selected: pytest found no device test with these arguments; the suites of "
     "this package are run with --pyargs harness.suites"
-}
+)
 _log = logging.getLogger(__name__)
 
 
@@ -250,7 +250,8 @@ class Chain:
                 raise InfraError("the time was over before the run: --resume goes on with it")
         if run is None:
             problem = read_problem(self.path / PROBLEM)
-            text = problem.text if problem else _NO_RUN.get(code, f"pytest ended with {code}")
+            why = _NOTHING if code == 5 else f"pytest ended with {code}"
+            text = problem.text if problem else why
             raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
         if not run.info().get("finished"):
             raise InfraError(f"run {run.run_id} did not end in order ({code})")

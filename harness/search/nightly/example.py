@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from harness.answers import as_code
 from harness.answers.history.spread import spread
+from harness.answers.report.document import Line, Paragraph, Table, code
 from harness.ground.facts.axes import VERSIONS
 from harness.run import is_of_a_file
 from harness.verdict import CaseRecord, Part, split_node_id
@@ -116,23 +117,21 @@ def where_seen(places: Sequence[PlaceTried]) -> str:
     return f"on {told}" if told else ""
 
 
-def grid(places: Sequence[PlaceTried]) -> Iterator[str]:
-    """A table in Markdown, devices down, the last versions across: how many fail of those tried."""
+def grid(places: Sequence[PlaceTried]) -> list[Table | Paragraph]:
+    """Devices down, the last versions across: how many fail of those tried."""
     columns = sorted({one.versions for one in places}, key=_order)[-_COLUMNS:]
-    rows: dict[tuple[str, str], dict[str, str]] = {}
+    rows: dict[tuple[str, str], dict[str, Line]] = {}
     for one in places:
         mark = "❌" if one.failed == one.tested else "⚠️" if one.failed else "✅"
         row = rows.setdefault((one.device, one.kind), {})
         row[one.versions] = f"{mark} {one.failed} of {one.tested}"
-    table = [
-        [f"{as_code(device)} ({as_code(kind)})", *(row.get(name, "-") for name in columns)]
+    table: list[list[Line]] = [
+        [[code(device), " (", code(kind), ")"], *(row.get(name, "-") for name in columns)]
         for (device, kind), row in rows.items()
     ]
     titles = ["fails", *(as_code(name or "no versions") for name in columns)]
-    for cells in (titles, ["---"] * len(titles), *table[:_ROWS]):
-        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-    if len(table) > _ROWS:
-        yield f"\nand {len(table) - _ROWS} devices more"
+    more = [Paragraph(f"and {len(table) - _ROWS} devices more")] if len(table) > _ROWS else []
+    return [Table("", titles, table[:_ROWS]), *more]
 
 
 def _order(versions: str) -> list[tuple[int, str]]:

@@ -14,6 +14,7 @@ from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory
 from harness.answers.history.whose_fault import Blamed
+from harness.answers.report.document import markdown
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.example import Example, example_lines, example_of, grid, where_seen
@@ -388,7 +389,7 @@ def _lines(issue: Issue) -> Iterator[str]:
             yield f"  - {as_code(f'reports/{issue.search.folder}/report.md')}"
     yield ""
     if issue.example and issue.example.places:
-        yield from (*grid(issue.example.places), "")
+        yield markdown(grid(issue.example.places)).removesuffix("\n")
     yield f"Cases: {issue.count}"
     yield ""
     yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from harness.answers import as_code
+from harness.answers.history.nights import DeviceTold
 from harness.ground import counted
 from harness.verdict import CaseRecord, Part
 from harness.verdict.results.coverage import VERDICTS
@@ -14,17 +15,13 @@ from harness.verdict.results.coverage import VERDICTS
 _NAMED: Final = 3
 
 
-class DeviceSeen(Part):
+class DeviceSeen(DeviceTold):
     """How a device was when it was asked: `good`, `suspect`, `bad`, in `quarantine`, `away`, or
     `in use` by others; why, and since when it is so, as far as that is known. `hands` is what only
     a person can do for it. `host` is the other computer that it hangs on.
     """
 
     device: str
-    state: str
-    since: str
-    why: str = ""
-    hands: str = ""
     host: str = ""
     host_lost: bool = False
 
@@ -54,10 +51,16 @@ def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[
             was = earlier.get(row["name"])
             since = held.get("since") or (was.since if was and was.state == state else now)
             text = "" if state == "good" else why.strip("; ")
-            told = {"why": text[:500], "hands": _hands(row, text), "host": row.get("host") or ""}
-            lost = bool(row.get("host_lost"))
             found.append(
-                DeviceSeen(device=row["name"], state=state, since=since, host_lost=lost, **told)
+                DeviceSeen(
+                    device=row["name"],
+                    state=state,
+                    since=since,
+                    why=text[:500],
+                    hands=_hands(row, text),
+                    host=row.get("host") or "",
+                    host_lost=bool(row.get("host_lost")),
+                )
             )
     return tuple(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.answers import open_database
-from harness.answers.history.nights import CauseTold, DeviceTold, NightTold, keep_night
+from harness.answers.history.nights import CauseTold, NightTold, keep_night
 from harness.answers.site.build import build
 from harness.search.nightly.issues import Issue, bisected
 from harness.search.nightly.night import Night
@@ -20,10 +20,7 @@ def night_told(night: Night) -> NightTold | None:
         night=night.night,
         run=night.run,
         started=night.started,
-        devices={
-            name: DeviceTold(state=one.state, since=one.since, why=one.why, hands=one.hands)
-            for name, one in seen.items()
-        },
+        devices=seen,
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,
     )

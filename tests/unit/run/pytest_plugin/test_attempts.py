@@ -12,7 +12,6 @@ from harness.run.pytest_plugin.attempts import (
     AttemptEnd,
     Attempts,
     Course,
-    GivenUp,
     MovedCase,
     Twins,
 )
@@ -186,14 +185,14 @@ def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
 @pytest.mark.parametrize(
     ("end", "retries", "told"),
     [
-        ("lab", 2, GivenUp("old-a", False, 1, 2)),
+        ("lab", 2, MovedCase("old-a", 1, 2)),
         ("lab", 0, None),
-        ("cannot", 0, GivenUp("old-a", True, 1, 1)),
+        ("cannot", 0, MovedCase("old-a", 1, 1, True)),
         ("verdict", 2, None),
     ],
 )
 def test_what_a_worker_gives_up_goes_on_where_it_stopped(
-    end: AttemptEnd, retries: int, told: GivenUp | None
+    end: AttemptEnd, retries: int, told: MovedCase | None
 ) -> None:
     workbench = MockWorkbench(breaks=True)
     _, _, attempts = made(workbench, [end], retries=retries, is_worker=True)
@@ -206,7 +205,7 @@ def test_what_a_worker_gives_up_goes_on_where_it_stopped(
         further = made(MockWorkbench(), ["lab"], retries=retries, move=move, is_worker=True)
         assert (further[0], further[2].number) == (["new-b"], 2)
         assert further[2].given_up("lab") == (
-            GivenUp("new-b", False, 2, told.left - 1) if told.left > 1 else None
+            MovedCase("new-b", 2, told.left - 1) if told.left > 1 else None
         )
 
 
@@ -252,5 +251,5 @@ def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None
     workbench = MockWorkbench(fills="old-a")
     _, further, attempts = made(workbench, ["full"], retries=0, is_worker=True)
     assert further == [False]
-    assert attempts.given_up("full") == GivenUp("old-a", False, 1, 1)
+    assert attempts.given_up("full") == MovedCase("old-a", 1, 1)
     assert workbench.over == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from harness.answers.report.document import markdown
 from harness.search.nightly.example import (
     Example,
     PlaceTried,
@@ -111,15 +112,18 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
     others = [place("q|`x`", "SM8650", "qnn 2.50.40", 0), place("r", "V", "qnn 2.50.40", 1)]
     assert where_seen([*new, *old, *others]) == "on 6 of 6 `SM8750`, 1 of 1 `V`, on no `SM8650`"
     assert where_seen([]) == ""
-    head, rule, *rows = grid([*new, *old, *others])
+    head, rule, *rows = markdown(grid([*new, *old, *others])).splitlines()
     assert (head, rule) == ("| fails | `qnn 2.9.0` | `qnn 2.50.40` |", "| --- | --- | --- |")
     assert rows[0] == "| `p0` (`SM8750`) | ✅ 0 of 2 | ❌ 2 of 2 |"
-    assert rows[6] == "| `q/'x'` (`SM8650`) | - | ✅ 0 of 2 |"
+    assert rows[6] == "| `q\\|'x'` (`SM8650`) | - | ✅ 0 of 2 |"
     assert rows[7] == "| `r` (`V`) | - | ⚠️ 1 of 2 |"
     many = [place(f"d{n}", "K", "", 1) for n in range(50)]
-    assert list(grid(many))[-1] == "\nand 10 devices more"
+    assert markdown(grid(many)).endswith(" |\n\nand 10 devices more\n\n")
     wide = [place("d", "K", f"qnn 2.{n}.0", 1) for n in range(50)]
-    assert next(iter(grid(wide))).split(" | ")[1::7] == ["`qnn 2.42.0`", "`qnn 2.49.0` |"]
+    assert markdown(grid(wide)).splitlines()[0].split(" | ")[1::7] == [
+        "`qnn 2.42.0`",
+        "`qnn 2.49.0` |",
+    ]
 
 
 def test_an_example_of_an_older_night_is_read() -> None:

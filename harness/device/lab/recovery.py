@@ -160,7 +160,7 @@ class Recovery:
         self._rules = rules
         self._come_back = come_back
         self._steps: Mapping[RecoveryStep, Callable[[], None]] = {
-            "reconnect": self._reconnect,
+            "reconnect": lambda: self._wait_for(self._come_back),
             "end-leftovers": self._end_leftovers,
             "restart-server": self._restart_server,
             "reboot": self._reboot,
@@ -170,9 +170,6 @@ class Recovery:
     def take(self, step: RecoveryStep) -> None:
         """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
         self._steps[step]()
-
-    def _reconnect(self) -> None:
-        self._wait_for(self._come_back)
 
     def _power_cycle(self) -> None:
         self._device.release()

@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import model_validator
-
 from harness.answers import as_code
 from harness.answers.history.spread import spread
 from harness.answers.report.document import Line, Paragraph, Table, code
@@ -49,11 +47,6 @@ class Example(Part):
     bundle: tuple[str, ...] | None = None
     bundle_bytes: int = 0
     packed: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_older_nights(cls, said: Any) -> Any:
-        return {k: v for k, v in said.items() if k != "spread"} if isinstance(said, dict) else said
 
 
 def example_of(

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.device import AttachedDevice, judge_health
 from harness.device.lab.device_answers import DeviceAnswers
-from harness.device.lab.health import MOST_SKEW_S, HealthFinding, HealthRules
+from harness.device.lab.health import HealthFinding, HealthRules
 from harness.device.lab.readiness import ADVICE, THERMAL
 from harness.device.lab.vitals import Vitals
 from harness.ground import PLATFORMS, SOCS
@@ -84,6 +84,7 @@ def readiness_answers(
 ) -> Iterator[tuple[str, Answer]]:
     """Name and answer of what keeps an Android phone usable; what it does not say is unknown."""
     ready, percent = vitals.ready, vitals.battery_percent
+    status = ready.thermal_status
     screen = {True: ", screen on", False: ", screen off", None: ""}[vitals.screen_on]
     if percent is not None and ready.is_plugged is None:
         yield "charging", Answer("unknown", "not told")
@@ -92,11 +93,7 @@ def readiness_answers(
         full = ready.is_plugged and percent >= _FULL and ready.charge_limit is None
         yield "charging", Answer("warn", found, _LIMIT) if full else Answer("ok", found)
     for name, code, said in (
-        (
-            "thermal status",
-            "throttled",
-            None if (n := ready.thermal_status) is None else THERMAL[n],
-        ),
+        ("thermal status", "throttled", None if status is None else THERMAL[status]),
         ("doze", "doze", ready.doze and f"{ready.doze}{screen}"),
         ("figures set by hand", "overridden", "none"),
         ("system update", "update-pending", None if ready.developer is None else "none announced"),
@@ -104,8 +101,8 @@ def readiness_answers(
         ("users", "other-user", ", ".join(map(str, ready.users)) or None),
     ):
         if (wrong := findings.get(code)) is not None:
-            status: Status = "fail" if wrong.state == "bad" else "warn"
-            yield name, Answer(status, wrong.text, ADVICE[code])
+            bad: Status = "fail" if wrong.state == "bad" else "warn"
+            yield name, Answer(bad, wrong.text, ADVICE[code])
         else:
             yield name, Answer("unknown", "not told") if said is None else Answer("ok", said)
     if ready.key_days is not None:
@@ -210,10 +207,8 @@ def _memory(patient: Patient) -> Answer:
     free = patient.answers.vitals.free_ram_bytes
     if free is None:
         return Answer("unknown", "not told")
-    found = f"{free / 1e9:.1f} GB"
-    if "low-memory" in patient.findings:
-        return Answer("warn", found, "end other programs on it, or reboot it")
-    return Answer("ok", found)
+    advice = "end other programs on it, or reboot it"
+    return _by_health(patient, "low-memory", f"{free / 1e9:.1f} GB", advice)
 
 
 def _battery(patient: Patient) -> Answer:
@@ -241,10 +236,9 @@ def _clock(patient: Patient) -> Answer:
     if skew is None:
         return Answer("unknown", "not told")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"
-    if abs(skew) <= MOST_SKEW_S:
-        return Answer("ok", "within a second of this computer's" if abs(skew) < 1.5 else found)
+    near = "within a second of this computer's"
     advice = "set its clock (automatic time, or `date`): logs are compared by time"
-    return Answer("warn", found, advice)
+    return _by_health(patient, "clock-wrong", near if abs(skew) < 1.5 else found, advice)
 
 
 def _by_health(patient: Patient, code: str, found: str, advice: str) -> Answer:

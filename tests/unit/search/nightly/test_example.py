@@ -7,7 +7,6 @@ from typing import Any
 
 from harness.answers.report.document import markdown
 from harness.search.nightly.example import (
-    Example,
     PlaceTried,
     example_lines,
     example_of,
@@ -124,8 +123,3 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
         "`qnn 2.42.0`",
         "`qnn 2.49.0` |",
     ]
-
-
-def test_an_example_of_an_older_night_is_read() -> None:
-    older = {"ran": ["x"], "log": [], "spread": ["one (K), qnn 1: 1 of 1"], "command": ["pytest"]}
-    assert Example.model_validate(older).places == ()

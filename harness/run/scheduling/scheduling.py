@@ -35,7 +35,7 @@ _ENDGAME: Final = 3.0
 """A case is long if what is left takes each device less than so many times as long."""
 
 
-Needs = Collection[str]
+CaseKinds = Collection[str]
 """The kinds of devices that can run a case; hashable."""
 
 
@@ -49,7 +49,7 @@ class Waiting:
     """
 
     case: int
-    needs: Needs
+    needs: CaseKinds
     seconds: float
     content: Hashable = None
     not_on: frozenset[Hashable] = frozenset()
@@ -120,7 +120,7 @@ class Scheduler:
         """`paces` is for who knows something of devices before."""
         self._clock = clock
         self.paces = Paces()
-        self._groups: dict[Needs, _Group] = {}
+        self._groups: dict[CaseKinds, _Group] = {}
         self._again: list[Waiting] = []
         self._devices: dict[Hashable, _Device] = {}
         self._kinds: dict[str, int] = {}
@@ -185,7 +185,7 @@ class Scheduler:
             self._make_plan()
             self._planned_s, self._changed = work_s, 0
         plan = self._plan[asks.kind]
-        best: tuple[tuple[bool, float], Needs] | None = None
+        best: tuple[tuple[bool, float], CaseKinds] | None = None
         for needs, planned in plan.items():
             if (group := self._groups.get(needs)) is None:
                 continue
@@ -287,20 +287,20 @@ class Scheduler:
         self._plan = spread(work, able, self._plan)
 
 
-WorkShares = dict[str, dict[Needs, float]]
+WorkShares = dict[str, dict[CaseKinds, float]]
 """How many seconds of the work of each needs a kind of devices is to do."""
 
 
 def spread(
-    work: Mapping[Needs, float], devices: Mapping[str, float], before: WorkShares
+    work: Mapping[CaseKinds, float], devices: Mapping[str, float], before: WorkShares
 ) -> WorkShares:
     """Spreads the work of each needs over the kinds it fits, so that loads are level.
 
-    `devices` is how much those of each kind can do, in expected seconds a second. Needs by needs,
+    `devices` is how much those of each kind can do, in expected seconds a second. CaseKinds by needs,
     the work fills the kinds up to one level above what others have put there; after some sweeps
     nothing changes any more. It begins with the plan before, which is not far off.
     """
-    shares: dict[Needs, dict[str, float]] = {}
+    shares: dict[CaseKinds, dict[str, float]] = {}
     loads: dict[str, float] = defaultdict(float)  # seconds for each device of the kind
     for needs in work:
         if kinds := [kind for kind in devices if kind in needs]:

@@ -296,7 +296,7 @@ def spread(
 ) -> WorkShares:
     """Spreads the work of each needs over the kinds it fits, so that loads are level.
 
-    `devices` is how much those of each kind can do, in expected seconds a second. CaseKinds by needs,
+    `devices` is how much those of each kind can do, in expected seconds a second. Needs by needs,
     the work fills the kinds up to one level above what others have put there; after some sweeps
     nothing changes any more. It begins with the plan before, which is not far off.
     """

@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import sys
+from importlib import resources
 from typing import Final, TextIO, cast
 
 import click
@@ -92,7 +93,11 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"All pages to read: {resources.files('harness') / 'docs' / 'index.md'}",
+)
 @click.version_option(
     __version__,
     prog_name="qnn-harness",

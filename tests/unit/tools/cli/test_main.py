@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -24,7 +25,9 @@ def test_help_loads_no_command() -> None:
     *shown, loaded = done.stdout.splitlines()
     rooms = {".".join(name.split(".")[1:3]) for name in loaded.split() if name.count(".") > 1}
     assert rooms <= {"tools.cli", "ground.errors"}
-    listed = shown[shown.index("Commands:") + 1 :]
+    listed = shown[shown.index("Commands:") + 1 : shown.index("", shown.index("Commands:"))]
+    page = "".join(line.strip() for line in shown).partition("All pages to read:")[2]
+    assert Path(page.strip()).read_text().startswith("# qnn-harness")
     assert [line.split()[0] for line in listed if line[2] != " "] == list(COMMANDS)
 
 

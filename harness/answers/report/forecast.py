@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from markupsafe import Markup
-
-from harness.answers.report.pages import fill_bar
 from harness.answers.report.summary import part_of
 from harness.ground import counted
 from harness.verdict import CaseRecord
@@ -30,15 +27,6 @@ class DomainForecast:
     refused: str
     refused_bytes: int
     missing_bytes: int
-
-    @property
-    def bars(self) -> list[Markup]:
-        """How full each gets, and what goes beyond the one with most room."""
-        emptiest = self.used_bytes.index(min(self.used_bytes))
-        return [
-            fill_bar(used, self.refused_bytes if at == emptiest else 0, self.budget_bytes)
-            for at, used in enumerate(self.used_bytes)
-        ]
 
     @property
     def words(self) -> str:

@@ -94,16 +94,6 @@ def grid_lines(grid: Grid) -> Iterator[str]:
         yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
 
 
-def grid_json(grid: Grid) -> dict[str, object]:
-    """The grid for run.json: axes, values, and a row of labels for each value of the first."""
-    return {
-        "title": grid.title,
-        "rows": {"axis": grid.row_axis, "values": list(grid.rows)},
-        "columns": {"axis": grid.column_axis, "values": list(grid.columns)},
-        "marks": [[grid.label(row, column) for column in grid.columns] for row in grid.rows],
-    }
-
-
 def _grid(test: str, elsewhere: str, axes: tuple[str, str], cases: Sequence[CaseRecord]) -> Grid:
     row_axis, column_axis = axes
     cells = {(_value(case, row_axis), _value(case, column_axis)): case for case in cases}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from harness.answers.report.document import html
+from harness.answers.report.document import Block, Heading, Line, Span, Table, html
 from harness.answers.report.grid import asked_grids
 from harness.answers.report.page_data import blocks, packed, rows
 from harness.answers.report.pages import asset, clip, outcome_bar, template
@@ -42,6 +42,8 @@ _SHORT_CHARS: Final = 160
 _EVIDENCE_BYTES: Final = 16 << 10
 _MOST_EVIDENCE_BYTES: Final = 1 << 20
 _NEW: Final = ("new", "changed", "added")
+_BREAK: Final = Markup("<br>")
+_NEW_MARK: Final = Markup("<mark>{}</mark> ")
 _TEXTS: Final = (".txt", ".log", ".jsonl")
 
 
@@ -110,9 +112,8 @@ def html_text(run: RunData) -> str:
         bar=outcome_bar(totals(cases)),
         behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
-        sections=_sections(reasons),
         cases=cases,
-        above_cases=html(sections_of(run, ABOVE_CASES)),
+        above_cases=html([*_told(reasons, issues), *sections_of(run, ABOVE_CASES)]),
         below_cases=html(sections_of(run, BELOW_CASES)),
         shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
@@ -190,10 +191,50 @@ def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason
     return made
 
 
-def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
-    """Name, heading and reasons of each part that has any."""
-    parts = groupby(reasons, lambda reason: section(reason.first))
-    return [(name, SECTIONS[name], list(found)) for name, found in parts]
+def _told(reasons: Sequence[Reason], issues: Mapping[str, str]) -> Iterator[Block]:
+    """The parts of a page that have reasons, a row for each; what was unsupported is folded."""
+    for name, group in groupby(reasons, lambda reason: section(reason.first)):
+        found, title = list(group), ""
+        if name == "unsupported":
+            title = f"{SECTIONS[name]}: {counted(sum(len(one.cases) for one in found), 'case')}"
+        else:
+            yield Heading(SECTIONS[name])
+        rows = [_row(one, issues) for one in found]
+        columns = ("Cases", "What", "Call and code", "Where", "")
+        yield Table(title, columns, rows, "stacked reasons", folded=True)
+
+
+def _row(reason: Reason, issues: Mapping[str, str]) -> list[Line]:
+    first, error = reason.first, reason.first.error
+    what: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
+    if reason.new:
+        all_new = reason.new == len(reason.cases)
+        what.append(_NEW_MARK.format("new" if all_new else f"{reason.new} new"))
+    if error is not None and (known := error.diagnosis) is not None:
+        sure = ", ".join(filter(None, (known.id, known.confidence)))
+        what += [Span(known.words, style="strong"), " ", Span(sure, style="dim")]
+        what += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
+        if known.thread and known.thread.startswith("https://"):
+            what += [_BREAK, Span(known.thread, link=known.thread)]
+    elif error is not None:
+        what.append(Span(clip(error.began, _SHORT_CHARS), style="strong"))
+    if issue := first.known_issue:
+        what += [_BREAK, "known issue ", Span(issue, link=issues.get(issue, ""))]
+    call: list[str | Span] = [Span((error and error.api) or "", style="code")]
+    if error is not None and error.code is not None:
+        call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
+    where: list[str | Span] = [
+        _first(reason.devices, 3),
+        _BREAK,
+        Span(_first(reason.versions, 4), style="dim"),
+    ]
+    groups = ",".join(map(str, reason.groups))
+    return [str(len(reason.cases)), what, call, where, Span("show", link=f"#group={groups}")]
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:

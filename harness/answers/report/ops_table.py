@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, shortened
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
@@ -19,16 +17,12 @@ _ON_PAGE: Final = 500
 _CASES_MOST: Final = 20
 _NAME_CHARS: Final = 60
 _TIMES: Final = ("cycles", "us")
-_BAR: Final = Markup(
-    '<svg viewBox="0 0 240 12" width="240" height="12" aria-hidden="true">'
-    '<rect class="o-expected" width="{:.1f}" height="12"/></svg>'
-)
 
 
 def ops_tables(records: Iterable[CaseRecord], *, page: bool = False) -> list[Block]:
     """A table of each profiled case, and one of what its preparation or loading took.
 
-    Of a terminal's the ten most expensive ops; a `page` has hundreds, with a bar for each.
+    Of a terminal's the ten most expensive ops; a `page` has hundreds.
     """
     profiled = [one for one in records if part_of(one, "profile")][:_CASES_MOST]
     return [block for one in profiled for block in _of_case(one, page)]
@@ -41,13 +35,11 @@ def _of_case(record: CaseRecord, page: bool) -> Iterator[Block]:
     yield Paragraph([Span(name, link=link, style="strong"), *_headline(profile)])
     ops = most_expensive(profile)
     shown = ops[: _ON_PAGE if page else _SHOWN]
-    highest = max((share for one, _ in shown if is_figure(share := one.get("share"))), default=0)
     if shown:
         unit = next((one for one in _TIMES if one in shown[0][0]), "cycles")
         title = f"The {len(shown)} most expensive of {len(ops)} ops"
-        bar = ("",) if page else ()
-        columns = ("Op", "Node", unit, "Share", "Together", "Spread", *bar)
-        rows = [_row(one, sum_, unit, highest if page else None) for one, sum_ in shown]
+        columns = ("Op", "Node", unit, "Share", "Together", "Spread")
+        rows = [_row(one, sum_, unit) for one, sum_ in shown]
         yield Table(title, columns, rows, "measured sortable" if page else "")
     if rows := [_phase(one) for one in entries(profile, "phases")]:
         yield Table("What preparing and loading took", ("Phase", "us"), rows, "measured")
@@ -77,9 +69,7 @@ def _parts(total: Mapping[str, Any]) -> str:
     return said
 
 
-def _row(
-    one: Mapping[str, Any], together: float, unit: str, highest: float | None
-) -> Sequence[Line]:
+def _row(one: Mapping[str, Any], together: float, unit: str) -> Sequence[Line]:
     share, runs = one.get("share"), one.get("runs")
     part = share if is_figure(share) else 0.0
     seen = [run for run in runs if is_figure(run)] if isinstance(runs, list) else []
@@ -94,8 +84,6 @@ def _row(
         f"{together:.1%}",
         "" if spread is None else f"{spread:.0%}",
     ]
-    if highest is not None:
-        cells.append(Span(_BAR.format(240 * part / (highest or 1))))
     return cells
 
 

@@ -80,19 +80,6 @@ def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:
     ).format(width, Markup("").join(parts))
 
 
-def fill_bar(used: int, beyond: int, limit: int, *, width: int = 360) -> Markup:
-    """How much of a limit is used, and what was not to fit into the rest; a line at the limit."""
-    whole = max(limit, used + beyond, 1)
-    first, last, line = (width * part / whole for part in (used, used + beyond, limit))
-    return Markup(
-        '<svg class="fill" viewBox="0 0 {0} 18" width="{0}" height="18" role="img" '
-        'aria-label="{1} of {2} bytes"><rect class="free" y="3" width="{3:.1f}" height="12"/>'
-        '<rect class="o-expected" y="3" width="{4:.1f}" height="12"/>'
-        '<rect class="o-failed" x="{4:.1f}" y="3" width="{5:.1f}" height="12"/>'
-        '<path d="M{6:.1f} 0V18" stroke="currentColor" stroke-width="2"/></svg>'
-    ).format(width, f"{used:,}", f"{limit:,}", line, first, last - first, min(line, width - 1))
-
-
 def thinned(values: Sequence[float], most: int) -> list[float]:
     """At most `most` values: the largest in each of so many stretches of equal length."""
     if len(values) <= most:

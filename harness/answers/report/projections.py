@@ -11,7 +11,6 @@ from typing import Final
 
 from harness.answers.report.bisections import bisections_in
 from harness.answers.report.ci import path_for_attachments
-from harness.answers.report.grid import grid_json, grids
 from harness.answers.report.html import evidence_of, html_text
 from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import METRICS, metrics_text
@@ -86,7 +85,6 @@ def finish(
     said: dict[str, object] = {
         "exit_code": exit_code,
         "other_failures": other_failures,
-        "grids": [grid_json(grid) for grid in grids(folder.contents().cases)],
         "drift": [one.as_json() for one in folder.drift() if one.drifts],
         "problem": problem,
     }

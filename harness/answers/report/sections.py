@@ -52,7 +52,7 @@ def _forecasts(run: RunData) -> Iterator[Block]:
     rows: list[list[Line]] = [
         [
             Span(one.record.state, mark=one.record.state),
-            [*map(Span, one.bars), one.words],
+            one.words,
             one.came_true,
             one.record.case,
         ]

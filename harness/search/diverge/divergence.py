@@ -113,16 +113,9 @@ def as_page(found: Divergence) -> str:
         [code(one) if at == 0 else one for at, one in enumerate(_row(point, found))]
         for point in found.curve
     ]
-    text = page(
-        "Where it goes wrong",
-        [
-            Paragraph([f"{found.tested}, against {found.against}"]),
-            *(Paragraph([line]) for line in _verdict(found)),
-            Table(counted(len(rows), "op"), _COLUMNS, rows),
-        ],
-    )
-    before, table, rest = text.partition("<table")
-    return before + str(picture(found.curve)) + table + rest
+    told = [f"{found.tested}, against {found.against}", *_verdict(found), picture(found.curve)]
+    table = Table(counted(len(rows), "op"), _COLUMNS, rows)
+    return page("Where it goes wrong", [*map(Paragraph, told), table])
 
 
 def picture(curve: Sequence[CurvePoint], *, width: int = 900, height: int = 240) -> Markup:

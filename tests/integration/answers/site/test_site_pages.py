@@ -44,9 +44,9 @@ def browser() -> Iterator[Browser]:
 def test_no_page_is_wider_than_its_window_nor_asks_for_anything(
     browser: Browser, site: Path
 ) -> None:
-    one_of_each = [min(one.glob("*.html")) for one in site.iterdir() if one.is_dir()]
+    one_of_each = [min(one.rglob("*.html")) for one in site.iterdir() if one.is_dir()]
     pages = [*site.glob("*.html"), *one_of_each]
-    assert len(pages) == 11
+    assert len(pages) == 13
     for page in pages:
         browser.driver.get(page.as_uri())
         for width, scheme in zip(WIDTHS, ("light", "dark", "light"), strict=True):
@@ -71,6 +71,8 @@ def test_the_way_from_the_front_page_goes_by_keyboard(browser: Browser, site: Pa
     press(Keys.TAB)
     assert browser.js("return document.activeElement.textContent") == "To what this page says"
     press(Keys.ENTER)
+    press(Keys.TAB)
+    assert "reports/" in browser.js("return document.activeElement.getAttribute('href')")
     press(Keys.TAB)
     assert "cause/" in browser.js("return document.activeElement.getAttribute('href')")
     press(Keys.ENTER)

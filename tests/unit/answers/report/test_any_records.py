@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_format
 
 from harness.answers.report.ci import code_quality, github_lines, step_summary
-from harness.answers.report.grid import grid_json, grid_lines, grids
+from harness.answers.report.grid import grid_lines, grids
 from harness.answers.report.html import html_text
 from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import metrics_text
@@ -131,6 +131,5 @@ def test_any_records_that_ask_for_one_are_in_a_grid(made: list[CaseRecord]) -> N
         assert title.startswith(grid.title)
         assert len(rows) >= len(grid.rows)
         assert heads.split()[0] == "compiler"
-        marks: list[list[str]] = grid_json(grid)["marks"]
-        assert [len(row) for row in marks] == [len(grid.columns)] * len(grid.rows)
+        assert heads.split()[1:] == [*" ".join(grid.columns).split()]
     assert sum(len(grid.cells) for grid in found) <= len(made)

@@ -9,7 +9,6 @@ from hypothesis import given, strategies as st
 
 from harness.answers.report.forecast import forecast_of
 from harness.answers.report.html import html_text
-from harness.answers.report.pages import fill_bar
 from harness.answers.report.run_data import RunData
 from harness.verdict.results.journal import Contents
 from tests.unit.verdict.results.records import json_values, record
@@ -47,26 +46,18 @@ def test_a_forecast_stands_beside_what_happened(
     assert (found.words, found.came_true) == (words, came_true)
     page = html_text(RunData("r", Contents((case,), ())))
     assert came_true in page
-    assert all(bar in page for bar in found.bars)
+    assert words in page
 
 
-def test_each_domain_has_its_bar_and_what_does_not_fit_stands_at_the_emptiest() -> None:
+def test_all_domains_are_told_together() -> None:
     told = FULL | {"used_bytes": [900, 750]}
     found = forecast_of(record(measurements={"forecast": told}))
     assert found is not None
     assert found.words.startswith("1,650 of 2,000 bytes, ")
-    assert found.bars == [fill_bar(900, 0, 1000), fill_bar(750, 400, 1000)]
 
 
 def test_a_report_without_forecasts_says_nothing_of_them() -> None:
     assert "Will it fit" not in html_text(RunData("r", Contents((record(),), ())))
-
-
-def test_how_full_is_drawn_to_scale() -> None:
-    assert 'x="300.0" y="3" width="60.0"' in fill_bar(1000, 200, 1100, width=360)
-    assert 'd="M330.0 0V18"' in fill_bar(1000, 200, 1100, width=360)
-    assert 'class="o-failed" x="180.0" y="3" width="0.0"' in fill_bar(50, 0, 100, width=360)
-    assert "nan" not in fill_bar(0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,9 @@ def test_the_most_expensive_op_is_first_with_its_share_and_that_of_all_before_it
     assert [row[1] for row in phases.rows] == ["12,441", "10,250"]
 
 
-def test_the_page_has_bars_and_can_be_sorted() -> None:
+def test_the_page_can_be_sorted() -> None:
     shown = html(ops_tables([profiled()], page=True))
     assert 'class="measured sortable"' in shown
-    assert shown.count("<svg") == 3
-    assert 'width="240.0"' in shown
 
 
 def test_a_terminal_has_ten_ops_of_many() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code, shortened
@@ -16,6 +17,8 @@ from harness.verdict import CaseRecord, final_attempts, is_figure
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60
+_MOST_TOLD: Final = 20
+"""Where a table is not on a page: a model in 66 parts shall not fill a terminal."""
 _SIMULATED: Final = "These times are of a simulator: they say nothing about a phone."
 
 
@@ -159,12 +162,23 @@ FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
 def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[Block]:
     """All tables about the cases of users' files, of which the last attempts count.
 
-    On a `page` ops have a section of their own. Only a page has what can be unfolded there.
+    On a `page` ops have a section of their own. Only a page has what can be unfolded there, and
+    long tables.
     """
     own = [record for record in final_attempts(records) if record.suite in _SUITES]
     left = ops_tables if page else elements
     told = [made for made in FIGURES if made is not left]
-    return [block for made in told for block in made(own)] if own else []
+    blocks = [block for made in told for block in made(own)] if own else []
+    return blocks if page else list(_begun(blocks))
+
+
+def _begun(blocks: Sequence[Block]) -> Iterator[Block]:
+    for block in blocks:
+        if isinstance(block, Table) and len(block.rows) > _MOST_TOLD:
+            yield replace(block, rows=block.rows[:_MOST_TOLD])
+            yield Paragraph(f"... and {len(block.rows) - _MOST_TOLD} more rows, in the report")
+        else:
+            yield block
 
 
 def parts(record: CaseRecord, name: str) -> list[Mapping[str, Any]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import cycle, islice
@@ -209,15 +210,21 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
 
 
 def _alike(contexts: Sequence[ContextReport]) -> Iterator[str]:
-    """A few lines for all that are of one kind, the sizes of the least and the largest of them."""
+    """A few lines for all that are of one kind, the sizes of the least and the largest of them.
+
+    Files with several are told by themselves, others together.
+    """
     groups: dict[tuple[str, ...], list[ContextReport]] = {}
+    held = Counter(one.file for one in contexts)
     for one in contexts:
         what = one.problem or (_made_for(one) if one.kind == "context" else f"a {one.kind.upper()}")
-        groups.setdefault((one.file, what), []).append(one)
+        groups.setdefault((one.file if held[one.file] > 1 else "", what), []).append(one)
     for (file, what), found in groups.items():
         sizes, needed = [one.size for one in found], [one.memory_bytes or 0 for one in found]
         graphs = sum(len(one.graphs) for one in found)
-        yield f"{file}: {counted(len(found), 'context')}, {_span(sizes)} each, {size(sum(sizes))}"
+        more = "" if file or len(found) == 1 else f" and {counted(len(found) - 1, 'more file')}"
+        each = f", {_span(sizes)} each" if len(found) > 1 else ""
+        yield f"{found[0].file}{more}: {counted(len(found), 'context')}{each}, {size(sum(sizes))}"
         yield f"    {what}"
         if any(needed):
             yield f"    each needs {_span(needed)} at least, all {size(sum(needed))}"

@@ -53,6 +53,18 @@ def test_graphs_of_one_name_are_told_apart_by_their_contexts() -> None:
     assert "`forward` " in markdown(latency([record(measurements={"graphs": graphs[:1]})]))
 
 
+def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:
+    graphs = [{"graph": f"g{at}", "median_us": 5, "on": "HTP"} for at in range(66)]
+    ran = record(case="a/m.onnx::t[x]", suite=QNN.suite, measurements={"graphs": graphs})
+    page, told = (markdown(figure_blocks([ran], page=page)) for page in (True, False))
+    assert ("`g59`" in page, "`g19`" in told, "`g20`" in told) == (True, True, False)
+    assert "... and 40 more rows, in the report" in told
+    assert "On `HTP`." in told
+    several = [{**one, "on": f"HTP {at}"} for at, one in enumerate(graphs)]
+    told = markdown(latency([record(measurements={"graphs": several})]))
+    assert ("`HTP 7` |" in told, "On `HTP" in told) == (True, False)
+
+
 def test_versions_are_told_by_device_where_there_are_several() -> None:
     figures = {"accuracy": [{"output": "y", "cosine": 1}]}
     other = {**DEVICE, "name": "other"}

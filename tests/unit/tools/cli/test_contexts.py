@@ -60,6 +60,13 @@ def test_many_contexts_are_a_line_for_those_that_are_alike() -> None:
         *long[:3],
         "1 context, read by QNN 2.51.0",
     ]
+    files = tuple(replace(one, file=f"{at}.bin") for at in range(10))
+    told = [*lines(replace(report, contexts=(*files, one, other)))]
+    assert [line for line in told if "context" in line] == [
+        "0.bin and 9 more files: 10 contexts, 1.000 kB each, 10.000 kB",
+        "m.pte: 2 contexts, 1.000 kB to 3.000 kB each, 4.000 kB",
+        "12 contexts, read by QNN 2.51.0; --long shows each",
+    ]
 
 
 def test_a_model_is_told_as_one(tmp_path: Path) -> None:

@@ -70,8 +70,13 @@ class HeldFigures:
 
     def measured(self, place: int, case: str, name: str) -> JsonValue:
         """The number that stands for what it measured by that name."""
-        found: JsonValue = json.loads(self.said).get(name)
-        return found
+        return _figures(self.said).get(name)
+
+
+@lru_cache(1000)
+def _figures(said: str) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = json.loads(said)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +176,9 @@ class Brief:
         said = self.axes.get(name)
         if said is not None:
             return said
-        device = self.device.name if self.device is not None else None
-        return {"device": device, "ort": self.ort, "engine": self.engine}.get(name)
+        if name == "device" and self.device is not None:
+            return self.device.name
+        return self.ort if name == "ort" else self.engine if name == "engine" else None
 
     @property
     def engine(self) -> str | None:

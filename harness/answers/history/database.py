@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from harness.answers.history.brief import Brief, Fate
+from harness.answers.history.causes import cause_id
 from harness.ground import ConfigError, HarnessError, InfraError, without_secrets
 from harness.verdict import PlacementRecord
 from harness.verdict.results.schema_1 import placed
@@ -41,6 +42,11 @@ _OF_NIGHTS: Final = (
     "state TEXT, finding TEXT, PRIMARY KEY (run, device))",
     "CREATE TABLE IF NOT EXISTS nights (night TEXT PRIMARY KEY, run TEXT, said TEXT NOT NULL)",
 )
+_INDEXES: Final = (
+    "CREATE INDEX IF NOT EXISTS attempts_of_kin ON attempts (kin, run, outcome, cause)",
+    "CREATE INDEX IF NOT EXISTS attempts_of_cause ON attempts (cause_id, run, kin) "
+    "WHERE cause_id IS NOT NULL",
+)
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, "
@@ -52,8 +58,9 @@ _TABLES: Final = (
     "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
     "signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, "
     "kin TEXT NOT NULL DEFAULT '', test TEXT NOT NULL DEFAULT '', placement TEXT, "
-    "soc TEXT, host TEXT, files TEXT, figures TEXT, PRIMARY KEY (run, line))",
+    "soc TEXT, host TEXT, files TEXT, figures TEXT, cause_id TEXT, PRIMARY KEY (run, line))",
     "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
+    *_INDEXES,
     *_OF_NIGHTS,
 )
 
@@ -85,12 +92,17 @@ _NEW_IN: Final[Mapping[str, Sequence[str]]] = {
         # journals that are still there are read once more: they have what is new
         f"UPDATE runs SET told = '' WHERE told <> '{MERGED}'",
     ),
-    "6": [f"ALTER TABLE {one.format('DROP COLUMN')}" for one in _UNREAD],
+    "6": (
+        *(f"ALTER TABLE {one.format('DROP COLUMN')}" for one in _UNREAD),
+        "ALTER TABLE attempts ADD COLUMN cause_id TEXT",
+        *_INDEXES,
+    ),
 }
 """What each version has that the one before had not. First the place of a run, and what cases of
 all versions share. Then how many cases left no record, and what run.json said when that was found.
 Then what records of schema 2 say of a case beside its name. Then where it ran and what it
-measured, how devices did, and what nights said. The last takes away what nobody read.
+measured, how devices did, and what nights said. The last takes away what nobody read, and names
+causes.
 """
 
 
@@ -159,24 +171,29 @@ def _place(connection: AnyConnection) -> None:
     """Fills in what records of schema 1 said by their names only."""
     for (run,) in list(connection.execute("SELECT run FROM runs")):
         rows = connection.execute(
-            "SELECT line, name, axes, device FROM attempts WHERE run = :r", r=run
+            "SELECT line, name, axes, device, outcome, cause, known_issue, signature FROM attempts "
+            "WHERE run = :r",
+            r=run,
         )
         connection.execute_many(
-            "UPDATE attempts SET test = :test, placement = :placement, kin = :kin "
-            "WHERE run = :run AND line = :line",
+            "UPDATE attempts SET test = :test, placement = :placement, kin = :kin, "
+            "cause_id = :cause_id WHERE run = :run AND line = :line",
             [{"run": run, "line": line, **_placed(*said)} for line, *said in rows],
         )
 
 
-def _placed(name: str, axes: str, device: str | None) -> dict[str, str | None]:
+def _placed(name: str, axes: str, device: str | None, *end: Any) -> dict[str, str | None]:
     known = json.loads(axes)
     test, placement = placed(name, {"device": device, **known}, known.get("engine"))
     made = None if placement is None else PlacementRecord.model_validate(placement)
-    brief = Brief(name, test, made, None, Fate("passed"), "")
+    outcome, cause, known_issue, signature = end
+    fate = Fate(outcome, cause, known_issue=known_issue, failure=signature)
+    brief = Brief(name, test, made, None, fate, "")
     return {
         "test": test,
         "placement": None if made is None else made.model_dump_json(),
         "kin": kin_of(brief),
+        "cause_id": cause_id(brief) if brief.is_bad else None,
     }
 
 

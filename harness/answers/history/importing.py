@@ -332,6 +332,15 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
         yield attempt_row(run, number, said, brief, seen.devices.hosts)
 
 
+_axes = lru_cache(1000)(json.loads)
+"""The axes of an attempt; many have them in common, so nobody may change them."""
+
+
+@lru_cache(1000)
+def _fate(outcome: Any, cause: Any, device: str | None, *known: Any) -> Fate:
+    return Fate(outcome, cause, DeviceName(device) if device else None, *known)
+
+
 @lru_cache(1000)
 def _placement(said: str | None) -> PlacementRecord | None:
     return None if said is None else PlacementRecord.model_validate_json(said)
@@ -380,6 +389,7 @@ def stored_attempts(
     """
     where, values = ["1 = 1"], {}
     for clause, value in (
+        ("kin = :kin", asked.kin),
         ("device = :device", asked.device),
         ("runs.started >= :since", asked.since),
         ("runs.started < :until", asked.until),
@@ -400,9 +410,8 @@ def stored_attempts(
         )
         for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
             *known, attempt, figures = more
-            fate = Fate(outcome, cause, device and DeviceName(device), *known)
-            placement = _placement(placed)
+            fate, placement = _fate(outcome, cause, device, *known), _placement(placed)
             source = None if figures is None else HeldFigures(figures)
-            brief = Brief(name, test, placement, json.loads(axes), fate, started, attempt, source)
+            brief = Brief(name, test, placement, _axes(axes), fate, started, attempt, source)
             if asked.takes(brief):
                 yield kin, run, brief

@@ -120,6 +120,8 @@ def _steps(values: Array) -> Array:
 
 def _filled(values: Array) -> Array:
     """The last run that there is at each place, this one included."""
+    if np.isfinite(values).all():
+        return values
     last = values.copy()
     for at in range(1, values.shape[1]):
         last[:, at] = np.where(np.isfinite(values[:, at]), values[:, at], last[:, at - 1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.answers.history.brief import FIGURES, Brief
+from harness.answers.history.causes import cause_id
 from harness.answers.history.database import kin_of
 from harness.answers.history.speed import sample
 from harness.answers.report.summary import part_of
@@ -24,7 +25,7 @@ _VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 ATTEMPT_COLUMNS: Final = (
     *("run", "line", "name", "device", "qnn", "ort", "axes", "outcome", "cause", "known_issue"),
     *("diagnosis", "signature", "error", "started", "attempt", "kin", "test", "placement"),
-    *("soc", "host", "files", "figures"),
+    *("soc", "host", "files", "figures", "cause_id"),
 )
 DEVICE_COLUMNS: Final = (
     *("run", "device", "soc", "host", "busy_s", "span_s", *_VITALS),
@@ -66,6 +67,7 @@ def attempt_row(
         "host": hosts.get(device or "", hosts.get("")),
         "files": _files(record),
         "figures": _figures(brief),
+        "cause_id": cause_id(brief) if brief.is_bad else None,
     }
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from zlib import crc32
 
 from harness.answers.history.brief import Brief, Fate
-from harness.answers.history.causes import cause_id
 from harness.answers.history.database import AnyConnection, Database, open_database
 from harness.answers.history.importing import import_run, runs_in_order
 from harness.answers.history.states import RanWith, versions_of
@@ -24,6 +23,7 @@ from harness.answers.history.whose_fault import (
 )
 from harness.ground import HarnessError
 from harness.verdict import PlacementRecord, RunFolder
+from harness.verdict.results.coverage import standing_of
 
 HISTORY: Final = "history.sqlite"
 """Where history is held among reports, where no other place was named."""
@@ -31,12 +31,10 @@ _RUNS: Final = 30
 _CAUSES: Final = 200
 _TESTS: Final = 2_000
 _MOST: Final = 30_000
-_BAD: Final = "outcome NOT IN ('passed', 'unsupported', 'skipped')"
 _log = logging.getLogger(__name__)
 _ROWS: Final = (
-    "SELECT name, test, placement, axes, ort, device, soc, host, files, outcome, cause, "
-    "known_issue, signature FROM attempts WHERE run = :run AND device IS NOT NULL "
-    "ORDER BY test, name"
+    "SELECT name, test, placement, axes, ort, device, soc, host, files, cause_id, outcome, cause, "
+    "known_issue FROM attempts WHERE run = :run AND device IS NOT NULL ORDER BY test, name"
 )
 
 
@@ -93,33 +91,29 @@ def _failing(connection: AnyConnection, runs: Sequence[str]) -> tuple[set[str], 
     the checksum of another test is, so that as many are kept as there is room for."""
     names = {f"run_{at}": run for at, run in enumerate(runs)}
     among = f"run IN ({', '.join(f':{one}' for one in names) or 'NULL'})"
-    columns = "outcome, cause, known_issue, signature"
+    bad = f"FROM attempts WHERE {among} AND cause_id IS NOT NULL GROUP BY"
     rows = connection.execute(
-        f"SELECT {columns} FROM attempts WHERE {among} AND {_BAD} GROUP BY {columns} "
-        f"ORDER BY count(*) DESC, signature LIMIT {_CAUSES}",
-        **names,
+        f"SELECT cause_id {bad} cause_id ORDER BY count(*) DESC, cause_id LIMIT {_CAUSES}", **names
     )
-    causes = {one for row in rows if (one := _end(*row)[0]) is not None}
+    causes = {str(cause) for (cause,) in rows}
     rows = connection.execute(
-        f"SELECT test, {columns} FROM attempts WHERE {among} AND {_BAD} "
-        f"GROUP BY test, {columns} ORDER BY count(*) DESC, test",
-        **names,
+        f"SELECT test, cause_id {bad} test, cause_id ORDER BY count(*) DESC, test", **names
     )
-    tests = set(islice((str(test) for test, *end in rows if _end(*end)[0] in causes), _TESTS))
+    tests = set(islice((str(test) for test, cause in rows if cause in causes), _TESTS))
     ((held,),) = connection.execute(f"SELECT count(*) FROM attempts WHERE {among}", **names)
     return causes, tests, (1 << 32) * _MOST / max(held, 1)
 
 
 def _seen(run: int, attempts: Sequence[Sequence[Any]]) -> list[Sighting]:
     """The attempts at a case; none where it has no verdict for another fault than the lab's."""
-    _, test, placed, axes, ort, device, soc, host, files, *_ = attempts[-1]
-    ends = [_end(*row[9:]) for row in attempts]
-    bad = [cause for cause, has_verdict, _ in ends if cause and has_verdict]
-    passed = sum(cause is None and has_verdict for cause, has_verdict, _ in ends)
+    _, test, placed, axes, ort, device, soc, host, files, last, *_ = attempts[-1]
+    ends = [standing_of(*row[10:]) for row in attempts]
+    bad = [row[9] for row, end in zip(attempts, ends, strict=True) if end in ("failed", "known")]
+    passed = ends.count("passed")
     lost = not bad and not passed
-    if lost and not ends[-1][2]:
+    if lost and ends[-1] != "lab":
         return []
-    cause = ends[-1][0] if lost else bad[-1] if bad else None
+    cause = last if lost else bad[-1] if bad else None
     backend, versions = _placed(placed, axes, ort)
     name = f"{test} {backend}"
     where = name, run, device, soc, host, versions, files
@@ -132,14 +126,3 @@ def _placed(placed: str | None, axes: str, ort: str | None) -> tuple[str, RanWit
     placement = None if placed is None else PlacementRecord.model_validate_json(placed)
     brief = Brief("", "", placement, json.loads(axes), Fate("passed", ort=ort), "")
     return str(brief.axis("backend")), versions_of(brief)
-
-
-@lru_cache(1000)
-def _end(
-    outcome: Any, cause: Any, known_issue: str | None, signature: str | None
-) -> tuple[str | None, bool, bool]:
-    """The cause of a failing attempt; whether it has a verdict; whether the lab lost that."""
-    fate = Fate(outcome, cause, known_issue=known_issue, failure=signature)
-    brief = Brief("", "", None, {}, fate, "")
-    id_of = cause_id(brief) if brief.is_bad else None
-    return id_of, brief.has_verdict, brief.fault == "lab"

@@ -183,7 +183,7 @@ def state_of(runs: Iterable[Verdicts]) -> CaseState | None:
     before = seen[: len(seen) - len(tail)]
     number = sum(one.number for one in tail)
     by_key: dict[_Key, list[Verdicts]] = {}
-    for one in seen:
+    for one in seen if before or last is None else ():  # what always ended alike is steady
         by_key.setdefault((one.under, one.on), []).append(one)
     split = {key for key, of_key in by_key.items() if _is_unsteady(of_key)}
     if split and not _is_over(before, tail, split):

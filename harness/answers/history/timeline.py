@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from harness.answers.history.attempts import EarlierAttempts
@@ -25,6 +26,7 @@ class Filter:
     """Which of what is held is asked for; an empty one asks for all."""
 
     case: str = ""
+    kin: str = ""
     diagnosis: str = ""
     device: str = ""
     axes: tuple[tuple[str, str], ...] = ()
@@ -58,7 +60,7 @@ class CaseLine:
     bad: Brief | None = None
     seen: list[EarlierAttempts] = field(default_factory=list)
     diagnoses: Counter[str] = field(default_factory=Counter)
-    verdicts_seen: deque[Verdicts] = field(default_factory=lambda: deque(maxlen=MARKS))
+    verdicts_seen: list[Verdicts] = field(default_factory=list)
     _judged: Brief | None = None
 
     def add(self, attempts: EarlierAttempts) -> None:
@@ -109,10 +111,10 @@ class CaseLine:
         """How many of its verdicts were passes; None without any."""
         return self.passed / self.verdicts if self.verdicts else None
 
-    @property
+    @cached_property
     def case_state(self) -> CaseState | None:
-        """What its last runs say that it is at; None without any verdict."""
-        return state_of(self.verdicts_seen)
+        """What its last runs say that it is at, once all are added; None without any verdict."""
+        return state_of(self.verdicts_seen[-MARKS:])
 
     @property
     def trend(self) -> Trend:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, Literal
 
 from markupsafe import Markup, escape
@@ -17,11 +18,11 @@ from harness.ground import outgoing
 
 Style = Literal["plain", "code", "strong", "dim", "bad"]
 _TAGS: Final = {
-    "plain": Markup("{}"),
-    "code": Markup("<code>{}</code>"),
-    "strong": Markup("<b>{}</b>"),
-    "dim": Markup('<span class="dim">{}</span>'),
-    "bad": Markup('<span class="bad">{}</span>'),
+    "plain": ("", ""),
+    "code": ("<code>", "</code>"),
+    "strong": ("<b>", "</b>"),
+    "dim": ('<span class="dim">', "</span>"),
+    "bad": ('<span class="bad">', "</span>"),
 }
 
 
@@ -237,13 +238,11 @@ def _item(item: Item) -> Markup:
 
 def _table(table: Table) -> Markup:
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in table.columns)
-    rows = Markup("\n").join(
-        Markup("<tr>{}</tr>").format(
-            Markup("").join(
-                _td(line, name, table.style) for line, name in zip(row, table.columns, strict=True)
-            )
+    rows = Markup(
+        "\n".join(
+            f"<tr>{''.join(map(_td, row, table.columns, repeat(table.style)))}</tr>"
+            for row in table.rows
         )
-        for row in table.rows
     )
     made = Markup(
         '<div class="scroll"><table class="{}"><thead><tr>{}</tr></thead><tbody>\n{}\n'
@@ -256,23 +255,25 @@ def _table(table: Table) -> Markup:
     )
 
 
-def _td(line: Line, column: str, style: str) -> Markup:
+def _td(line: Line, column: str, style: str) -> str:
+    """A cell. There may be very many: only what others said is escaped."""
     if style == "grid" and isinstance(line, Span):
-        return Markup('<td class="{}">{}</td>').format(line.mark or "", line.text)
+        return f'<td class="{escape(line.mark or "")}">{escape(line.text)}</td>'
     titles = [one.title for one in _spans(line) if isinstance(one, Span) and one.title]
-    title = Markup(' title="{}"').format(titles[0]) if titles else ""
-    label = Markup(' data-label="{}"').format(column) if "stacked" in style else ""
-    return Markup("<td{}{}>{}</td>").format(label, title, _inline(line))
+    title = f' title="{escape(titles[0])}"' if titles else ""
+    label = f' data-label="{escape(column)}"' if "stacked" in style else ""
+    return f"<td{label}{title}>{_inline(line)}</td>"
 
 
 def _inline(line: Line) -> Markup:
-    return Markup("").join(map(_shown, _spans(line)))
+    return Markup("".join(map(_shown, _spans(line))))
 
 
-def _shown(one: str | Span) -> Markup:
+def _shown(one: str | Span) -> str:
     if isinstance(one, str):
         return escape(one)
-    text = _TAGS[one.style].format(one.text)
+    before, after = _TAGS[one.style]
+    text = f"{before}{escape(one.text)}{after}"
     if one.mark:
-        text = Markup('<span class="o o-{}">{}</span>').format(one.mark, text)
-    return Markup('<a href="{}">{}</a>').format(one.link, text) if one.link else text
+        text = f'<span class="o o-{escape(one.mark)}">{text}</span>'
+    return f'<a href="{escape(one.link)}">{text}</a>' if one.link else text

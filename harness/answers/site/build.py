@@ -12,23 +12,26 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, ValidationError
 
 from harness import __version__
+from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.database import Database
 from harness.answers.history.nights import NightTold, nights_held
 from harness.answers.history.sightings import faults_held
-from harness.answers.history.timeline import MARKS
+from harness.answers.history.timeline import MARKS, CaseLine
 from harness.answers.history.whose_fault import TwinFigure
 from harness.answers.report.bisections import listed as bisection_table
 from harness.answers.report.document import Heading
 from harness.answers.report.pages import filled
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
-from harness.answers.site.cause_page import cause_page, causes_page
+from harness.answers.site.cause_page import cause_page, causes_page, diagnosis_page
 from harness.answers.site.device_page import device_page, devices_page
 from harness.answers.site.gathered import (
     WINDOW,
     Harvest,
+    KinLines,
     RunHeld,
+    causes_held,
     device_rows,
-    error_of,
+    last_turn,
     lines_by_test,
     runs_held,
 )
@@ -106,25 +109,25 @@ def build(database: Database, out: Path) -> Built:
         for at, one in enumerate(runs)
         if one.run not in note.nights or note.nights[one.run].digest != digests[one.run]
     ]
-    drawn = max(0, len(runs) - WINDOW)
-    told = min([drawn, *anew])
+    told = min([max(0, len(runs) - MARKS), *anew])
     try:
-        with Harvest() as gathered:
+        with Harvest(max(0, len(runs) - MARKS)) as gathered:
             blamed, twins = faults_held(database)
             known = Known(
                 runs,
                 gathered,
-                device_rows(database, runs, drawn),
+                device_rows(database, runs, max(0, len(runs) - WINDOW)),
                 nights,
+                causes_held(database, runs),
                 {cause: one.said for cause, one in blamed.items()},
                 {name: _of_twins(one) for name, one in twins.items() if one.low > _BY_CHANCE},
                 kept,
             )
             _of_cases(site, database, known, told)
-            _of_the_rest(site, database, known)
+            _of_the_rest(site, known, told)
             said = {run: one for run, one in note.nights.items() if run in digests}
             for at in anew:
-                run, changes = runs[at].run, gathered.changes("at = ?", at)
+                run, changes = runs[at].run, gathered.of_night(at)
                 site.write(page_of("night", run), night_page(known, at, changes))
                 said[run] = NightWritten(digest=digests[run], said=sentence(known, at, changes))
             site.write(
@@ -151,7 +154,8 @@ def _digests(
 ) -> Iterator[tuple[str, str]]:
     """What tells whether the page of a run would be another one: its own cases, what was before it,
     what its night said, and how pages look."""
-    before = look = __version__ + framed("", ())
+    look = hashlib.sha256((__version__ + framed("", ())).encode()).hexdigest()
+    before = look
     for one in runs:
         night = nights.get(one.run)
         parts = (
@@ -168,19 +172,27 @@ def _digests(
 
 def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
     """Gathers what became of cases, and writes their pages on the way: none is held for longer."""
-    listed = list[ListedTest]()
-    for test, lines in lines_by_test(database, known.runs, max(0, told - MARKS)):
-        known.gathered.take(lines, told, known.last)
-        site.write(page_of("case", test), case_page(known, test, lines))
-        listed.append(case_row(known, test, lines))
+    first, listed = max(0, min(told - MARKS, len(known.runs) - WINDOW)), list[ListedTest]()
+
+    def earlier(kin: KinLines, line: CaseLine, lost: bool) -> list[EarlierAttempts]:
+        return last_turn(database, known.runs, kin, line, lost=lost) if first else []
+
+    for test, kins in lines_by_test(database, known.runs, first):
+        known.gathered.take(kins, told, known.last, earlier)
+        if lines := [line for kin in kins for line in kin.drawn]:
+            site.write(page_of("case", test), case_page(known, test, lines))
+            listed.append(case_row(known, test, lines))
     known.gathered.index()
     site.write("cases.html", cases_page(listed))
 
 
-def _of_the_rest(site: _Site, database: Database, known: Known) -> None:
-    for one, _, _ in known.gathered.causes():
-        error = error_of(database, known.runs[one.at].run, one.case)
-        site.write(page_of("cause", one.cause), cause_page(known, one.cause, error))
+def _of_the_rest(site: _Site, known: Known, told: int) -> None:
+    for one in known.causes:
+        # of one that was gone before its page was last written, nothing has changed
+        if one.last >= told - 1 or not (site.out / page_of("cause", one.cause)).is_file():
+            site.write(page_of("cause", one.cause), cause_page(known, one))
+    for name in dict.fromkeys(one.diagnosis for one in known.causes if one.diagnosis):
+        site.write(page_of("diagnosis", name), diagnosis_page(known, name))
     site.write("causes.html", causes_page(known))
     for version in versions(known):
         site.write(page_of("version", version), version_page(known, version))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -122,12 +122,11 @@ def _where(line: CaseLine) -> str:
 
 def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
     """The runs of a case, each in its place."""
-    marks, titles = [" "] * (known.last + 1 - first), [""] * (known.last + 1 - first)
+    marks, said = [" "] * (known.last + 1 - first), [""] * (known.last + 1 - first)
     for one in line.seen:
         if one.at >= first:
-            marks[one.at - first] = mark_of(one)
-            titles[one.at - first] = f"{known.day(one.at)}: {_said(one)}"
-    return strip(marks, titles)
+            marks[one.at - first], said[one.at - first] = mark_of(one), _said(one)
+    return strip(marks, said, [known.day(at) for at in range(first, known.last + 1)])
 
 
 def _said(one: EarlierAttempts) -> str:
@@ -141,11 +140,12 @@ def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:
     for figure in FIGURES:
         values = [sample(one.last.measured, figure) for one in runs]
         if any(values):
-            said = (
-                f"{_figure(value, figure)} on {known.day(one.at)}, "
-                f"{said_versions(versions_of(one.last))}"
-                for value, one in zip(values, runs, strict=True)
-            )
+
+            def said(place: int, figure: str = figure, values: Sequence[Any] = values) -> str:
+                one = runs[place]
+                versions = said_versions(versions_of(one.last))
+                return f"{_figure(values[place], figure)} on {known.day(one.at)}, {versions}"
+
             drawn = curve(values, said, f"{figure}, {_on(line.last)}")
             if drawn:
                 yield drawn

@@ -44,13 +44,18 @@ class NightChange(NamedTuple):
     versions: str
 
 
-def changes_of(line: CaseLine, first: int) -> Iterator[NightChange]:
-    """What runs from the place `first` on said of a case; nothing of one that passes as before."""
+def changes_of(
+    line: CaseLine, first: int, earlier: Sequence[EarlierAttempts] = ()
+) -> Iterator[NightChange]:
+    """What runs from the place `first` on said of a case; nothing of one that passes as before.
+
+    Of what was before the line, the last turn is enough: the run before it, and that which was it.
+    """
     if not (line.failed or line.flaky_runs or line.no_verdict):
         return
     judged: Brief | None = None
-    since, changed, lost = -1, "", -1
-    for place, one in enumerate(line.seen):
+    since, changed, lost, verdicts = -1, "", -1, -sum(one.last.has_verdict for one in earlier)
+    for one in (*earlier, *line.seen):
         last = one.last
         if last.fault is not None:
             lost = one.at if lost < 0 else lost
@@ -58,23 +63,21 @@ def changes_of(line: CaseLine, first: int) -> Iterator[NightChange]:
                 yield _change(one.at, "lost", last, last, lost, "")
         if not last.has_verdict:
             continue
-        lost = -1
+        lost, verdicts = -1, verdicts + 1
         turned = judged is not None and judged.is_bad != last.is_bad
         if turned:
             since, changed = one.at, versions_changed(judged, last)
         if one.at >= first and (turned or one.failed):
-            became = _became(
-                line.seen[max(0, place + 1 - MARKS) : place + 1], new=turned or not place
-            )
+            recent = line.verdicts_seen[max(0, verdicts - MARKS) : verdicts]
+            became = _became(recent, one, new=turned or judged is None)
             before = judged if judged is not None and judged.is_bad else last
             told = one.bad or (last if last.is_bad else before)
             yield _change(one.at, became, last, told, since, changed)
         judged = last
 
 
-def _became(recent: Sequence[EarlierAttempts], *, new: bool) -> Became:
-    now = recent[-1]
-    state = state_of(Verdicts.of(one, one.last.started) for one in recent)
+def _became(recent: Sequence[Verdicts], now: EarlierAttempts, *, new: bool) -> Became:
+    state = state_of(recent)
     if state is not None and state.is_flaky:
         return "flaky"
     if not now.last.is_bad:

@@ -60,11 +60,11 @@ def _blocks(known: Known, device: str) -> Iterator[Block]:
     drawn = []
     for title, figure in _CURVES.items():
         values = [figure(one) for _, one in rows]
-        told = (
+        told = [
             f"{value or 0:,.0f} on {known.day(at)}"
             for value, (at, _) in zip(values, rows, strict=True)
-        )
-        drawn.append(curve(values, told, title, band=False))
+        ]
+        drawn.append(curve(values, told.__getitem__, title, band=False))
     if any(drawn):
         yield Heading("How it is")
         yield Paragraph(beside(drawn))

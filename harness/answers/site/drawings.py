@@ -5,7 +5,8 @@ A shape says what a colour says: what passed is low, what failed is high, what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,22 +36,24 @@ _WORDS: Final = {
 _CLASSES: Final = {"known": "expected", "lost": "error"}
 
 
-def strip(marks: Sequence[str], titles: Sequence[str] = ()) -> Markup:
-    """Runs as bars, the newest to the right; ` ` where there was none."""
-    told = titles or [""] * len(marks)
-    bars = Markup(  # thousands on a page: only a title has words of others, and is escaped
-        "".join(
-            f'<rect class="o-{_SHAPES[mark][0]}" x="{at * _CELL + 1}" y="{_SHAPES[mark][1]}" '
-            f'width="8" height="{_SHAPES[mark][2]}"><title>{escape(title)}</title></rect>'
-            for at, (mark, title) in enumerate(zip(marks, told, strict=True))
-            if mark in _SHAPES
-        )
-    )
-    said = "".join(marks).strip()
+def strip(marks: Sequence[str], said: Sequence[str] = (), days: Sequence[str] = ()) -> Markup:
+    """Runs as bars, the newest to the right; ` ` where there was none. What is `said` of each is
+    told once of those beside each other that it fits, with their days."""
+    bars, at = "", 0
+    for (mark, words), alike in groupby(zip(marks, said or marks, strict=True)):
+        first, at = at, at + len(list(alike))
+        if mark in _SHAPES:
+            name, top, tall = _SHAPES[mark]
+            bar = "zm10 0".join([f"h8v{tall}h-8"] * (at - first))
+            bars += f'<path class="o-{name}" d="M{first * _CELL + 1} {top}{bar}z">'
+            if said:
+                day = " to ".join(dict.fromkeys((days[first], days[at - 1])))
+                bars += f"<title>{escape(day)}: {escape(words)}</title>"
+            bars += "</path>"
     return Markup(
         '<svg class="strip" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" '
         'aria-label="last runs: {2}">{3}</svg>'
-    ).format(max(1, len(marks)) * _CELL, _HIGH, said, bars)
+    ).format(max(1, len(marks)) * _CELL, _HIGH, "".join(marks).strip(), Markup(bars))
 
 
 class Bar(NamedTuple):
@@ -91,9 +94,10 @@ def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
 
 
 def curve(
-    values: Sequence[float | None], said: Iterable[str], title: str, *, band: bool = True
+    values: Sequence[float | None], said: Callable[[int], str], title: str, *, band: bool = True
 ) -> Markup:
-    """A figure over runs, `said` is each in words; with the band in which noise alone keeps it."""
+    """A figure over runs, `said` tells each in words; with the band in which noise alone keeps
+    it."""
     known = [(at, value) for at, value in enumerate(values) if value is not None and value > 0]
     if len(known) < 2:
         return Markup("")
@@ -105,12 +109,11 @@ def curve(
     def place(at: int, value: float) -> tuple[float, float]:
         return 4 + at * (wide - 8) / max(1, len(values) - 1), 66 - (value - least) / span * 62
 
-    words = list(said)
     points = " ".join("{:.1f},{:.1f}".format(*place(*one)) for one in known)
     dots = Markup("").join(
         Markup(
             '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>'
-        ).format("" if low <= value <= high else "out", *place(at, value), words[at])
+        ).format("" if low <= value <= high else "out", *place(at, value), said(at))
         for at, value in known
         if not low <= value <= high or at == known[-1][0]
     )
@@ -122,7 +125,7 @@ def curve(
         '<polyline points="{6}"/>{7}</svg></figure>'
     ).format(
         title,
-        words[known[-1][0]],
+        said(known[-1][0]),
         wide,
         tall,
         top,

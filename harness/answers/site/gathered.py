@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.database import MERGED, Database
 from harness.answers.history.importing import runs_in_order, stored_attempts
-from harness.answers.history.states import versions_of
+from harness.answers.history.states import RanWith, versions_of
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.answers.site.changes import NightChange, changes_of
@@ -46,19 +46,123 @@ def runs_held(database: Database) -> list[RunHeld]:
     ]
 
 
+class KinLines(NamedTuple):
+    """The cases that differ in their versions only: through all runs that are read, and through
+    the last `WINDOW` of them, which pages are made of."""
+
+    kin: str
+    read: list[CaseLine]
+    drawn: list[CaseLine]
+
+
 def lines_by_test(
     database: Database, runs: Sequence[RunHeld], first: int
-) -> Iterator[tuple[str, list[CaseLine]]]:
+) -> Iterator[tuple[str, list[KinLines]]]:
     """Each test with all its cases, through the runs from the place `first` on."""
     order = {one.run: at for at, one in enumerate(runs)}
     since = min((one.started for one in runs[first:]), default="")
     found = stored_attempts(database, Filter(since=since), by_test=True)
     asked = (one for one in found if order.get(one[1], -1) >= first)
+    drawn = len(runs) - WINDOW
     for test, of_test in groupby(asked, key=lambda one: one[2].test):
-        lines = list[CaseLine]()
-        for _, of_kin in groupby(of_test, key=lambda one: one[0]):
-            lines += lines_of(cases for _, cases in by_run(of_kin, order))
+        lines = list[KinLines]()
+        for kin, of_kin in groupby(of_test, key=lambda one: one[0]):
+            cases = by_run(of_kin, order)
+            read = lines_of(of_run for _, of_run in cases)
+            late = [of_run for run, of_run in cases if order[run] >= drawn]
+            lines.append(KinLines(kin, read, read if len(late) == len(cases) else lines_of(late)))
         yield test, lines
+
+
+_VERDICT: Final = (
+    "(outcome = 'passed' OR coalesce(cause, 'target') = 'target' AND outcome <> 'error')"
+)
+_TURNS: Final[Mapping[bool, tuple[str, str]]] = {
+    False: ("outcome = 'passed'", f"outcome <> 'passed' AND {_VERDICT}"),
+    True: (_VERDICT, f"NOT {_VERDICT}"),
+}
+"""What a turn comes after, and what it brings: a failure, or that there is no verdict."""
+
+
+def last_turn(
+    database: Database, runs: Sequence[RunHeld], kin: KinLines, line: CaseLine, *, lost: bool
+) -> list[EarlierAttempts]:
+    """The run before the runs of a line with which it came to fail, or to have no verdict if
+    `lost`, and the one before that. Empty if it always was so. Raises InfraError.
+    """
+    first, named = line.seen[0], len(kin.read) > 1
+    asked = (
+        "FROM attempts JOIN runs ON runs.run = attempts.run WHERE kin = :kin "
+        "AND outcome NOT IN ('unsupported', 'skipped') AND runs.started"
+    )
+    values: dict[str, object] = {"kin": kin.kin, "begun": runs[first.at].started}
+    if named:  # versions beside each other: only its name tells it from the others
+        asked, values["name"] = asked.replace("kin =", "name = :name AND kin ="), first.last.case
+    before, turned = _TURNS[lost]
+    with database.transaction(writes=False) as connection:
+        query = f"SELECT max(runs.started) {asked} < :begun AND {before}"
+        ((since,),) = connection.execute(query, **values)
+        if since is None:
+            return []
+        query = f"SELECT min(runs.started) {asked} > :since AND {turned}"
+        ((until,),) = connection.execute(query, **(values | {"since": since, "begun": None}))
+    found = stored_attempts(database, Filter(kin=kin.kin, since=since, until=f"{until} "))
+    order = {one.run: at for at, one in enumerate(runs)}
+    told = [one for _, of_run in by_run(found, order) for one in of_run.values()]
+    return [one for one in told if not named or one.last.case == first.last.case]
+
+
+class CauseHeld(NamedTuple):
+    """A cause of failures, in all that is held: how many cases had it, by the places of runs; the
+    rest is of the last of them."""
+
+    cause: str
+    cases: Mapping[int, int]
+    outcome: str
+    kind: str
+    diagnosis: str | None
+    error: str | None
+
+    @property
+    def first(self) -> int:
+        """The place of the first run that had it."""
+        return min(self.cases)
+
+    @property
+    def last(self) -> int:
+        """The place of the last run that had it."""
+        return max(self.cases)
+
+    @property
+    def record(self) -> ErrorRecord | None:
+        """How a case went wrong; None if that is not held."""
+        with contextlib.suppress(ValidationError):
+            return None if self.error is None else ErrorRecord.model_validate_json(self.error)
+        return None
+
+
+def causes_held(database: Database, runs: Sequence[RunHeld]) -> list[CauseHeld]:
+    """All causes, the last seen first. Raises InfraError."""
+    order = {one.run: at for at, one in enumerate(runs)}
+    seen: dict[str, dict[int, int]] = defaultdict(dict)
+    counts = (
+        "SELECT cause_id, run, count(DISTINCT kin) FROM attempts WHERE cause_id IS NOT NULL "
+        "GROUP BY cause_id, run"
+    )
+    newest = (
+        "SELECT outcome, coalesce(diagnosis, signature, outcome), diagnosis, error FROM attempts "
+        "WHERE cause_id = :cause AND run = :run ORDER BY line LIMIT 1"
+    )
+    with database.transaction(writes=False) as connection:
+        for cause, run, cases in connection.execute(counts):
+            if run in order:
+                seen[cause][order[run]] = cases
+        told = [
+            CauseHeld(cause, cases, *row)
+            for cause, cases in seen.items()
+            for row in connection.execute(newest, cause=cause, run=runs[max(cases)].run)
+        ]
+    return sorted(told, key=lambda one: (-one.last, one.cause))
 
 
 class DeviceRow(NamedTuple):
@@ -94,16 +198,6 @@ def device_rows(
     return {key: row for key, row in found if key[1] >= first}
 
 
-def error_of(database: Database, run: str, case: str) -> ErrorRecord | None:
-    """How a case went wrong in a run; None if that is not held."""
-    query = "SELECT error FROM attempts WHERE run = :run AND name = :case AND error IS NOT NULL"
-    with database.transaction(writes=False) as connection:
-        for (text,) in connection.execute(query, run=run, case=case):
-            with contextlib.suppress(ValidationError):
-                return ErrorRecord.model_validate_json(text)
-    return None
-
-
 class StandingCounts(Counter[str]):
     """How many cases came to what, by their standing."""
 
@@ -122,12 +216,15 @@ class StandingCounts(Counter[str]):
 class Harvest:
     """The changes of the runs that are written about, and how many cases came to what in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: int) -> None:
+        """Pages of anything but a night tell changes of runs from the place `shown` on."""
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
         self.by_version: Mapping[tuple[str, str], StandingCounts] = defaultdict(StandingCounts)
         self.devices_of: Mapping[str, set[str]] = defaultdict(set)
         """The devices on which the last run tested a test that it has a change of."""
+        self._by_versions = defaultdict[tuple[RanWith, str], StandingCounts](StandingCounts)
+        self._shown = shown
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.execute("PRAGMA cache_size = -8000")
         self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
@@ -139,52 +236,70 @@ class Harvest:
     def __exit__(self, *_: object) -> None:
         self._rows.close()
 
-    def take(self, lines: Sequence[CaseLine], first: int, last: int) -> None:
-        """The cases of a test, of which changes from the run `first` to the `last` are told."""
-        told = [one for line in lines for one in changes_of(line, first)]
+    def take(
+        self,
+        kins: Sequence[KinLines],
+        first: int,
+        last: int,
+        earlier: Callable[[KinLines, CaseLine, bool], Sequence[EarlierAttempts]],
+    ) -> None:
+        """The cases of a test, of which changes from the run `first` to the `last` are told. What
+        was so in all runs that are read has its turn `earlier`.
+        """
+        told = list[NightChange]()
+        for kin in kins:
+            for line in kin.read:
+                told += _changes(kin, line, first, earlier)
+                for one in line.seen:
+                    self.by_run[one.at][one.last.standing] += 1
+            for line in kin.drawn:
+                self._count(line)
         marks = ", ".join("?" * len(NightChange._fields))
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
-        for line in lines:
-            for one in line.seen:
-                self._count(one.at, one.last, last)
         if any(one.at == last for one in told):
-            for line in lines:
+            for line in (line for kin in kins for line in kin.drawn):
                 if line.seen[-1].at == last and line.last.device and line.last.has_verdict:
                     self.devices_of[line.last.test].add(line.last.device.name)
 
-    def _count(self, at: int, brief: Brief, last: int) -> None:
-        standing = brief.standing
-        self.by_run[at][standing] += 1
-        if brief.device is None:
-            return
-        device = brief.device.name
-        self.by_device[device, at][standing] += 1
-        if at > last - WINDOW:
-            for name, said in versions_of(brief):
-                if said:
-                    self.by_version[f"{name} {said}", device][standing] += 1
+    def _count(self, line: CaseLine) -> None:
+        for one in line.seen:
+            if (device := one.last.device) is not None:
+                standing = one.last.standing
+                self.by_device[device.name, one.at][standing] += 1
+                self._by_versions[versions_of(one.last), device.name][standing] += 1
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""
         for name in ("at", "cause", "device"):
             self._rows.execute(f"CREATE INDEX by_{name} ON changes ({name})")
-
-    def causes(self) -> list[tuple[NightChange, int, int]]:
-        """The newest change of each cause, how many cases it had, and the place of its first run;
-        the last seen comes first."""
-        of_all = "FROM changes WHERE became <> 'fixed' GROUP BY cause"
-        first = dict(self._rows.execute(f"SELECT cause, min(at) {of_all}"))
-        rows = self._rows.execute(  # beside max(), SQLite gives the columns of that very row
-            f"SELECT {_COLUMNS}, count(DISTINCT test || device), max(at) AS newest {of_all} "
-            "ORDER BY newest DESC, cause"
-        )
-        found = [(NightChange(*row[:-2]), int(row[-2])) for row in rows]
-        return [(one, cases, first[one.cause]) for one, cases in found]
+        for (versions, device), counts in self._by_versions.items():
+            for name, said in versions:
+                if said:
+                    self.by_version[f"{name} {said}", device].update(counts)
 
     def changes(self, where: str, *values: object) -> list[NightChange]:
-        """Those that an expression of SQL takes, in the order of their causes."""
+        """Those of the last runs that an expression of SQL takes, in the order of their causes."""
+        return self._select(f"at >= {self._shown} AND ({where})", *values)
+
+    def of_night(self, at: int) -> list[NightChange]:
+        """Those of the run at a place, in the order of their causes."""
+        return self._select("at = ?", at)
+
+    def _select(self, where: str, *values: object) -> list[NightChange]:
         rows = self._rows.execute(
             f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, test, device",
             values,
         )
         return [NightChange(*row) for row in rows]
+
+
+def _changes(
+    kin: KinLines,
+    line: CaseLine,
+    first: int,
+    earlier: Callable[[KinLines, CaseLine, bool], Sequence[EarlierAttempts]],
+) -> list[NightChange]:
+    told = list(changes_of(line, first))
+    always = [one.became == "lost" for one in told if one.since <= line.seen[0].at]
+    turn = earlier(kin, line, always[0]) if always else ()
+    return list(changes_of(line, first, turn)) if turn else told

@@ -42,7 +42,7 @@ def front_page(known: Known) -> str:
     if not known.runs:
         return framed("qnn-harness", [Heading("Nothing is held yet", 1)], here="Last night", up="")
     at, links = known.last, Links("")
-    changes = known.gathered.changes("at = ?", at)
+    changes = known.gathered.of_night(at)
     blocks: list[Block] = [*_head(known, at, changes, links), *by_cause(known, changes, links)]
     if ill := unwell(known):
         blocks += [Heading("Devices to look at"), devices_table(known, ill, links)]

@@ -25,7 +25,7 @@ from harness.answers.report.document import (
 )
 from harness.answers.report.pages import asset, page
 from harness.answers.site.changes import TITLES, Became, NightChange
-from harness.answers.site.gathered import DeviceRow, Harvest, RunHeld
+from harness.answers.site.gathered import CauseHeld, DeviceRow, Harvest, RunHeld
 from harness.answers.site.kept_pages import KeptPages
 from harness.answers.site.links import Links, ways
 from harness.ground import counted
@@ -50,6 +50,8 @@ class Known:
     gathered: Harvest
     devices: Mapping[tuple[str, int], DeviceRow]
     nights: Mapping[str, NightTold]
+    causes: Sequence[CauseHeld]
+    """All that is held, the last seen first."""
     whose: Mapping[str, str]
     """Whose fault each cause of the last runs is, in words."""
     twins: Mapping[str, str]
@@ -169,12 +171,10 @@ def happened(known: Known, changes: Sequence[NightChange], links: Links) -> Tabl
     return Table("", ("Night", "What", "Case", "Device", "Why", "With"), rows, "stacked")
 
 
-def title_of(change: NightChange) -> str:
+def title_of(of: NightChange | CauseHeld) -> str:
     """What went wrong, in a few words."""
-    named = " ".join(part for part in change.kind.split("|") if part != "-")
-    return shortened(
-        named if named.startswith(change.outcome) else f"{change.outcome}: {named}", 120
-    )
+    named = " ".join(part for part in of.kind.split("|") if part != "-")
+    return shortened(named if named.startswith(of.outcome) else f"{of.outcome}: {named}", 120)
 
 
 def short_name(test: str) -> str:

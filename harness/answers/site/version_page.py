@@ -39,9 +39,11 @@ def _order(version: str) -> tuple[str, object]:
 def _blocks(known: Known, version: str) -> Iterator[Block]:
     links = Links()
     brought = known.gathered.changes(
-        "became = 'new' AND changed <> '' AND instr(', ' || versions || ',', ', ' || ? || ',')",
+        "became IN ('new', 'still') AND changed <> '' "
+        "AND instr(', ' || versions || ',', ', ' || ? || ',')",
         version,
     )
+    brought = list({(one.test, one.device, one.since): one for one in brought}.values())
     yield Heading(Span(version, style="code"), 1)
     said = f"First bad of {counted(len(brought), 'case')}." if brought else "It broke nothing."
     yield Paragraph(said, "verdict bad" if brought else "verdict")

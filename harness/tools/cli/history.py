@@ -102,7 +102,14 @@ def history(
     """
     if context.invoked_subcommand is not None:
         return None
-    asked = Filter(case, diagnosis, device, tuple(map(_axis, axes)), since, until)
+    asked = Filter(
+        case=case,
+        diagnosis=diagnosis,
+        device=device,
+        axes=tuple(map(_axis, axes)),
+        since=since,
+        until=until,
+    )
     held = opened(database, reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:

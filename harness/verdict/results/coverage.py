@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Protocol, get_args
 
 from pydantic import Field, StrictInt
@@ -60,6 +61,7 @@ class Ended(Protocol):
         """Whether it passed where that was to fail the run."""
 
 
+@lru_cache(1000)
 def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) -> Standing:
     """What an attempt came to. No known issue explains what has no verdict."""
     if outcome in ("passed", "unsupported", "skipped"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -95,6 +95,13 @@ class Fate:
     failure: str | None = None
     diagnosis: str | None = None
     breaks_strictness: bool = False
+    standing: Standing = field(init=False, compare=False)
+    """What it came to."""
+
+    def __post_init__(self) -> None:
+        """Made once: it is asked for again and again."""
+        told = standing_of(self.outcome, self.cause, self.known_issue)
+        object.__setattr__(self, "standing", told)
 
     @classmethod
     def of(cls, record: CaseRecord) -> Fate:
@@ -247,7 +254,7 @@ class Brief:
     @property
     def standing(self) -> Standing:
         """What it came to."""
-        return standing_of(self.outcome, self.cause, self.known_issue)
+        return self.fate.standing
 
     @property
     def fault(self) -> Fault | None:

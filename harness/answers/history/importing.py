@@ -413,5 +413,5 @@ def stored_attempts(
             fate, placement = _fate(outcome, cause, device, *known), _placement(placed)
             source = None if figures is None else HeldFigures(figures)
             brief = Brief(name, test, placement, _axes(axes), fate, started, attempt, source)
-            if asked.takes(brief):
+            if not asked.axes or asked.takes(brief):
                 yield kin, run, brief

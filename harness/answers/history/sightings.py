@@ -120,7 +120,7 @@ def _seen(run: int, attempts: Sequence[Sequence[Any]]) -> list[Sighting]:
     return [Sighting(*where, cause, passed, len(bad), lost)]
 
 
-@lru_cache(1000)
+@lru_cache(20_000)  # of each run all are met, one after the other
 def _placed(placed: str | None, axes: str, ort: str | None) -> tuple[str, RanWith]:
     """The backend and the versions of a case."""
     placement = None if placed is None else PlacementRecord.model_validate_json(placed)

@@ -50,11 +50,11 @@ class Verdicts(NamedTuple):
     failed: int
 
     @classmethod
-    def of(cls, attempts: EarlierAttempts, started: str) -> Verdicts:
+    def of(cls, attempts: EarlierAttempts, started: str, under: RanWith | None = None) -> Verdicts:
         """What all its attempts in a run came to."""
         last = attempts.last
         on = last.device.name if last.device is not None else ""
-        return cls(started, versions_of(last), on, attempts.passed, attempts.failed)
+        return cls(started, under or versions_of(last), on, attempts.passed, attempts.failed)
 
     @property
     def bad(self) -> bool | None:

@@ -12,7 +12,14 @@ from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
-from harness.answers.history.states import CaseState, Verdicts, said_versions, state_of, versions_of
+from harness.answers.history.states import (
+    CaseState,
+    RanWith,
+    Verdicts,
+    said_versions,
+    state_of,
+    versions_of,
+)
 from harness.verdict import Fault
 
 MARKS: Final = 30
@@ -59,6 +66,8 @@ class CaseLine:
     good: Brief | None = None
     bad: Brief | None = None
     seen: list[EarlierAttempts] = field(default_factory=list)
+    under: list[RanWith] = field(default_factory=list)
+    """The versions of each of them."""
     diagnoses: Counter[str] = field(default_factory=Counter)
     verdicts_seen: list[Verdicts] = field(default_factory=list)
     _judged: Brief | None = None
@@ -69,10 +78,11 @@ class CaseLine:
         self.runs += 1
         self.flaky_runs += attempts.is_flaky
         self.seen.append(attempts)
+        self.under.append(versions_of(now))
         if not now.has_verdict:
             self.no_verdict += 1
             return
-        self.verdicts_seen.append(Verdicts.of(attempts, now.started))
+        self.verdicts_seen.append(Verdicts.of(attempts, now.started, self.under[-1]))
         before, self._judged = self._judged, now
         if before is None or before.is_bad != now.is_bad:
             self.since, self.turned = now.started, attempts.at

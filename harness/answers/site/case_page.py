@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import FIGURES, Brief
 from harness.answers.history.speed import sample
-from harness.answers.history.states import said_versions, versions_of
+from harness.answers.history.states import RanWith, said_versions, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, mark_of
 from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
@@ -123,16 +122,15 @@ def _where(line: CaseLine) -> str:
 def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
     """The runs of a case, each in its place."""
     marks, said = [" "] * (known.last + 1 - first), [""] * (known.last + 1 - first)
-    for one in line.seen:
+    for one, under in zip(line.seen, line.under, strict=True):
         if one.at >= first:
-            marks[one.at - first], said[one.at - first] = mark_of(one), _said(one)
+            marks[one.at - first], said[one.at - first] = mark_of(one), _said(one.last, under)
     return strip(marks, said, [known.day(at) for at in range(first, known.last + 1)])
 
 
-def _said(one: EarlierAttempts) -> str:
-    brief = one.last
+def _said(brief: Brief, under: RanWith) -> str:
     why = f" ({brief.signature})" if brief.is_bad else ""
-    return f"{brief.outcome}{why}; {said_versions(versions_of(brief))}"
+    return f"{brief.outcome}{why}; {said_versions(under)}"
 
 
 def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:

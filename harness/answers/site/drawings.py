@@ -110,13 +110,12 @@ def curve(
         return 4 + at * (wide - 8) / max(1, len(values) - 1), 66 - (value - least) / span * 62
 
     points = " ".join("{:.1f},{:.1f}".format(*place(*one)) for one in known)
-    dots = Markup("").join(
-        Markup(
-            '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>'
-        ).format("" if low <= value <= high else "out", *place(at, value), said(at))
-        for at, value in known
-        if not low <= value <= high or at == known[-1][0]
-    )
+    dots = ""
+    for at, value in known:
+        if not low <= value <= high or at == known[-1][0]:
+            (x, y), style = place(at, value), "" if low <= value <= high else "out"
+            dots += f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
+            dots += f"<title>{escape(said(at))}</title></circle>"
     top = place(0, high)[1]
     return Markup(
         '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 {2} {3}" '
@@ -131,7 +130,7 @@ def curve(
         top,
         place(0, low)[1] - top,
         points,
-        dots,
+        Markup(dots),
         "band" if band else "none",
     )
 

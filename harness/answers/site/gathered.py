@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.database import MERGED, Database
 from harness.answers.history.importing import runs_in_order, stored_attempts
-from harness.answers.history.states import RanWith, versions_of
+from harness.answers.history.states import RanWith
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.answers.site.changes import NightChange, changes_of
@@ -262,11 +262,11 @@ class Harvest:
                     self.devices_of[line.last.test].add(line.last.device.name)
 
     def _count(self, line: CaseLine) -> None:
-        for one in line.seen:
+        for one, under in zip(line.seen, line.under, strict=True):
             if (device := one.last.device) is not None:
                 standing = one.last.standing
                 self.by_device[device.name, one.at][standing] += 1
-                self._by_versions[versions_of(one.last), device.name][standing] += 1
+                self._by_versions[under, device.name][standing] += 1
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""

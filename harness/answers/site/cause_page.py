@@ -30,7 +30,7 @@ def _of_cause(known: Known, cause: CauseHeld) -> Iterator[Block]:
         links.to("night", known.runs[at].run, known.day(at)) for at in (cause.first, cause.last)
     )
     runs = counted(len(cause.cases), "run")
-    yield Paragraph([f"In {runs} of {len(known.runs)}: first ", first, ", last ", last, "."])
+    yield Paragraph([f"In {runs}: first ", first, ", last ", last, "."])
     if cause.diagnosis is not None:
         yield Paragraph(["Its diagnosis: ", links.to("diagnosis", cause.diagnosis)])
     yield from _words(error)

@@ -89,4 +89,4 @@ def test_the_way_from_the_front_page_goes_by_keyboard(browser: Browser, site: Pa
     browser.wait(lambda: "/case/" in browser.driver.current_url)
     assert "Fails on 1 of 1 device" in browser.one("p.verdict").text
     assert len(browser.all("svg.curve polyline")) == 2
-    assert browser.all("svg.strip rect.o-failed title")
+    assert browser.all("svg.strip path.o-failed title")

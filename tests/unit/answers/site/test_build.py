@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import UTC, datetime
+import shutil
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,6 +19,7 @@ from harness.answers.site.build import Built, build
 from harness.answers.site.links import page_of
 from harness.tools.cli.site import site
 from harness.verdict import RunFolder
+from harness.verdict.results.run_folder import INFO
 from tests.unit.answers.history.runs import attempt, run_folder
 
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"
@@ -127,3 +130,85 @@ def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
 def test_a_history_without_runs_has_a_front_page(tmp_path: Path) -> None:
     built(tmp_path)
     assert "Nothing is held yet" in (tmp_path / "site/index.html").read_text()
+
+
+def many(folder: Path, number: int) -> list[Path]:
+    """Nights of which each has a case that always failed, one that fails since the third night,
+    one that is lost since the second, one that fails at first only, and one that is flaky."""
+    runs = []
+    for at in range(number):
+        said = [
+            "always failed id=old message=as_ever",
+            "broke@2.0 failed id=new message=since_then" if at > 1 else "broke@1.0 passed",
+            f"lost {'error' if at else 'passed'}",
+            f"once {'passed' if at else 'failed message=gone'}",
+            f"flaky {'failed' if at % 4 == 1 else 'passed'}",
+        ]
+        began = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=at)
+        run_id = f"{began:%Y%m%dT%H%M%SZ}-{at:016x}"
+        runs.append(run_folder(folder, *map(attempt, said), run_id=run_id))
+        info = json.loads((runs[-1] / INFO).read_text()) | {"started": began.isoformat()}
+        (runs[-1] / INFO).write_text(json.dumps(info))
+    return runs
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site reads six runs and tells changes of three, as if these were 60 and 30."""
+    for name in ("build", "gathered", "case_page", "device_page"):
+        monkeypatch.setattr(f"harness.answers.site.{name}.WINDOW", 6)
+    for name in ("build.MARKS", "case_page.MARKS", "night_page._TREND", "device_page._SHOWN"):
+        monkeypatch.setattr(f"harness.answers.site.{name}", 3)
+
+
+def pages_of(site: Path) -> dict[str, str]:
+    return {str(one.relative_to(site)): one.read_text() for one in site.rglob("*.html")}
+
+
+def test_pages_say_the_same_whether_made_night_by_night_or_at_once(
+    tmp_path: Path, few: None
+) -> None:
+    runs = many(tmp_path, 14)
+    step = [built(tmp_path, *runs[:-1]), built(tmp_path, *runs[-1:])]
+    assert step[1].written < step[0].written
+    found = pages_of(tmp_path / "site")
+    shutil.rmtree(tmp_path / "site")
+    built(tmp_path)
+    anew = pages_of(tmp_path / "site")
+    nights = {one for one in anew if one.startswith("night/")}
+    # the page of the night before says what was suspected then
+    for name in anew.keys() - nights:
+        assert found[name] == anew[name], name
+    assert found.keys() == anew.keys()
+
+
+def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
+    tmp_path: Path, few: None
+) -> None:
+    runs = many(tmp_path, 12)
+    for one in (runs[:11], runs[11:]):
+        built(tmp_path, *one)
+        text = (tmp_path / "site/index.html").read_text()
+        said = re.findall(r'data-label="Since">(.*?)</td>', text)
+        assert {re.sub("<[^>]*>", "", one) for one in said} >= {
+            "2026-11-03, as qnn 1.0 to 2.0 changed",
+            "before all that is held",
+            "2026-11-02, with the same versions",
+        }
+
+
+def test_a_cause_is_found_by_its_diagnosis_and_stays_when_it_is_long_gone(
+    tmp_path: Path, few: None
+) -> None:
+    built(tmp_path, *many(tmp_path, 12))
+    site = tmp_path / "site"
+    causes = (site / "causes.html").read_text()
+    (gone,) = re.findall(r'href="(cause/[^"]*)">[^<]*gone', causes)
+    told = (site / gone).read_text()
+    assert "Gone; last seen 2026-11-01." in told
+    (new,) = re.findall(r'href="(cause/[^"]*)">[^<]*: new<', causes)
+    diagnosis = page_of("diagnosis", "new")
+    assert f"../{diagnosis}" in (site / new).read_text()
+    assert diagnosis in causes
+    assert f"../{new}" in (site / diagnosis).read_text()
+    assert "1 case in the last run." in (site / diagnosis).read_text()

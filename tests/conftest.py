@@ -22,13 +22,14 @@ from tests.logged import Logged
 from tests.needed import ALWAYS_THERE, LEFT_OUT, installed_by_ci, need
 
 # A busy machine makes everything slow, and that is no fault of what is tested.
-# By day examples are the same every time, so that a change is judged by what it changed; the night
-# looks for new ones (`--hypothesis-profile=nightly`).
-for profile, same in (("harness", True), ("nightly", False)):
+# By day examples are few, and the same every time, so that a change is judged by what it changed;
+# the night looks for new ones (`--hypothesis-profile=nightly`).
+for profile, same, examples in (("harness", True, 40), ("nightly", False, 100)):
     settings.register_profile(
         profile,
         deadline=None,
         derandomize=same,
+        max_examples=examples,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 settings.load_profile("harness")

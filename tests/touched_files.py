@@ -16,6 +16,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -47,7 +48,7 @@ def named(pattern: str, within: str = "", without: str = "\0") -> Test:
 
 def lists_axes(path: str, code: str) -> bool:
     """Whether at least two axes stand side by side in a list, tuple, set or dict."""
-    if not path.endswith(".py"):
+    if not path.endswith(".py") or sum(axis in code for axis in AXES) < 2:
         return False
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
@@ -105,12 +106,15 @@ def files_of(commit: str | None) -> Iterator[tuple[str, str]]:
 
 def touched(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """The files that name the newest member of each kind."""
-    codes = [(path, code_of(path, text)) for path, text in files]
+    texts = list(files)
+    code = cache(code_of)
+
+    def hits(test: Test) -> list[str]:
+        # to take docstrings and comments out of a file takes long, and few have such words at all
+        return [path for path, text in texts if test(path, text) and test(path, code(path, text))]
+
     return {
-        name: next(
-            (hits for test in kind.members if (hits := [p for p, code in codes if test(p, code)])),
-            [],
-        )
+        name: next((found for test in kind.members if (found := hits(test))), [])
         for name, kind in KINDS.items()
     }
 

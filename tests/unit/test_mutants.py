@@ -94,6 +94,7 @@ def test_a_pattern_that_no_pure_file_has_is_told() -> None:
     assert (done.returncode, done.stderr) == (1, "no pure file has 'no/such/file' in its path\n")
 
 
+@pytest.mark.slow
 def test_who_is_called_equivalent_still_is_a_mutant_and_has_a_reason() -> None:
     lines = [line for line in EQUIVALENT.read_text().splitlines() if line and line[0] != "#"]
     assert all(len(line.split("\t")) == 4 and line.split("\t")[3] for line in lines)

@@ -31,8 +31,9 @@ def checked(body: Sequence[ast.stmt]) -> bool:
 
 
 def property_tests() -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
-    for path in sorted(TESTS.rglob("*.py")):
-        for one in ast.walk(ast.parse(path.read_text())):
+    texts = {path: path.read_text() for path in sorted(TESTS.rglob("*.py"))}
+    for path in (path for path, text in texts.items() if "@given(" in text):
+        for one in ast.walk(ast.parse(texts[path])):
             if isinstance(one, ast.FunctionDef):
                 said = [ast.unparse(decorator) for decorator in one.decorator_list]
                 if any(text.startswith("given(") for text in said):

@@ -162,7 +162,7 @@ def test_every_file_says_what_it_is_for() -> None:
         path.relative_to(ROOT).as_posix()
         for folder in ("harness", "suites", "tests")
         for path in (ROOT / folder).rglob("*.py")
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+        if not re.match(r'(#.*\n|\n)*(r?"""\S|$)', path.read_text())
     ]
     assert not silent
 

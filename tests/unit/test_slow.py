@@ -84,6 +84,7 @@ def test_they_are_run_where_all_is_insisted_on() -> None:
     assert selected(plain | {INSIST: "1"}) == "not benchmark and not nightly"
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_told() -> None:
     """A worker leaves them out, and the process that began it tells."""
     file = "tests/faults/test_chaos.py"

@@ -144,6 +144,7 @@ def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
     assert found.verdict == "slower"
 
 
+@pytest.mark.slow
 def test_figures_with_two_modes_give_no_alarm() -> None:
     """As times on a computer that something else works on, too."""
     rng = np.random.default_rng(11)

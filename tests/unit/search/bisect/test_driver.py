@@ -537,7 +537,7 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     assert before.between == (hidden,)
 
 
-@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("axes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_wild_noise_ends_within_the_bound(tmp_path: Path, axes: int) -> None:
     dice = random.Random(5)
     runs = ScriptedRuns(lambda at, _: "passed", value=lambda at: 1000 * dice.lognormvariate(0, 0.4))

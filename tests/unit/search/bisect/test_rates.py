@@ -118,8 +118,8 @@ def cells() -> Iterator[Any]:
     for rate, repeat in itertools.product(RATES, ("auto", "rate:25%", "rate:10%")):
         yield pytest.param(rate, repeat, BY_NIGHT, marks=pytest.mark.nightly)
         if repeat == "auto" or (repeat == "rate:25%" and rate <= 0.10):
-            rare = pytest.mark.slow if rate == 0.05 else ()
-            yield pytest.param(rate, repeat, BY_DAY, marks=rare)
+            few = () if rate in (0.0, 0.10) and repeat == "auto" else pytest.mark.slow
+            yield pytest.param(rate, repeat, BY_DAY, marks=few)
 
 
 def nothing_is_denied(found: AxisFinding) -> None:
@@ -156,7 +156,11 @@ def test_nothing_is_claimed_that_is_wrong_more_often_than_stated(
 
 @pytest.mark.parametrize(
     ("rate", "number"),
-    [(0.10, 6), (0.25, 6), *(pytest.param(r, 60, marks=pytest.mark.nightly) for r in RATES[1:])],
+    [
+        pytest.param(0.10, 6, marks=pytest.mark.slow),
+        (0.25, 6),
+        *(pytest.param(r, 60, marks=pytest.mark.nightly) for r in RATES[1:]),
+    ],
 )
 def test_where_every_version_fails_as_often_no_change_is_claimed(
     rate: float, number: int, show_figures: Show

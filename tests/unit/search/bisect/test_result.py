@@ -208,7 +208,8 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slow", "verdict", "name"), [(1.3, "slower", "took_s"), (1.0005, None, "took_us")]
+    ("slow", "verdict", "name"),
+    [(1.3, "slower", "took_s"), pytest.param(1.0005, None, "took_us", marks=pytest.mark.slow)],
 )
 def test_a_change_of_times_is_put_beside_noise(
     tmp_path: Path, slow: float, verdict: str | None, name: str

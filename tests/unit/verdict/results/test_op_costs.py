@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from harness.verdict.results.op_costs import cost_of, dearest, op_costs
 from tests.properties import reached, reaches
@@ -68,6 +68,7 @@ ops_like = st.fixed_dictionaries(
 
 
 @reaches(0.15)
+@settings(max_examples=100)
 @given(json_like | st.fixed_dictionaries({"ops": st.lists(ops_like | json_like, max_size=6)}))
 def test_what_is_no_profile_has_no_ops_or_proper_ones(said: Any) -> None:
     found = op_costs(said)

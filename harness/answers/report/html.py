@@ -7,7 +7,6 @@ case from data that lies packed in it (page_data.py).
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from harness.answers.report.summary import (
     totals,
 )
 from harness.ground import counted
-from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
+from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import open_inside
 from harness.verdict import CaseRecord, Coverage
 
@@ -93,10 +92,8 @@ def html_text(run: RunData) -> str:
     more = {
         "evidence": dict(run.evidence),
         "issues": issues,
-        "lab": _lab_option(info),
         "grids": asked_grids(cases),
         "versions": VERSIONS,
-        "chosen_by": {name: AXES[name].option for name in IN_AXES},
     }
     said = verdict(cases, coverage, reasons, since, cut=cut is not None, besides=remarks(run))
     return template("report.html.j2").render(
@@ -120,7 +117,7 @@ def html_text(run: RunData) -> str:
         issues=issues,
         damage=run.contents.damage,
         rows=Markup(packed(chain(rows(cases, run.contents.events, groups, since), more.items()))),
-        blocks=Markup(" ".join(blocks(cases))),
+        blocks=Markup(" ".join(blocks(cases, _lab_words(info)))),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
 
@@ -267,16 +264,14 @@ def _tail(folder: Path, name: str) -> bytes:
         return b""
 
 
-def _lab_option(info: Mapping[str, Any]) -> str:
-    """The option of the lab that the run was made with, for the commands that run a case again."""
+def _lab_words(info: Mapping[str, Any]) -> list[str]:
+    """How the run was told of its lab; run.json could hold anything."""
     command = info.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
     for at, word in enumerate(words):
-        if word.startswith("--lab="):
-            return shlex.quote(word)
-        if word == "--lab" and at + 1 < len(words):
-            return shlex.join(words[at : at + 2])
-    return ""
+        if word.partition("=")[0] == "--lab":
+            return words[at : at + 1 + (word == "--lab")]
+    return []
 
 
 def _seconds(duration: float) -> str:

@@ -10,12 +10,14 @@ import base64
 import gzip
 import io
 import json
+import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, Final, cast
 
+from harness.answers.report.again import again
 from harness.answers.report.grid import code_of
 from harness.answers.report.pages import clip, thinned
 from harness.answers.report.run_data import Since
@@ -133,10 +135,11 @@ def rows(
     yield "pool", pool.values
 
 
-def blocks(cases: Sequence[CaseRecord]) -> list[str]:
-    """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128."""
+def blocks(cases: Sequence[CaseRecord], lab: Sequence[str] = ()) -> list[str]:
+    """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128. With
+    it stands how it is run `again`; `lab` are the words that say in which lab."""
     each = [cases[at : at + BLOCK] for at in range(0, len(cases), BLOCK)]
-    return [_packed(f"[{','.join(map(_details, block))}]") for block in each]
+    return [_packed(f"[{','.join(_details(one, lab) for one in block)}]") for block in each]
 
 
 class _Pool:
@@ -165,14 +168,14 @@ def _packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
 
 
-def _details(record: CaseRecord) -> str:
+def _details(record: CaseRecord, lab: Sequence[str]) -> str:
     """One record as JSON; what would be too much for a page is left to results.jsonl."""
     less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
     record = record.whole()
     for kept in (record, record.model_copy(update=less)):
         text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
         if len(text) <= _MAX_CASE_BYTES:
-            return text
+            return f'{text[:-1]},"again":{_json(shlex.join(again(record, *lab)))}}}'
     return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
 
 

@@ -163,15 +163,7 @@ function drawTable(data, shown, section, open) {
   window.onafterprint = () => { from = -1; look(); };
 }
 
-const quoted = text => /^[\w@%+=:,.\/-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
-function command(record, run) {
-  const axes = record.axes ?? {}, words = ["pytest", "-m", "device", record.case.split("[")[0], "--only-case", record.case];
-  if (record.device) words.push("--device", record.device.name);
-  for (const [axis, option] of Object.entries(run.chosen_by)) if (axes[axis]) words.push(option, String(axes[axis]));
-  return words.map(quoted).join(" ") + (run.lab ? " " + run.lab : "");
-}
-
-function bugReport(record, run) {
+function bugReport(record) {
   const error = record.error ?? {}, device = record.device ?? {}, fence = "```";
   const quote = text => fence + "\n" + plain(text ?? "").replaceAll("```", "'''") + "\n" + fence;
   const code = !error.code ? "" : ` ${error.code} (${error.hex}${error.symbol ? ", " + error.symbol : ""})`;
@@ -184,7 +176,7 @@ function bugReport(record, run) {
     ...Object.fromEntries(Object.entries(device).filter(([key]) => key !== "serial").map(([key, value]) => ["device " + key, value])), started: record.started};
   for (const [key, value] of Object.entries(told)) if (value !== null && value !== undefined)
     lines.push(`| ${plain(key).replaceAll("|", "\\|")} | ${plain(value).replaceAll("|", "\\|").replaceAll("\n", " ")} |`);
-  lines.push("", "To run it again:", quote(command(record, run)), "");
+  lines.push("", "To run it again:", quote(record.again), "");
   return lines.join("\n");
 }
 
@@ -222,7 +214,7 @@ function details(record, run) {
       el("ol", {class: "mono"}, error.chain.map(link => el("li", {}, link.message ?? "", el("span", {class: "dim"},
         link.code === undefined || link.code === null ? "" : ` ${link.code} ${link.hex ?? ""} ${link.symbol ?? ""}${link.source === "call" ? ", returned" : ""}`))))));
   }
-  parts.push(el("h3", {}, "To run it again"), el("pre", {class: "command"}, command(record, run)));
+  parts.push(el("h3", {}, "To run it again"), el("pre", {class: "command"}, record.again));
   if (record.cause) line("cause", record.cause);
   if (record.expected) { const id = record.expected.known_issue, link = run.issues[id]; line("known issue", link ? el("a", {href: link}, id) : id); }
   if (record.fixed) line("fixed?", `passed under the conditions of ${record.fixed.known_issues.join(", ")}`);
@@ -263,7 +255,7 @@ async function start() {
     const record = await data.details(at);
     const line = shown.indexOf(at);
     opened = at;
-    const copying = el("button", {onclick: event => copy(bugReport(record, rows), event.target)}, "copy as a bug report");
+    const copying = el("button", {onclick: event => copy(bugReport(record), event.target)}, "copy as a bug report");
     const go = by => { const next = shown[shown.indexOf(at) + by]; if (next !== undefined) open(next); };
     dialog.replaceChildren(
       el("div", {class: "top"}, el("div", {class: "row", style: "margin:0"}, el("span", {class: "o o-" + data.state(at)}, data.state(at)), copying,

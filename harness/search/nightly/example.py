@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from harness.answers import as_code
 from harness.answers.history.spread import spread
+from harness.answers.report.again import again
 from harness.answers.report.document import Line, Paragraph, Table, code
 from harness.ground.facts.axes import VERSIONS
 from harness.run import is_of_a_file
-from harness.verdict import CaseRecord, Part, split_node_id
+from harness.verdict import CaseRecord, Part
 from harness.verdict.results.coverage import VERDICTS
 
 _LOG_LINES: Final = 12
@@ -68,7 +69,7 @@ def example_of(
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
         places=tuple(_places(set(failing), records)),
-        command=tuple(_command(record, lab)),
+        command=tuple(again(record, f"--lab={lab}")),
         logs=f"reports/{run}/{folder}" if folder else None,
         bundle=words if files else None,
         bundle_bytes=sum(one.get("bytes", 0) for one in (files or {}).values()),
@@ -130,16 +131,6 @@ def grid(places: Sequence[PlaceTried]) -> list[Table | Paragraph]:
 def _order(versions: str) -> list[tuple[int, str]]:
     """Sorts numbers in it as numbers."""
     return [(int(one), "") if one.isdigit() else (0, one) for one in re.split(r"(\d+)", versions)]
-
-
-def _command(record: CaseRecord, lab: str) -> Iterator[str]:
-    """What runs the case alone, from where the night was begun."""
-    place = record.placement
-    yield from ("pytest", "-m", "device", f"--only-case={record.case}", f"--lab={lab}")
-    yield from (f"--device={one.name}" for one in (record.device,) if one)
-    said = place.model_dump(exclude={"device", "engine"}) if place else {}
-    yield from (f"--{axis}={value}" for axis, value in said.items() if value)
-    yield split_node_id(record.case)[0]
 
 
 def example_lines(example: Example) -> Iterator[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shlex
 import sys
+import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from io import BufferedReader, RawIOBase
 from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import click
 
@@ -18,7 +23,7 @@ from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
 from harness.tools.cli.say import say_found
 from harness.tools.doctor.check import Checked
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
-from harness.verdict.failure.asking import question
+from harness.verdict.failure.asking import question, system_of
 from harness.verdict.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
 from harness.verdict.failure.rules import RULES
 
@@ -26,6 +31,9 @@ _NEGATIVE = 1
 _STDIN = "-"
 _MAX_SHOWN = 3
 _MAX_WITH = 16
+_LOOKED_AT = 8192
+_PACKED = {b"PK\3\4": "zip", b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
+_NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
 
 
 @click.command()
@@ -64,7 +72,7 @@ def explain(
     told = (
         *_told(found.diagnoses, log),
         *_of_device(layers),
-        *_next(found.diagnoses, file, others, layers),
+        *_next(found.diagnoses, file, others, layers, system_of(lines)),
         *dsp_numbers(symptoms),
     )
     say_found(found.model_dump(mode="json"), told, as_json)
@@ -72,15 +80,30 @@ def explain(
 
 
 def _read(file: str) -> ScannedLog:
-    if file == _STDIN:
-        if sys.stdin is None:
-            raise ConfigError("no log: standard input is closed, and no file was named")
-        return read_log(sys.stdin.buffer)
+    if file == _STDIN and sys.stdin is None:
+        raise ConfigError("no log: standard input is closed, and no file was named")
     try:
+        if file == _STDIN:
+            return _read_text(sys.stdin.buffer, "standard input")
         with Path(file).open("rb") as stream:
-            return read_log(stream)
-    except OSError as error:
-        raise ConfigError(f"cannot read the log {file}: {error.strerror}") from error
+            return _read_text(stream, file)
+    except (OSError, EOFError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read the log {file}: {said}") from error
+
+
+def _read_text(stream: BinaryIO, name: str) -> ScannedLog:
+    """What a log says, also one that gzip packed; ConfigError for what is no text."""
+    buffered = BufferedReader(cast("RawIOBase", stream))
+    start = buffered.peek(_LOOKED_AT)[:_LOOKED_AT]
+    if start.startswith(b"\x1f\x8b"):
+        return read_log(cast("BinaryIO", gzip.GzipFile(fileobj=buffered)))
+    if packer := next((one for mark, one in _PACKED.items() if start.startswith(mark)), None):
+        raise ConfigError(f"{name} was packed by {packer}: explain the log that is in it")
+    no_text = len(start) - len(start.translate(None, _NO_TEXT))
+    if no_text > max(4, len(start) // 50) and not start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise ConfigError(f"{name} is no text, and so no log: explain what the program printed")
+    return read_log(cast("BinaryIO", buffered))
 
 
 def _lines_beside(file: Path) -> Iterator[LogText]:
@@ -123,7 +146,8 @@ def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
         yield "the log is empty"
         return
     if not causes:
-        yield f"nothing in the {log.line_count} lines is recognised as a cause"
+        lines = "one line" if log.line_count == 1 else f"{log.line_count} lines"
+        yield f"nothing in the {lines} is recognised as a cause"
         yield "the first line that says ERROR, and those right before it, mostly tell more"
         return
     for number, (_, some) in enumerate(groupby(causes, lambda one: one.failure)):
@@ -167,10 +191,14 @@ def _of_device(layers: Sequence[Checked]) -> Iterator[str]:
 
 
 def _next(
-    causes: Sequence[Explained], file: str, others: Sequence[Path], layers: Sequence[Checked]
+    causes: Sequence[Explained],
+    file: str,
+    others: Sequence[Path],
+    layers: Sequence[Checked],
+    system: str,
 ) -> Iterator[str]:
     """What to ask next, where no line states the cause and no device told it."""
-    asked = question(causes, len(others))
+    asked = question(causes, len(others), system)
     if asked is None or _ends(layers) is not None:
         return
     log = "LOG" if file == _STDIN else shlex.quote(file)

@@ -144,12 +144,12 @@ class _Kept:
         wrapped, harmless = self._wrapped(data, begins)
         told = {bisect_left(ends, place) for place in found}
         for line in sorted((told | wrapped.keys()) - harmless):
-            if line in wrapped:
-                self._take(number + line, wrapped[line].decode("utf-8", "replace"), 0)
             one = data[begins[line] : begins[line + 1] - 1]
             # a line like many before it but for its digits, and so but for its time, is not kept
             if (rough := hash(one.translate(_DIGITS))) not in self._full:
                 self._take(number + line, one.decode("utf-8", "replace"), rough)
+            if line in wrapped:
+                self._take(number + line, wrapped[line].decode("utf-8", "replace"), 0)
         return len(ends) + 1
 
     def lines(self) -> tuple[LogText, ...]:
@@ -159,25 +159,31 @@ class _Kept:
         return (*self._first, *self._last)
 
     def _wrapped(self, data: bytes, begins: list[int]) -> tuple[dict[int, bytes], set[int]]:
-        """Lines that a terminal may have cut, whole again, where a rule may take them so; and those
-        that have a piece of what is benign when it is whole.
+        """Lines that a terminal may have cut, whole again, where a rule may take them so, by the
+        last piece; and those that have a piece of what is benign when it is whole.
         """
         widths = np.diff(begins) - 1
         self._widest = max(self._widest, int(widths.max()))
-        cut = (widths == self._widest) & (self._widest in _WIDTHS)
+        cut, between = (widths == self._widest) & (self._widest in _WIDTHS), b""
+        if self._widest <= _WIDTHS[0]:
+            # what breaks lines between words does so where the next one has no room
+            stops = np.flatnonzero(np.isin(np.frombuffer(data + b"\n", np.uint8), (10, 32)))
+            first = stops[np.searchsorted(stops, begins[:-1])] - begins[:-1]
+            full = np.append(widths[:-1] + 1 + first[1:] > _WIDTHS[0], False)
+            cut, between = (full, b" ") if full.sum() > 2 * cut.sum() else (cut, between)
         found: dict[int, bytes] = {}
         harmless: set[int] = set()
         for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
-            whole, end = b"", begins[line] + _MAX_WRAPPED * (self._widest + 1)
-            for piece in data[begins[line] : end].split(b"\n"):
-                whole += piece
-                if len(piece) < self._widest:
-                    break
+            most = min(line + _MAX_WRAPPED, len(cut))
+            last = next((at for at in range(line, most) if not cut[at]), most - 1)
+            pieces = data[begins[line] : begins[last + 1] - 1].split(b"\n")
+            whole = between.join(pieces)
             if _prefilter().found(whole.lower()):
-                found[line] = whole
+                found[last if between else line] = whole
                 if (part := benign_part(whole.decode("latin-1"))) is not None:
-                    first, last = part[0] // self._widest, (part[1] - 1) // self._widest
-                    harmless |= {*range(line + first, line + last + 1)}
+                    ends = np.cumsum([len(one) + len(between) for one in pieces])
+                    begin, end = np.searchsorted(ends, (part[0], part[1] - 1), "right")
+                    harmless |= {*range(line + begin, line + end + 1)}
         return found, harmless
 
     def _take(self, number: int, line: str, rough: int) -> None:

@@ -5,10 +5,12 @@ The output is read as one more log; rules know its lines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from harness.verdict.failure.any_log import LogText
 from harness.verdict.failure.explanation import Explained
 
 
@@ -62,14 +64,50 @@ QUESTIONS: Final = (
         *("older-libraries", "mixed-libraries", "two-copies", "unknown-dsp-arch"),
     ),
 )
-"""On a Linux board they are the same without `adb`; for logcat there take `journalctl -b`."""
+"""As an Android device is asked."""
+_ELSEWHERE: Final = {
+    "linux": {"adb logcat -d": "journalctl -b"},
+    "windows": {
+        "adb logcat -d": "wevtutil qe Application /c:200 /rd:true /f:text",
+        "adb shell dmesg": "wevtutil qe System /c:200 /rd:true /f:text",
+        "env": "set",
+        "adb shell cat /proc/PID/maps": 'powershell "(ps -Id PID).Modules | select FileName"',
+    },
+}
+"""What stands for a command elsewhere. A board with Linux is asked the rest without `adb shell`."""
+_SYSTEMS: Final = (
+    ("windows", re.compile(r"(?i)\.dll\b|\b[a-z]:\\|WinError|Win32|LoadLibrary")),
+    (
+        "android",
+        re.compile(
+            r"/data/(?:local|app|user|data)|/vendor/|/system/|adsprpc/src|avc: |(?i:android)"
+        ),
+    ),
+    (
+        "linux",
+        re.compile(
+            r"/(?:usr|home|lib|etc|root)/|\.so\.\d|^[A-Z][a-z]{2} [ \d]\d [\d:]{8} |\bkernel: "
+            r"|systemd|fastrpc_test|remoteproc\d|\.\./src/|/dev/fastrpc|snd_|^\w+\.c:\d+:"
+        ),
+    ),
+)
+"""By what a log tells on which system it was written, the surest first; else on Android."""
 
 
-def question(causes: Sequence[Explained], known_files: int = 0) -> TellingCommand | None:
+def system_of(lines: Sequence[LogText]) -> str:
+    """Where a log was written: `windows`, `android` or `linux`."""
+    told = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
+    return next(told, "android")
+
+
+def question(
+    causes: Sequence[Explained], known_files: int = 0, system: str = "android"
+) -> TellingCommand | None:
     """What to ask about the causes of a log, the answer first; None where a line states it.
 
     Asked is what is told of most of the equally sure ones. `known_files`: so many answers are
-    there already, so the next best is asked.
+    there already, so the next best is asked. `system` is where: of Windows what only Linux has
+    is not asked.
     """
     if not causes or causes[0].confidence == "known":
         return None
@@ -79,6 +117,14 @@ def question(causes: Sequence[Explained], known_files: int = 0) -> TellingComman
         for one in causes
         if (one.confidence, one.failure) == (first.confidence, first.failure)
     }
-    fitting = [one for one in QUESTIONS if one.tells & equal]
+    asked = (replace(one, command=_there(one.command, system)) for one in QUESTIONS)
+    fitting = [one for one in asked if one.command and one.tells & equal]
     fitting.sort(key=lambda one: -len(one.tells & equal))
     return fitting[known_files] if known_files < len(fitting) else None
+
+
+def _there(command: str, system: str) -> str:
+    """How the same is asked on a system; empty where it cannot be."""
+    if system == "android" or command in _ELSEWHERE[system]:
+        return _ELSEWHERE.get(system, {}).get(command, command)
+    return command.removeprefix("adb shell ").strip("'") if system == "linux" else ""

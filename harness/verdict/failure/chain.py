@@ -36,7 +36,7 @@ BENIGN: Final[dict[str, str]] = {
         "the QNN provider asks that of every backend and goes on without "
         "(seen with onnxruntime-qnn 2.3.0 to 2.7.0 on the GPU backend)"
     ),
-    r"0x80000414: remote_handle64_invoke failed for module libdspqueue_rpc_skel\.so": (
+    r"0x80000414: remote_handle64_\w+ failed for \S{0,12} ?libdspqueue_rpc_skel\.so": (
         "the DSP has no notifications of queues, and the queue is made all the same "
         "(https://github.com/qualcomm/fastrpc/issues/342)"
     ),
@@ -44,7 +44,7 @@ BENIGN: Final[dict[str, str]] = {
         "an older DSP lacks what its daemon asks for as it starts, and the daemon goes on "
         "(src/adspmsgd.c of qualcomm/fastrpc takes it for no error)"
     ),
-    r"fopen\w* fail\w* .{0,20}(?:libadspmsgd_adsp_skel|oemconfig)\.so": (
+    r"fopen\w* fail\w* .{0,20}(?:libadspmsgd_adsp_skel|libsysmon_cdsp_skel|oemconfig)\.so": (
         "FastRPC asks for what hands on the DSP's log, and does without "
         "(https://github.com/XiaoMi/mace/issues/581 shows it of a program that works)"
     ),

@@ -72,7 +72,7 @@ def explained_by(
     fitting = {one.id for one in whole}
     # what does not fit all lines fits no part of them, unless a line elsewhere spoke against it
     left = [one for one in rules if one.id in fitting or any(sign.absent for sign in one.signs)]
-    times = {line.number: line.origin.at for line in lines if line.file is None}
+    times = _times(lines)
     parts = [
         told
         for process, some in _apart(lines).items()
@@ -94,6 +94,14 @@ def explained_by(
     return Explanation(diagnoses=tuple(causes))
 
 
+def _times(lines: Sequence[LogText]) -> dict[int, float | None]:
+    """When each line was written; of a log without times its lines are the clock's strokes."""
+    own = [line for line in lines if line.file is None]
+    if any(line.origin.at is not None for line in own):
+        return {line.number: line.origin.at for line in own}
+    return {line.number: line.number * _NEAR_S / _NEAR_LINES for line in own}
+
+
 def _in_time(told: list[Explained], times: Mapping[int, float | None]) -> list[list[Explained]]:
     """The causes of one process by failure: what a line shows long after others is another one."""
     shown = [(one, times.get(one.lines[0].number) if one.lines else None) for one in told]
@@ -113,7 +121,7 @@ def _told(
     A number that stands in another program's line alone is the last of its equals. Of what lines
     of one process suggest, the earliest is the cause.
     """
-    times = {line.number: line.origin.at for line in lines if line.file is None}
+    times = _times(lines)
     told = [(one, _explained(one, symptoms, lines, process)) for one in findings(symptoms, rules)]
     told.sort(
         key=lambda one: (
@@ -130,10 +138,10 @@ def _told(
 def _apart(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
     """The lines of each process that uses the NPU, with those of nobody and of the system."""
     found = (line.origin.process for line in lines if CLIENT.search(line.text))
-    clients = list(dict.fromkeys(one for one in found if one))[:_MAX_CLIENTS]
+    clients = dict.fromkeys(one for one in found if one)
     return {
-        client: [one for one in lines if one.origin.process not in set(clients) - {client}]
-        for client in clients
+        client: [one for one in lines if one.origin.process not in clients.keys() - {client}]
+        for client in [*clients][:_MAX_CLIENTS]
     }
 
 
@@ -165,7 +173,7 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     kernel, or of nobody far from what is ours. With `process`, what the system logged counts near
     the time of that process only.
     """
-    clients = {None, *(line.origin.process for line in lines if CLIENT.search(line.text))}
+    clients = {line.origin.process for line in lines if CLIENT.search(line.text)}
     telling = [
         line
         for line in lines

@@ -6,9 +6,12 @@ from typing import Final
 
 from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, Sign, known, likely, possible
-from harness.verdict.failure.rules_reach import LOAD, OURS, PAGES
+from harness.verdict.failure.rules_reach import LOAD, OURS, PAGES, RAN
 
 _PROGRAMS: Final = r"(?i:qnn|snpe|genie|llama|lite_?rt|benchmark_mod|\w*executor|mnn|onnx)"
+_PROGRAM_LINES: Final = (
+    r"(?i)\bqnn-|QnnDsp|QNNExecutionProvider|Qnn ExecuTorch|ggml-hex|snpe-|genie-"
+)
 _LOAD_OR_SESSION: Final = rf"{LOAD}|CreateSession\w*"
 
 CONTEXT_RULES: Final[tuple[Rule, ...]] = (
@@ -126,6 +129,14 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
     Rule(
+        "model-for-cpu",
+        "the model file holds nothing for the NPU: it is the variant for CPU and GPU",
+        "take the variant that was compiled for this SoC (its name mostly has the SoC in it)",
+        "the same file runs on CPU or GPU",
+        ("google-ai-edge/LiteRT-LM#774",),
+        (known(r"TF_LITE_AUX not found"),),
+    ),
+    Rule(
         "dlc-fallback",
         "the program holds a DLC and no context binary, which ExecuTorch tries first (30010 is no "
         "failure here); a crash that follows is its event tracer's",
@@ -144,8 +155,8 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             known(r"Flatbuffer validation failed|Invalid flatbuffer version"),
             likely(r"deserializ(?:er\.cc|ation failed)|Exception during Deserialize"),
             known(r"Metadata blob not found"),
-            likely(r"Failed to interpret QNN context binary"),
-            possible(codes=(30001, 30010)),
+            likely(r"Failed to interpret QNN context binary", absent=RAN),
+            possible(codes=(30001, 30010), absent=RAN),
             possible(outcome="failed", api=r"QnnSystemContext_get(?:BinaryInfo|Meta[dD]ata)"),
         ),
     ),
@@ -222,7 +233,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             likely(r"-1073741515\b|\b0xC0000135\b", evidence=rf"{OURS}|qnn-|Genie|genie-"),
             known(
                 rf"^(?=.*(?:{OURS}|\b(?:qnn|snpe|genie)-))"
-                r".*(?:version \W{0,2}(?:GLIBC\w*|CXXABI)_[\d.]+\W{0,2} not found"
+                r".*(?:version \W{0,2}\S{3,40} not found \(req"
                 r"|is for \S+ .{0,8}instead of |is \d\d-bit instead of \d\d-bit|has bad ELF magic"
                 r"|has unexpected e_machine|file too short|invalid \w+ offset/size|too small to be"
                 r"|no loadable segments|file offset for .* >= file size|only ET_DYN and ET_EXEC can"
@@ -234,6 +245,11 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 rf"^(?=.*(?:{OURS}|QNN)).*(?:[Cc]ould not find module|[Ee]rror (?:12[67]|193|1114)"
                 r"\b|dll was not found|is not a valid Win32 application|DLL load failed"
                 r"|side-by-side configuration is incorrect|initialization routine failed)"
+            ),
+            # Python names the library in another line
+            likely(
+                r"\[WinError (?:12[67]|193|1114)\](?!.*\.(?:dll|pyd))",
+                evidence=rf"{OURS}|qai_appbuilder|import (?:onnxruntime|qai)|\bQnnHtp|qnn-",
             ),
             known(
                 r"\.so\b|ELF|[Ss]ymbol",
@@ -276,6 +292,13 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 says=r"it was \1",
             ),
             likely(rf"Kill\w* process \d+ \(({_PROGRAMS}[^)]*)\)", says=r"it was \1"),
+            likely(r"OOMKilled", evidence=_PROGRAM_LINES),
+            # also what somebody ended, or a limit of time did
+            possible(
+                r"(?i)exit(?:ed)?(?: with)?(?: code| status)?:? 137\b"
+                r"|\bKilled +(?:\./)?(?:qnn|snpe|genie)-",
+                evidence=_PROGRAM_LINES,
+            ),
         ),
     ),
     Rule(

@@ -143,6 +143,8 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
             known(r"\d+ of \d+ nodes are not on "),
             possible(
                 r"Replacing \d+ out of \d+ node.{0,20}TfLiteXNNPackDelegate",
+                evidence=r"(?i)qnn|qualcomm|htp\b|hexagon|dispatch_?(?:delegate|api|op\b)"
+                r"|(?:us(?:e|ing)|try(?:ing)?|backend|accelerator)\W{1,6}npu\b",
                 absent=r"with delegate \((?!TfLiteXNNPackDelegate)",
             ),
         ),

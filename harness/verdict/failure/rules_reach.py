@@ -7,11 +7,16 @@ from typing import Final
 from harness.ground.facts.codes import dsp_error
 from harness.verdict.failure.rule import Rule, known, likely, possible
 
+_OTHERS: Final = r"_providers_(?!qnn|shared)|-(?:cuda|vulkan|hip|musa|sycl|metal|blas|rpc|cann)"
+"""How plug-ins for other processors go on, such as CUDA's."""
 OURS: Final = (
-    r"(?:lib(?:Qnn|qnn_|Snpe|SNPE|Genie|ggml|llama|onnxruntime|LiteRt|tensorflowlite|executorch|MNN)"
-    r"|onnxruntime_pybind|appbuilder|Qnn[A-Z]\w*\.dll|(?:Genie|onnxruntime|ggml)[\w-]*\.dll|llama-)"
+    r"(?:lib(?:Qnn|qnn_|Snpe|SNPE|Genie|llama|LiteRt|tensorflowlite|executorch|MNN"
+    rf"|(?:ggml|onnxruntime)(?!{_OTHERS}))|onnxruntime_pybind|appbuilder|Qnn[A-Z]\w*\.dll"
+    rf"|Genie[\w-]*\.dll|(?:onnxruntime|ggml)(?!{_OTHERS})[\w-]*\.dll|llama-)"
 )
 """Files of programs that use the NPU; linkers speak of others, too."""
+RAN: Final = r"Model executed successfully"
+"""A warning before it came to nothing: ExecuTorch has nobody to fall back to."""
 LOAD: Final = r"QnnContext_createFromBinary\w*"
 PAGES: Final = r"cannot be smaller than system page size|(?:alignment|offset) not page-aligned"
 _RPC_API: Final = r"[\"'` ](?:rpcmem|remote|dspqueue|fastrpc)_?\w*"
@@ -36,8 +41,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"SSR [Dd]etected"),
             likely(
-                evidence=r"SSR [Dd]etected|remoteproc.*cdsp.*(?:crash|fatal error|watchdog)"
-                r"|remoteproc.*(?:crash (?:detected|#\d+) in|recovering) \S*cdsp"
+                evidence=r"SSR [Dd]etected|remoteproc.*(?:c|gp)dsp.*(?:crash|fatal error|watchdog)"
+                r"|remoteproc.*(?:crash (?:detected|#\d+) in|recovering) \S*(?:c|gp)dsp"
                 r"|\d\.remoteproc: (?:fatal error|watchdog) .*(?:frpck|fastrpc|[Cc][Dd][Ss][Pp])"
                 r"|Restart sequence requested for cdsp"
             ),
@@ -140,9 +145,9 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "qualcomm/ai-hub-apps#26"),
         (
             known(
-                r"(?i)(?:library|qnn \w+) version \S+ is (?:mismatched|not supported)"
-                r".{0,4}The minimum supported version",
-                absent=r"LiteRT \S+ with QNN \S+ did not compile ",
+                r"(?i)(?:(?:library|qnn \w+) version \S+ is not supported"
+                r"|version \S+ is mismatched).{0,4}The minimum ",
+                absent=rf"LiteRT \S+ with QNN \S+ did not compile |{RAN}",
             ),
             # the probe says so of what its loader took
             known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),

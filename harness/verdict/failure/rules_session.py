@@ -17,6 +17,8 @@ _UP: Final = (
     r"remote processor (?:\S*cdsp\S*|[0-9a-f]+\.remoteproc) is now up|cdsp: Brought out of reset"
 )
 """It came up after all: firmware is looked for in several folders, and before they are there."""
+_QUALCOMM: Final = r"qcom_q6v5|qcom/|remoteproc.*[acg]p?dsp\d?\b|\.mbn\b|\d\.remoteproc\b"
+"""Other makers' chips have remote processors, too: a PRU, a Cortex-M."""
 
 _RUNS: Final = r"^cdsp\S* is running\b"
 
@@ -81,6 +83,12 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             likely(r"packet queue support likely not present on DSP"),
             # a warning, behind which FastRPC asks its own driver for memory
             possible(r"Warning 13: Unable to open \S*dma_heap"),
+            likely(
+                r"dma_heap/\S{0,20}.{0,60}(?:No such file|ENOENT)",
+                evidence=r"(?i)rpcmem|fastrpc|[acs]dsprpc|qnn|htp\b|hexagon",
+                says="the kernel has no heap of the system (CONFIG_DMABUF_HEAPS_SYSTEM)",
+            ),
+            possible(r"Warning 2: Unable to open \S*dma_heap"),
         ),
     ),
     Rule(
@@ -158,6 +166,12 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 says=r"the DSP does not start (\1)",
             ),
             known(
+                r"can't (?:start|prepare|attach to) rproc \S*(gpdsp\S*): -?\d"
+                r"|(?:firmware load for|initializing (?:firmware)?) \S*(gpdsp\d?)\.",
+                absent=r"remote processor \S*gpdsp\S* is now up",
+                says=r"\1\2 does not start: its firmware is missing, or refused",
+            ),
+            known(
                 r"cdsp_load\w*: CDSP image loading failed",
                 absent=_UP,
                 says="the DSP's firmware was not loaded",
@@ -166,6 +180,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"remoteproc.*(?:start timed out|Boot failed: |request_firmware failed: "
                 r"|Failed to load program segments|Image is (?:corrupted|too small)|truncated fw: "
                 r"|no memory-region specified|unable to (?:resolve|map) memory.region)",
+                evidence=_QUALCOMM,
                 absent=_UP,
                 says="a processor beside the CPU does not start",
             ),
@@ -176,14 +191,19 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             ),
             likely(r"(?i)unable to create (?:\w+ )?session"),
             likely(r"(?:remote_init|domain_init)\b.{0,20}failed for domain"),
-            likely(r"fopen\w* fail\w* .{0,20}fastrpc_shell", absent=_OPENED),
+            likely(
+                r"(fastrpc_shell_\w+)(?:: | load failed|\W{1,4}\(?No such)"
+                r"|fopen\w* fail\w* .{0,20}(fastrpc_shell_\w+)",
+                absent=_OPENED,
+                says=r"\1\2 is not there (on a board hexagon-dsp-binaries has it)",
+            ),
             known(
                 NO_SESSION,
                 evidence=r"(?:^|\s)cdsp\S* is (?:offline|crashed|suspended|invalid)\b",
                 says="the remote processor does not run",
             ),
             possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain", absent=_RUNS),
-            possible(r"qcom,fastrpc.*No session available", absent=_RUNS),
+            possible(r"qcom,fastrpc.*No session available", absent=rf"{_RUNS}|{_OPENED}"),
             possible(codes=(dsp_error(0x14F),)),
             possible(codes=(dsp_error(0x200),), absent=r"qnn_open"),
         ),

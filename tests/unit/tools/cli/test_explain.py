@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -172,7 +173,7 @@ def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> N
     log.write_text("all is well\n")
     code, out, _ = ended(str(log))
     assert code == 1
-    assert out.startswith("nothing in the 1 lines is recognised as a cause")
+    assert out.startswith("nothing in the one line is recognised as a cause")
     code, out, _ = ended(str(log), "--json")
     assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": []})
 
@@ -208,3 +209,33 @@ def test_closed_input_is_wrong_input(ended: Ended, monkeypatch: pytest.MonkeyPat
     code, _, err = ended()
     assert code == 2
     assert "standard input is closed" in err
+
+
+def test_a_log_that_gzip_packed_is_read(tmp_path: Path, ended: Ended) -> None:
+    packed = gzip.compress(SKEL_CHAIN.encode())
+    (log := tmp_path / "app.log.gz").write_bytes(packed)
+    assert ended(str(log))[1].startswith("skel-not-found (likely): ")
+    log.write_bytes(packed[: len(packed) // 2])
+    code, _, err = ended(str(log))
+    assert (code, f"cannot read the log {log}: Compressed file ended" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b"PK\3\4", "was packed by zip"),
+        (b"\xfd7zXZ\0", "was packed by xz"),
+        (b"\x7fELF\2\1\1" + bytes(range(32)) * 8, "is no text, and so no log"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, ended: Ended, start: bytes, said: str) -> None:
+    (log := tmp_path / "app.log").write_bytes(start + bytes(600))
+    code, out, err = ended(str(log))
+    assert (code, out, said in err) == (2, "", True)
+
+
+def test_a_log_of_windows_or_with_some_odd_bytes_is_one(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    for odd in (SKEL_CHAIN.encode("utf-16"), SKEL_CHAIN.replace("\n", "\0\n").encode()):
+        log.write_bytes(odd)
+        assert ended(str(log))[1].startswith("skel-not-found (likely): ")

@@ -205,6 +205,11 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
         "The minimum supported version is 1.8.0.",
     ),
     (
+        None,
+        "[WARNING] [Qnn ExecuTorch]: Qnn backend library version 2.14.0 is mismatched. "
+        "The minimum supported version is 2.15.0.\nModel executed successfully.",
+    ),
+    (
         "older-libraries known",
         "Qnn backend library version 2.14.0 is not supported. The minimum supported version is "
         "2.15.0",
@@ -544,6 +549,14 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
         "Failed to interpret QNN context binary. Error code 30010. Try verifying binary with "
         "online-prepare format.",
     ),
+    (
+        None,
+        "Failed to interpret QNN context binary. Error code 30010. Try verifying binary with "
+        "online-prepare format.\nModel executed successfully.",
+    ),
+    ("damaged-binary possible", "qnn: system error code 30001"),
+    (None, "qnn: system error code 30001\nModel executed successfully."),
+    ("model-for-cpu known", "NOT_FOUND: TF_LITE_AUX not found in the model."),
     # -- graphs
     (
         "op-unsupported known",
@@ -554,11 +567,7 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
         "op-unsupported known",
         "Unsupported nodes in QNN EP: { name: shrink_1, type: Shrink }{ name: a, type: Acosh }",
     ),
-    (
-        "op-unsupported known",
-        "op acosh_1 (Acosh, float32 [1, 4, 8, 8]) is not supported here: Operators of type "
-        "`Acosh` are not supported by QNN EP.",
-    ),
+    ("op-unsupported known", "op n7 (Op) is not supported here: the provider names no reason"),
     ("op-unsupported known", "No translation registered for op type onnx_dynamicquantizelinear."),
     ("invalid-config possible", "QnnDevice_create failed 14001"),
     ("invalid-config possible", "QnnDevice_create returned 0x36b1"),
@@ -634,7 +643,7 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
         "app: Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)\n"
         "app: remote_handle64_open: Successfully opened handle 0x1 for file:///libx_skel.so?x",
     ),
-    ("genie-config known", "Invalid dialog config: unsupported version: 9"),
+    ("genie-config known", "Invalid dialog config: no key x"),
     ("genie-config known", "Failed to validate standalone-sampler config: x"),
     ("prompt-too-long known", "Context limit exceeded (512 + 1 > 512)"),
     ("prompt-too-long known", "Input is too large for maximum context length available"),

@@ -71,11 +71,34 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "dsp-restarted possible",
         "remoteproc2: crash detected in 32300000.remoteproc: type fatal error",
     ),
-    ("no-dsp-session likely", "remoteproc remoteproc1: Failed to load program segments: -22"),
+    (
+        "no-dsp-session likely",
+        "qcom_q6v5_pas 1.x: on\nremoteproc remoteproc1: Failed to load program segments: -22",
+    ),
+    # another maker's processor
+    (
+        None,
+        "remoteproc1: Direct firmware load for PRU.out failed with error -2\n"
+        "remoteproc remoteproc1: request_firmware failed: -2\nremoteproc1: Boot failed: -2",
+    ),
+    ("no-dsp-session known", "remoteproc1: can't start rproc gpdsp0: -22"),
+    (None, "remoteproc1: can't start rproc gpdsp0: -22\nremote processor gpdsp0 is now up"),
+    (
+        "no-dsp-session known",
+        "remoteproc1: can't start rproc gpdsp0: -22\nremote processor cdsp is now up",
+    ),
+    ("dsp-restarted likely", "remoteproc remoteproc2: crash detected in gpdsp0: type watchdog"),
+    ("dsp-restarted likely", "remoteproc remoteproc2: recovering gpdsp1"),
+    ("dsp-restarted likely", "qcom_q6v5_pas remoteproc-gpdsp0: fatal error received: x"),
     ("killed-for-memory likely", f"{_KILL} 0 to free 4223760kB rss"),
     (None, f"{_KILL} 905 to free 4223760kB rss"),
     ("killed-for-memory likely", "Out of memory: Killed process 4711 (qnn-net-run) total-vm:8kB"),
     (None, "Out of memory: Killed process 4711 (chrome) total-vm:8kB"),
+    ("killed-for-memory likely", "reason: OOMKilled\n[INFO] qnn-context-binary-generator"),
+    (None, "reason: OOMKilled"),
+    ("killed-for-memory possible", "./run.sh: line 3: 77 Killed    qnn-onnx-converter -i m.onnx"),
+    ("killed-for-memory possible", "qnn-context-binary-generator\nexited with code 137"),
+    (None, "Process completed with exit code 137"),
     # -- the DSP, and FastRPC
     (
         "pd-died known",
@@ -99,6 +122,12 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "dspqueue_rpc_open failed on domain 3 - packet queue support likely not present on DSP",
     ),
     ("no-channel possible", _HEAP),
+    ("no-channel possible", _HEAP.replace("13", "2")),
+    (
+        "no-channel likely",
+        "ggml-hex: rpcmem: open /dev/dma_heap/system: No such file or directory",
+    ),
+    (None, "mpp_dma_heap: open /dev/dma_heap/system-uncached: No such file or directory"),
     ("domain-refused known", "fastrpc-healthcheck: CDSP: Firmware/Shell build mismatch"),
     ("fastrpc-denied known", "Error: Untrusted application trying to offload to signed PD"),
     (
@@ -163,6 +192,24 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         'dlopen failed: "/x/libQnnHtp.so" is for EM_X86_64 (62) instead of EM_AARCH64 (183)',
     ),
     ("library-not-loaded known", "LoadLibrary failed with error 126 when trying to load Genie.dll"),
+    (
+        None,
+        'LoadLibrary failed with error 126 when trying to load "onnxruntime_providers_cuda.dll"',
+    ),
+    (None, 'LoadLibrary failed with error 126 when trying to load "ggml-vulkan.dll"'),
+    (
+        "library-not-loaded known",
+        'LoadLibrary failed with error 126 when trying to load "onnxruntime_providers_qnn.dll"',
+    ),
+    (
+        "library-not-loaded likely",
+        "import onnxruntime_qnn\nOSError: [WinError 126] The specified module could not be found",
+    ),
+    (
+        None,
+        "import onnxruntime_qnn\nOSError: [WinError 126] no module; Error loading c10_cuda.dll",
+    ),
+    (None, "OSError: [WinError 193] %1 is not a valid Win32 application"),
     (
         "library-not-loaded known",
         "./qnn-net-run: error while loading shared libraries: libc++.so.1: x",
@@ -233,8 +280,16 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "litert-version known",
         "QAIRT SDK v2.31.0 is not supported; please upgrade to v2.35.0 or later",
     ),
-    ("cpu-fallback possible", f"I litert: CompiledModel is made\n{_XNNPACK}"),
-    (None, f"{_XNNPACK}\nReplacing 6 out of 6 node(s) with delegate (DispatchDelegate) node"),
+    ("cpu-fallback possible", f"I litert: accelerator: NPU\n{_XNNPACK}"),
+    ("cpu-fallback possible", f"I litert: libLiteRtDispatch_Qualcomm.so\n{_XNNPACK}"),
+    ("cpu-fallback possible", f"I litert: [dispatch_delegate.cc:107] no kernel\n{_XNNPACK}"),
+    (None, f"INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n{_XNNPACK}"),
+    (None, f"I litert: CompiledModel is made\nI litert: NPU accelerator registered\n{_XNNPACK}"),
+    (
+        None,
+        f"I litert: x\n{_XNNPACK}\n"
+        "Replacing 6 out of 6 node(s) with delegate (DispatchDelegate) node",
+    ),
     ("nodes-not-taken possible", "ERROR: [compiled_model.cc:300] Some ops are not accelerated."),
     ("newer-context likely", "ERROR: Context binary isn't compatible with the current SDK."),
     ("newer-context likely", "QNN: Unsupported context binary info version."),

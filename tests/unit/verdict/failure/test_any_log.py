@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 
 import pytest
 from hypothesis import given, strategies as st
@@ -95,6 +96,15 @@ def test_a_line_that_a_terminal_cut_is_read_whole(columns: int) -> None:
     # with a longer line in it, no terminal has cut the log
     other = read(f"{'y' * (columns + 1)}\n{cut}".encode())
     assert all(one.origin.process is None or LINE not in one.text for one in other.lines)
+
+
+def test_a_line_that_was_broken_between_words_is_read_whole() -> None:
+    words = f"{'xy ' * 30}{LINE}"
+    log = read(f"before\n{textwrap.fill(words, 80)}\nafter".encode())
+    assert any(one.text.endswith(LINE) for one in log.lines)
+    # a line that had room for the next word was not broken there
+    first, second = LINE.split(" ", 1)
+    assert all(LINE not in one.text for one in read(f"{first}\n{second}".encode()).lines)
 
 
 def test_pieces_of_a_line_that_is_nothing_wrong_are_nothing_wrong() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.verdict.failure.asking import QUESTIONS, question
+import pytest
+
+from harness.verdict.failure.any_log import LogText
+from harness.verdict.failure.asking import QUESTIONS, question, system_of
 from harness.verdict.failure.explanation import Explained
 from harness.verdict.failure.rules import RULES
 
@@ -51,3 +54,43 @@ def test_what_is_known_is_not_asked_for() -> None:
 def test_questions_are_about_causes_that_there_are() -> None:
     assert {one for question in QUESTIONS for one in question.tells} <= {rule.id for rule in RULES}
     assert len({one.file for one in QUESTIONS}) == len(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("line", "system"),
+    [
+        ("ggml-hex: Loading driver C:\\Windows\\x\\libcdsprpc.dll", "windows"),
+        ("LoadLibrary failed with error 126", "windows"),
+        ("vendor/qcom/proprietary/adsprpc/src/fastrpc_apps_user.c:4247: Error 0x416", "android"),
+        ("dlopen failed: /data/local/tmp/libQnnHtp.so", "android"),
+        ("Jan 02 18:21:10 qcs8300-ride-sx adsprpcd[654]: Invalid domain name", "linux"),
+        ("remoteproc remoteproc3: can't start rproc cdsp: -110", "linux"),
+        ("../../src/fastrpc_apps_user.c:879: Warning", "linux"),
+        ("QnnDsp <E> DspTransport.openSession qnn_open failed, 0x72", "android"),
+    ],
+)
+def test_a_log_tells_where_it_was_written(line: str, system: str) -> None:
+    assert system_of([LogText(1, "x"), LogText(2, line)]) == system
+
+
+def test_each_system_is_asked_by_its_own_commands() -> None:
+    one = (cause("no-dsp-session"),)
+    for system, expected in {
+        "android": ["adb logcat -d", "adb shell dmesg"],
+        "linux": ["journalctl -b", "dmesg"],
+        "windows": ["wevtutil qe Application /c:200 /rd:true /f:text", "wevtutil qe System"],
+    }.items():
+        told = [question(one, files, system) for files in range(2)]
+        assert [
+            bool(now and now.command.startswith(w)) for now, w in zip(told, expected, strict=True)
+        ] == [
+            True,
+            True,
+        ]
+    third = question(one, 2, "linux")
+    assert third is not None
+    assert third.command.startswith("for p in /sys/class/remoteproc/*; do ")
+    assert third.command.endswith("; done")
+    # Windows has neither its folders nor its nodes
+    assert question(one, 2, "windows") is None
+    assert question((cause("two-copies"),), 0, "windows") is not None

@@ -60,7 +60,7 @@ LABELS = {
     | {"opencl-driver", "opencl-program", "opencl-call", "gpu-memory", "gpu-offline"}
     | {"damaged-binary", "dsp-restarted"},
     "cpu": _GRAPH | {"dsp-restarted"},
-    "system": _GRAPH | _CONTEXT,
+    "system": _GRAPH | _CONTEXT | {"dsp-restarted", "fastrpc-denied"},
     "genie": _GRAPH | _CONTEXT | _LIBRARIES | {"genie-config", "prompt-too-long"},
     "executorch": _GRAPH | _CONTEXT | _MEMORY | _LIBRARIES | {"dlc-fallback", "second-load"},
     "executorch-core": _CONTEXT | _LIBRARIES,

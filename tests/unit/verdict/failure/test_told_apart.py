@@ -122,7 +122,31 @@ def test_of_what_lines_suggest_the_first_of_a_process_is_the_cause() -> None:
 
 def test_what_any_program_says_of_its_cpu_is_a_cause_where_it_wants_the_npu_only() -> None:
     assert logcat((10, "04:15:01.000", XNNPACK)) == []
-    two = logcat((10, "04:15:01.000", XNNPACK), (11, "04:15:01.100", "litert: CompiledModel"))
+    two = logcat((10, "04:15:01.000", XNNPACK), (11, "04:15:01.100", "litert: using NPU"))
     assert two == []
-    wanted = ((10, "04:15:01.000", XNNPACK), (10, "04:15:01.100", "litert: CompiledModel"))
+    wanted = ((10, "04:15:01.000", XNNPACK), (10, "04:15:01.100", "litert: using NPU"))
     assert logcat(*wanted) == [("cpu-fallback", 10)]
+
+
+def test_what_another_process_lacks_is_no_cause_of_a_failure() -> None:
+    lines = (
+        (10, "04:15:01.000", 'dlopen failed: library "libQnnSystem.so" not found'),
+        (11, "04:15:01.100", "QnnDsp <E> Failed to create context from binary with err 0x138d"),
+    )
+    assert [(one.id, one.process, one.failure) for one in causes(*lines)] == [
+        ("backend-not-loaded", 10, 1),
+        ("context-refused", 11, 2),
+    ]
+
+
+def test_clients_beyond_those_that_are_told_are_no_cause_of_others() -> None:
+    alike = [(pid, "04:15:01.000", f"QnnDsp <I> session {pid}") for pid in range(10, 14)]
+    told = logcat(*alike, (14, "04:15:01.100", VTCM))
+    assert told == [("other-vtcm-size", None)]
+
+
+@pytest.mark.parametrize(("between", "told"), [(50, 1), (200, 2)])
+def test_of_a_log_without_times_its_lines_tell_failures_apart(between: int, told: int) -> None:
+    text = f"{SKEL}\n{'fine' * between}\n".replace("fine", "fine\n") + PD
+    found = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+    assert len({one.failure for one in found if one.confidence != "possible"}) == told

@@ -35,6 +35,7 @@ from harness.device.lab.recovery import (
     recovery_steps,
 )
 from harness.ground import Deadline, InfraError
+from harness.ground.errors import DeviceHot
 from harness.ground.files.notices import working
 
 # one that does not answer may be back at any time, another one waits for a person
@@ -181,10 +182,11 @@ class DeviceWatch:
             self._take_back(device, health)
         return health
 
-    def settle(self, device: LabDevice) -> dict[str, object]:
+    def settle(self, device: LabDevice, *, may_move: bool = False) -> dict[str, object]:
         """Waits until a device is cool and idle enough for a timed case; what it was like then.
 
-        Returns {} for a device without a gate. Raises InfraError if it does not become so.
+        Returns {} for a device without a gate. Raises InfraError if it does not become so. A case
+        that `may_move` to another device does not wait until it is cool: raises DeviceHot.
         """
         name, gate = device.name, device.gate
         if gate is None:
@@ -195,6 +197,8 @@ class DeviceWatch:
                 attached = device.attach()
                 vitals = ask_vitals(attached.transport, attached.workdir)
                 device.fitness.vitals = self._clock(), vitals
+                if may_move and (heat := gate_problem(vitals, None, gate)) is not None:
+                    raise DeviceHot(f"device {name} is too hot for a timed case: {heat}")
                 busy = ask_load(attached.transport)
                 why = gate_problem(vitals, busy, gate)
                 waited_s = round(self._clock() - began, 1)

@@ -117,7 +117,8 @@ def lab_text(socket: str, devices: Iterable[tuple[Tempered, str, str]]) -> str:
     Of each device there are itself, its serial and its work folder.
     """
     lines = ["# A farm of simulated devices, there while `qnn-harness simulator farm` runs."]
-    lines += ["schema: 1", "hosts:", f"  - {{name: farm, socket: {socket}}}", "devices:"]
+    lines += ["schema: 1", "gate: {max_busy_percent: 100}  # all share this computer's processors"]
+    lines += ["hosts:", f"  - {{name: farm, socket: {socket}}}", "devices:"]
     for device, serial, workdir in devices:
         fields = {"name": device.name, "serial": serial, "host": "farm"}
         fields |= {"soc": device.soc, "target": "linux-x64"}

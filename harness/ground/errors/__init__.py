@@ -151,6 +151,10 @@ class DeviceFull(DeviceRefused):
         return (cls if NO_ROOM in problem else DeviceRefused)(problem, **what)
 
 
+class DeviceHot(InfraError):
+    """It is too hot for a timed case that another one can run; nothing else is wrong with it."""
+
+
 class InternalError(HarnessError):
     """A bug of the harness: something that its own code should have made impossible."""
 

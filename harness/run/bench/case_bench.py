@@ -204,12 +204,13 @@ class CaseBench:
             known = diagnosed("unsupported", missing, foreseen=self.foreseen)
             raise TargetFailure(Verdict("unsupported", None, known)) from error
 
-    def settle(self) -> None:
+    def settle(self, *, may_move: bool) -> None:
         """Waits until the device is cool and idle, as a timed case wants it; records what it was.
 
-        Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
+        Raises InfraError if it does not become so in the time that the lab's `gate` gives it,
+        DeviceHot at once for a case that `may_move`.
         """
-        settled = self._held.watch.settle(self._held.lab_device)
+        settled = self._held.watch.settle(self._held.lab_device, may_move=may_move)
         if settled:
             self.notes.measurements.update(gate=settled)
 

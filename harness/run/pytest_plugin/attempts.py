@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from harness.device import LabDevice
     from harness.run.workbench import Placement, Workbench
 
-AttemptEnd = Literal["verdict", "cannot", "lab", "full"]
+AttemptEnd = Literal["verdict", "cannot", "lab", "full", "hot"]
 """What an attempt came to: a verdict, that this target cannot do it, a fault of the lab, or that
-there is no room on the device, which is no fault that it could be brought back from.
+there is no room on the device, or that it is too hot for a timed case, which are no faults that it
+could be brought back from.
 """
 
 _PATIENCE_S: Final = 1.0
@@ -195,7 +196,7 @@ class Attempts:
         """Whether another attempt follows one that came to `end`; its device is brought back.
 
         `stop`: the run is to end. `is_last`: nobody uses the device after this case. What a device
-        that was given up or is full keeps from being tried costs none of the attempts allowed.
+        that was given up, is full or hot keeps from being tried costs none of the attempts allowed.
         """
         if end in ("verdict", "cannot"):
             self._twins.device(self._place).fitness.succeeded()
@@ -206,9 +207,11 @@ class Attempts:
                 self._tried.clear()
                 return not stop
             return end == "cannot" and self._ask_another_kind()
-        unfit = self._place.is_shared and self._twins.is_unfit(self._place)
+        unfit = self._place.is_shared and (end == "hot" or self._twins.is_unfit(self._place))
         if unfit:
             self._retries += 1
+        if end == "hot":
+            self._unable.append(self._place.device)
         again = self._made <= self._retries
         if stop or (is_last and not again):
             return False
@@ -222,7 +225,7 @@ class Attempts:
         """What the controller is told of a case whose last attempt here came to `end`."""
         case = self._placement
         cannot = end == "cannot" and len({self._kinds[name] for name in case.candidates}) > 1
-        lost = end in ("lab", "full") and self._made <= self._retries and case.is_shared
+        lost = end in ("lab", "full", "hot") and self._made <= self._retries and case.is_shared
         if not cannot and not lost:
             return None
         left = self._retries + 1 - self._made + cannot

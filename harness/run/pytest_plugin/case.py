@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground import Cause, ConfigError, DeviceError, HarnessError, InfraError
-from harness.ground.errors import DeviceFull
+from harness.ground.errors import DeviceFull, DeviceHot
 from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
@@ -74,7 +74,7 @@ class Case:
         self._cause: Cause | None = None
         self._error: ErrorRecord | None = None
         self._reason: str | None = None
-        self._is_full = False
+        self._lab_end: AttemptEnd = "lab"
         self.known_issue: str | None = None
         self.fixed: Fixed | None = None
 
@@ -125,10 +125,15 @@ class Case:
         return self._outcome == "error"
 
     @property
+    def may_move(self) -> bool:
+        """Whether it need not wait until its device is cool: not all that share it were tried."""
+        return self.attempt < len(self.placement.candidates)
+
+    @property
     def end(self) -> AttemptEnd:
         """What this attempt came to; after a fault of the lab, another may give a verdict."""
         if self._outcome == "error" and self._cause == "infra":
-            return "full" if self._is_full else "lab"
+            return self._lab_end
         return "cannot" if self.is_unsupported else "verdict"
 
     def record(self) -> CaseRecord:
@@ -214,7 +219,8 @@ class Case:
             self._outcome, self._cause = "unsupported", None
         elif isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
-            self._is_full = isinstance(failure, DeviceFull)
+            known: dict[type, AttemptEnd] = {DeviceFull: "full", DeviceHot: "hot"}
+            self._lab_end = known.get(type(failure), "lab")
         elif failure is not None and (told := told_by_timeout(failure)) is not None:
             self._outcome, self._cause = "error", "config"
             self._error = ErrorRecord.of(message=told)
@@ -284,7 +290,7 @@ def run_case(
             at_work(place.device, case=None)
         records += run.records.take_events()
         # no fault of the lab takes a verdict back
-        lost = case.end in ("lab", "full") and attempts.has_verdict
+        lost = case.end in ("lab", "full", "hot") and attempts.has_verdict
         records += [] if lost else [case.record()]
         stop, is_last = bool(item.session.shouldstop), nextitem is None
         goes_on = attempts.go_on(case.end, stop=stop, is_last=is_last)

@@ -294,7 +294,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.held.record
     if request.node.get_closest_marker("timed") is not None:
-        made.settle()
+        made.settle(may_move=case.may_move)
     return Bench(made)
 
 

@@ -23,6 +23,7 @@ from harness.probe.plan import Step
 def test_one(bench, number):
     bench.run(Plan((Step("noop"), Step("sleep", {"ms": "100"})))).check()
 '''
+TIMED = SUITE.replace("@pytest.mark.device\n", "@pytest.mark.device\n@pytest.mark.timed\n")
 FULL = replace(SMALL, storage_bytes=5_000_000)
 HOTTER = replace(HOT, skin_c=105.0)
 SLOWER = replace(SLOW, link_bytes_per_s=1e6)
@@ -30,11 +31,13 @@ LOST = replace(STEADY, says="lost")
 MOST_WAIT_S = 2.0
 
 
-def run_beside(folder: Path, temper: Temper, workers: int, *more: Temper) -> Finished:
+def run_beside(
+    folder: Path, temper: Temper, workers: int, *more: Temper, tests: str = SUITE
+) -> Finished:
     """A run on a device of a temper, the first of the lab, and on others that can do it all."""
     lab = DeviceRuns(folder)
     suite = folder / "test_farm.py"
-    suite.write_text(SUITE)
+    suite.write_text(tests)
     keys = folder / "keys"
     keys.mkdir(mode=0o700)
     tempers = [temper, *more, STEADY]
@@ -87,6 +90,20 @@ def test_no_case_is_lost_or_waits_for_a_device_that_cannot_run_it(
     show_figures(f"{temper.says}, {workers} workers", longest_wait_s=waited_s)
     assert waited_s < MOST_WAIT_S, run.output
     assert "reboot" not in {event["event"] for event in run.events}
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=NIGHTLY)])
+def test_a_timed_case_does_not_wait_for_a_hot_device_beside_a_cool_one(
+    tmp_path: Path, workers: int
+) -> None:
+    run = run_beside(tmp_path, HOT, workers, tests=TIMED)
+    assert run.code == 0, run.output
+    last = {case["case"]: case for case in run.cases}
+    assert [case["device"]["name"] for case in last.values()] == ["farm-02"] * 8, run.output
+    hot = [case for case in run.cases if case["device"]["name"] == "farm-01"]
+    assert hot
+    assert all("too hot for a timed case" in case["error"]["message"] for case in hot)
+    assert not {"gate", "reboot"} & {event["event"] for event in run.events}
 
 
 @pytest.mark.nightly

@@ -247,6 +247,21 @@ def test_a_worker_gives_back_what_its_device_is_not_ready_for_and_waits_with_wha
     assert own.begin() == ALONE
 
 
+def test_a_timed_case_that_a_hot_device_gives_up_has_as_many_attempts_as_before() -> None:
+    for end, left in (("hot", 1), ("lab", None)):
+        _, further, attempts = made(MockWorkbench(), [end], retries=0, is_worker=True)
+        assert further == [False]
+        told = attempts.given_up(end)
+        assert (told and told.left) == left
+    workbench = MockWorkbench()
+    asked, further, _ = made(workbench, ["hot", "verdict"], retries=0)
+    assert (len(set(asked)), further) == (2, [True, False])
+    assert workbench.over == [], "nothing is done to it"
+    workbench = MockWorkbench(busy="old-b new-a new-b")
+    asked, _, _ = made(workbench, ["hot", "verdict"], retries=0)
+    assert asked[1] != "old-a", "another one is waited for"
+
+
 def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None:
     workbench = MockWorkbench(fills="old-a")
     _, further, attempts = made(workbench, ["full"], retries=0, is_worker=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
+
+from harness.ground import ConfigError
 
 _SUITES: Final = "harness.suites"
 _KNOWN_ISSUES: Final = Path(__file__).parents[2] / "suites/known_issues.yaml"
@@ -28,6 +29,10 @@ def shipped(
     if devices and config.getoption("--lab") is None and not lab.exists():
         from harness.device.lab.inventory import shipped_lab
 
-        if (instead := shipped_lab(devices)) is not None:
+        try:
+            instead = shipped_lab(devices)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
+        if instead is not None:
             found["lab"] = instead
     return found

@@ -96,7 +96,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=f"All pages to read: {resources.files('harness') / 'docs' / 'index.md'}",
+    epilog=f"\b\nAll pages to read:\n{resources.files('harness') / 'docs' / 'index.md'}",
 )
 @click.version_option(
     __version__,

@@ -185,9 +185,9 @@ class _Watch:
         config.stash[LIVE_FROM] = -1
         if config.option.lab is not None or (config.rootpath / DEFAULT_LAB).exists():
             return
-        lab = simulated_instead(split_list(config.option.device))
-        if lab is not None:
-            config.option.lab = str(lab)
+        with contextlib.suppress(ConfigError):  # the plug-in tells it
+            lab = simulated_instead(split_list(config.option.device))
+            config.option.lab = str(lab) if lab is not None else None
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Comes when all is written."""

@@ -262,6 +262,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
     lab.file.rename(lab.folder / "lab.yaml")
     for option, addopts, words in (
         ("--device=phone", "", "/devices.yaml: no such file; --lab FILE names another"),
+        ("--device=sim-v77", "", "--device: this computer simulates no 'sim-v77', did you mean"),
         ("--qnn=latest", "--lab=nowhere.yaml", "/nowhere.yaml: no such file; --lab FILE"),
     ):
         environment = lab.environment | {"PYTEST_ADDOPTS": addopts}

@@ -52,7 +52,7 @@ def listed(found: Iterable[Listed], reports: str = "") -> Table:
         (Span(one.name, link=reports + one.link), one.axes, one.answer, str(one.runs), one.case)
         for one in found
     ]
-    return Table("", ("Bisection", "Axes", "Answer", "Runs", "Case"), rows)
+    return Table("", ("Bisection", "Axes", "Answer", "Runs", "Case"), rows, "stacked long")
 
 
 def _read(file: Path) -> Listed | None:

@@ -125,7 +125,11 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
     if told.command:
         said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
-    return [what, where(known, found, links), begun, [Span(fault, style="strong"), " ", why], said]
+    place = where(known, found, links)
+    spread_said = "".join(one.text for one in place[:1] if isinstance(one, Span))
+    why = why.removeprefix(f"on {spread_said}; ")  # which stands beside it
+    blamed: Line = [Span(fault, style="strong"), " ", why] if fault else ""
+    return [what, place, begun, blamed, said]
 
 
 def _begun(

@@ -82,7 +82,8 @@ def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
         yield Heading(f"What changed in the libraries of {axis}")
         yield Items(list(_libraries(found, symbols)))
     yield Heading("Every run")
-    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), [*map(_run_row, result.runs)])
+    rows = [*map(_run_row, result.runs)]
+    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), rows, "stacked")
 
 
 def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:

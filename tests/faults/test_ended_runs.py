@@ -161,12 +161,16 @@ def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]
     return background.result
 
 
+def _marks(phase: str) -> list[Any]:
+    return [] if phase in ("preparation", "case") else [pytest.mark.slow]
+
+
 def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...]) -> list[Any]:
     return [
         pytest.param(
             *(phase, number),
             id=f"{phase}-{number.name}",
-            marks=[] if BY_DAY.get(phase) == number else pytest.mark.nightly,
+            marks=_marks(phase) if BY_DAY.get(phase) == number else pytest.mark.nightly,
         )
         for phase in phases
         for number in numbers

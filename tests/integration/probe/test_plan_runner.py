@@ -89,7 +89,9 @@ def test_who_follows_is_told_of_each_step_while_it_runs(device: AdbDevice, folde
     assert told[-1][1] == {"step": 3, "verb": "crash", **facts}
 
 
-@pytest.mark.parametrize("settings", [{}, {"deadline_ms": 60_000}])
+@pytest.mark.parametrize(
+    "settings", [{}, pytest.param({"deadline_ms": 60_000}, marks=pytest.mark.slow)]
+)
 def test_a_hang_can_be_looked_at_before_it_ends(
     device: AdbDevice, folder: str, settings: dict[str, int]
 ) -> None:

@@ -19,7 +19,7 @@ from harness.ground.errors import ConfigError, InfraError
 from tests.integration.answers.history.postgres_server import PostgresServer
 from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
 
-RUNS, CASES = 5, 1200
+RUNS, CASES = 3, 1100
 
 pytestmark = pytest.mark.needs("psql")
 

@@ -99,6 +99,7 @@ def test_any_order_of_release(checks: Checks, release: Sequence[int]) -> None:
     assert not broken(checks("max", RIGHT, release))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "wrong", "name"),
     [

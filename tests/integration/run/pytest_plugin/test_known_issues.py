@@ -80,6 +80,7 @@ def test_strict_runs_fail(
     assert 'message="fixed? shaky"' in (done.folder / "latest/junit.xml").read_text()
 
 
+@pytest.mark.slow
 def test_another_failure_at_the_same_place_is_a_failure(
     lab: DeviceRuns, tmp_path: Path, suite: Path
 ) -> None:

@@ -224,7 +224,7 @@ def seen_lines(terminal: Terminal, device: str) -> Iterator[str]:
     ("arguments", "more"),
     [
         (["-q"], {}),
-        ([], {"CI": "true"}),
+        pytest.param([], {"CI": "true"}, marks=pytest.mark.slow),
         pytest.param(["-s"], {}, marks=pytest.mark.nightly),
         pytest.param(["--capture=sys"], {}, marks=pytest.mark.nightly),
         pytest.param([], {"TERM": "dumb"}, marks=pytest.mark.nightly),

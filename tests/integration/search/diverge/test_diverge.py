@@ -157,6 +157,7 @@ def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], said: str) ->
     assert not (tmp_path / "reports").exists()
 
 
+@pytest.mark.slow
 def test_a_device_that_is_gone_is_the_labs_failure(tmp_path: Path) -> None:
     onnx.save(cnn(0), tmp_path / "a.onnx")
     lab = tmp_path / "lab.yaml"

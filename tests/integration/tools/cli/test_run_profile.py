@@ -97,6 +97,7 @@ def test_a_trace_has_the_ops_in_the_runs_timeline(lab: DeviceRuns, cnn: Path) ->
     assert {one["name"] for one in events if one.get("cat") == "ops"} == ops
 
 
+@pytest.mark.slow
 def test_the_basic_profile_has_a_total_and_no_ops(lab: DeviceRuns, cnn: Path) -> None:
     code, said, (record,) = lab.run_files(cnn.name, "--profile=basic")
     assert code == 0, said

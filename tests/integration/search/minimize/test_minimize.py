@@ -35,6 +35,21 @@ def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
     assert str(lab.folder).encode() not in whole
 
 
+def test_of_two_contexts_the_one_that_is_too_new_is_kept(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    new = context_for("tiny", "2.49.40").path.read_bytes()
+    write_program(lab.folder / "model.pte", [OLD.read_bytes(), new])
+    code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
+    assert (code, record["error"]["code"]) == (1, 5000), said
+    case = ("model.pte::test_contexts", "--out=small.zip", "--json", "--repeat=1")
+    done = lab.qnn_harness("contexts", "minimize", *case, timeout_s=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["contexts"], told["before"], told["minimal"]) == (["model.pte#1"], 2, True)
+    told_nothing_of_here(lab.folder / "small.zip", lab)
+
+
 @pytest.mark.slow
 def test_one_context_that_is_too_new_is_found_among_others(
     lab: DeviceRuns, context_for: ContextFor

@@ -25,7 +25,7 @@ from harness.device.lab.identity import (
     require_target,
 )
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
+from harness.device.lab.lease import DeviceHeld, DeviceLent, LeaseLost, Leases
 from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
 from harness.device.transport.device import Transport
@@ -203,6 +203,11 @@ class LabDevice:
     def is_out(self) -> bool:
         """Whether it was given up, and takes no cases now."""
         return self.fitness.out is not None
+
+    @property
+    def was_lent(self) -> bool:
+        """Whether it was lent to a person, and nobody has looked at it since."""
+        return self.fitness.out is not None and isinstance(self.fitness.out.error, DeviceLent)
 
     @property
     def is_taken(self) -> bool:

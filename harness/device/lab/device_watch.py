@@ -351,8 +351,7 @@ class DeviceWatch:
     def _take_back(self, device: LabDevice, health: Health) -> None:
         fitness = device.fitness
         if self._quarantine.lift(device.key) or device.is_out:
-            lent = fitness.out is not None and isinstance(fitness.out.error, DeviceLent)
-            self._say(device, "back" if lent else "healed", health)
+            self._say(device, "back" if device.was_lent else "healed", health)
         fitness.out = None
         fitness.succeeded()
         fitness.is_fit = True

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from harness.ground import Deadline, HarnessError, InfraError
+from harness.ground import Deadline, HarnessError
 from harness.ground.errors import NotYet
 
 if TYPE_CHECKING:
@@ -62,14 +62,15 @@ class Twins:
         return Deadline(_PATIENCE_S) if placement.is_shared else None
 
     def wait_for(self, placement: Placement) -> None:
-        """Waits for a device that is lent, or that another process has.
+        """Waits for a device that is lent, until that is ready, or that another process has.
 
         It is no time of a case. What goes wrong then is told when the device is used.
         """
         device = self.device(placement)
-        with contextlib.suppress(InfraError):
-            if device.lease is not None and device.lease.is_lent:
+        with contextlib.suppress(HarnessError):
+            if device.lease is not None and device.was_lent:
                 device.lease.wait_back()
+                self._workbench.ready(placement)
             elif device.lease is not None and not device.is_out:
                 device.hold()
 

@@ -27,8 +27,9 @@ class MockDevice:
 
     def __init__(self, name: str, out: bool, taken: bool) -> None:
         self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
-        self.full = False
-        self.fitness, self.lease = self, None
+        self.full = self.was_lent = False
+        self.fitness: Any = self
+        self.lease: Any = None
 
     def succeeded(self) -> None:
         self.verdicts += 1
@@ -260,6 +261,20 @@ def test_a_timed_case_that_a_hot_device_gives_up_has_as_many_attempts_as_before(
     workbench = MockWorkbench(busy="old-b new-a new-b")
     asked, _, _ = made(workbench, ["hot", "verdict"], retries=0)
     assert asked[1] != "old-a", "another one is waited for"
+
+
+def test_a_device_that_was_lent_is_ready_before_its_case_begins() -> None:
+    did = []
+
+    class MockBench(MockWorkbench):
+        def ready(self, placement: Placement, within: object = None) -> None:
+            did.append("ready" if within is None else "asked for a second")
+
+    workbench = MockBench(out="old-a")
+    workbench.devices["old-a"].lease = SimpleNamespace(wait_back=lambda: did.append("back"))
+    workbench.devices["old-a"].was_lent = True
+    made(workbench, ["verdict"], is_worker=True)
+    assert did == ["back", "ready"], "what takes longer is no fault of the lab"
 
 
 def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None:

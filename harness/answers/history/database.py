@@ -95,7 +95,6 @@ _NEW_IN: Final[Mapping[str, Sequence[str]]] = {
     "6": (
         *(f"ALTER TABLE {one.format('DROP COLUMN')}" for one in _UNREAD),
         "ALTER TABLE attempts ADD COLUMN cause_id TEXT",
-        *_INDEXES,
     ),
 }
 """What each version has that the one before had not. First the place of a run, and what cases of
@@ -163,7 +162,11 @@ def _bring_up(database: Database) -> None:
                 continue
             for statement in statements:
                 connection.execute(statement)
-        _place(connection)
+        if int(held) < 4:
+            _place(connection)
+        _name_causes(connection)
+        for statement in _INDEXES:
+            connection.execute(statement)
         connection.execute("UPDATE meta SET value = :new WHERE name = 'schema'", new=VERSION)
 
 
@@ -171,29 +174,42 @@ def _place(connection: AnyConnection) -> None:
     """Fills in what records of schema 1 said by their names only."""
     for (run,) in list(connection.execute("SELECT run FROM runs")):
         rows = connection.execute(
-            "SELECT line, name, axes, device, outcome, cause, known_issue, signature FROM attempts "
-            "WHERE run = :r",
-            r=run,
+            "SELECT line, name, axes, device FROM attempts WHERE run = :r", r=run
         )
         connection.execute_many(
-            "UPDATE attempts SET test = :test, placement = :placement, kin = :kin, "
-            "cause_id = :cause_id WHERE run = :run AND line = :line",
+            "UPDATE attempts SET test = :test, placement = :placement, kin = :kin "
+            "WHERE run = :run AND line = :line",
             [{"run": run, "line": line, **_placed(*said)} for line, *said in rows],
         )
 
 
-def _placed(name: str, axes: str, device: str | None, *end: Any) -> dict[str, str | None]:
+def _name_causes(connection: AnyConnection) -> None:
+    """Fills in the ids of causes."""
+    for (run,) in list(connection.execute("SELECT run FROM runs")):
+        rows = connection.execute(
+            "SELECT line, outcome, cause, known_issue, signature FROM attempts "
+            "WHERE run = :r AND outcome NOT IN ('passed', 'unsupported', 'skipped')",
+            r=run,
+        )
+        named = []
+        for line, outcome, cause, known_issue, signature in rows:
+            fate = Fate(outcome, cause, known_issue=known_issue, failure=signature)
+            id_of = cause_id(Brief("", "", None, None, fate, ""))
+            named.append({"run": run, "line": line, "cause_id": id_of})
+        connection.execute_many(
+            "UPDATE attempts SET cause_id = :cause_id WHERE run = :run AND line = :line", named
+        )
+
+
+def _placed(name: str, axes: str, device: str | None) -> dict[str, str | None]:
     known = json.loads(axes)
     test, placement = placed(name, {"device": device, **known}, known.get("engine"))
     made = None if placement is None else PlacementRecord.model_validate(placement)
-    outcome, cause, known_issue, signature = end
-    fate = Fate(outcome, cause, known_issue=known_issue, failure=signature)
-    brief = Brief(name, test, made, None, fate, "")
+    brief = Brief(name, test, made, None, Fate("passed"), "")
     return {
         "test": test,
         "placement": None if made is None else made.model_dump_json(),
         "kin": kin_of(brief),
-        "cause_id": cause_id(brief) if brief.is_bad else None,
     }
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from harness.answers.site.links import page_of
 from harness.search.nightly.night import STEPS, Night
 from tests.integration.answers.telling.servers import Webhook
 from tests.integration.conftest import ContextFor
@@ -66,12 +70,14 @@ def night(farm: DeviceRuns, qnn: str, *more: str) -> tuple[int, dict[str, Any], 
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-def ended_when(farm: DeviceRuns, qnn: str, there: Callable[[], object], number: int) -> int:
+def ended_when(
+    farm: DeviceRuns, qnn: str, there: Callable[[], object], number: int, *more: str
+) -> int:
     """A night that gets a signal once something is there; its exit code."""
     output = farm.folder / "output.txt"
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", *words(qnn)],
+            [sys.executable, "-m", *words(qnn), *more],
             cwd=farm.folder,
             env=farm.environment,
             stdout=stream,
@@ -165,6 +171,61 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     hook.close()
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     assert "State: closed" in file.read_text()
+
+
+GATED = (
+    SUITE
+    + """
+@pytest.mark.device(backend="htp")
+def test_slow(bench):
+    end = time.monotonic() + 300
+    while not Path("gate").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+"""
+)
+
+
+@pytest.mark.nightly
+def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
+    (farm.folder / "test_mine.py").write_text(f"import time\nfrom pathlib import Path\n{GATED}")
+    site, gate = farm.folder / "site", farm.folder / "gate"
+    front, keeps = site / "index.html", ("--site", str(site))
+
+    def at_work() -> bool:
+        journals = (one.read_text() for one in runs(farm))
+        return "Now: run" in front.read_text() and any(NEW in text for text in journals)
+
+    gate.touch()
+    code, first, said = night(farm, OLD, *keeps)
+    assert code == 0, said
+    assert "3 of 3 cases have a verdict. Nothing fails." in front.read_text()
+
+    gate.unlink()
+    assert ended_when(farm, NEW, at_work, signal.SIGKILL, *keeps) == -signal.SIGKILL
+    gate.touch()
+    code, second, said = night(farm, NEW, *keeps)
+    assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), said
+    text = front.read_text()
+    assert "Now: run" not in text
+    assert "3 of 3 cases have a verdict. 1 case fails, 1 of them new, for 1 cause." in text
+    assert f"as qnn {OLD} to {NEW}" in text
+    assert "first bad 2.49.40" in text
+
+    def bisected() -> bool:
+        return steps_done(farm)[-1:] == ["bisect"]
+
+    assert ended_when(farm, OLD, bisected, signal.SIGKILL, *keeps) == -signal.SIGKILL
+    finished = called(farm, "harness.tools.cli.main", "nightly", "--resume", "--json")
+    third = json.loads(finished.stdout)
+    assert (finished.returncode, third["base"]) == (0, second["run"]), finished.stderr
+    assert "<h2>Fixed: 1 case</h2>" in front.read_text()
+    listed = (site / "nights.html").read_text()
+    for one in (first, second, third):
+        assert (site / page_of("night", one["run"])).is_file()
+        assert listed.count(page_of("night", one["run"])) == 1
+    for page in site.rglob("*.html"):
+        for link in re.findall(r'href="([^"#:]*)"', page.read_text()):
+            assert (page.parent / unquote(unescape(link))).exists(), (page, link)
 
 
 FILES = """import pytest

@@ -16,7 +16,7 @@ CALLS: Final = tuple(
     (re.compile(pattern), api)
     for pattern, api in (
         (
-            r"(?i)context from (?:context )?binary|create from binary|EpContext model",
+            r"(?i)context from (?:context )?binary|(?:create from|validate) binary|EpContext model",
             "QnnContext_createFromBinary",
         ),
         (r"(?i)failed to create (?:qnn )?context\b", "QnnContext_createFromBinary"),

@@ -52,7 +52,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "a smaller piece of weights loads; in a full domain even small contexts fail",
         ("pytorch/executorch#6728", "qualcomm/qai-appbuilder#97", "microsoft/foundry-local#1124"),
         (
-            known(r"fastrpc memory map .*failed with error|Failed to map weights buffer"),
+            known(
+                r"fastrpc memory map .*failed with error|Failed to map weights buffer"
+                r"|mapping weight buffer failed"
+            ),
             known(r"failed to Map Buffer to SMMU"),
             likely(r"remote_mmap64_internal failed"),
             likely(
@@ -179,7 +182,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "`qnn-harness contexts inspect` says what it was made for; a tiny context of the same "
         "compiler tells size from kind",
         ("qualcomm/ai-hub-models#289", "qualcomm/ai-hub-apps#15", "alibaba/MNN#4048"),
-        (possible(codes=(5005,), api=_LOAD_OR_SESSION),),
+        (
+            possible(codes=(5005,), api=_LOAD_OR_SESSION),
+            possible(r"LoadCachedQnnContext\w+ Failed to create context from binary\.?(?:,|$)"),
+        ),
         unrelated=False,
     ),
     Rule(
@@ -246,6 +252,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 r"\b|dll was not found|is not a valid Win32 application|DLL load failed"
                 r"|side-by-side configuration is incorrect|initialization routine failed)"
             ),
+            known(
+                r"Unable to load (?:DLL|shared library) '(\w*(?:onnxruntime|Qnn|Genie)[\w.-]*)'",
+                says=r"it is \1",
+            ),
             # Python names the library in another line
             likely(
                 r"\[WinError (?:12[67]|193|1114)\](?!.*\.(?:dll|pyd))",
@@ -269,7 +279,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"No module named '(?:qti|qairt|snpe|libPy\w+)\b"
-                r"|\blibPy(?:Ir|Quant)\w*\.\w+: cannot"
+                r"|\blibPy(?:Ir|Quant)\w*\.\w+: cannot|cannot import name 'libPy"
             ),
         ),
     ),

@@ -140,7 +140,9 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "ONNX Runtime's log at level VERBOSE says of each node why; LiteRT's names the delegates",
         ("microsoft/onnxruntime#31353", "google-ai-edge/LiteRT#7858"),
         (
-            known(r"\d+ of \d+ nodes are not on "),
+            known(
+                r"\d+ of \d+ nodes are not on |(?i:qnn\w* delegate): 0 nodes delegated out of [1-9]"
+            ),
             possible(
                 r"Replacing \d+ out of \d+ node.{0,20}TfLiteXNNPackDelegate",
                 evidence=r"(?i)qnn|qualcomm|htp\b|hexagon|dispatch_?(?:delegate|api|op\b)"
@@ -284,7 +286,10 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "compare the file with the examples of this very version of Genie",
         "the line names the part of the configuration; no context was loaded yet",
         (),
-        (known(r"Invalid (?:dialog|engine|backend|QnnHtp) config\b"),),
+        (
+            known(r"Invalid (?:dialog|engine|backend|QnnHtp) config\b|(?i:htp.config not found)"),
+            likely(r"map::at: +key not found", evidence=r"(?i)genie|create the dialog"),
+        ),
     ),
     Rule(
         "prompt-too-long",

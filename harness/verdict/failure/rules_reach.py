@@ -231,6 +231,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(
                 rf"^(?=.*(?:{OURS}|\bQnn[A-Z]\w+_)).*(?:cannot locate symbol|undefined symbol:|"
                 r"procedure entry point \S+ could not be located)"
+                r"|undefined reference to \W?(?:Snpe_|Qnn[A-Z]\w+_|rpcmem_|remote_handle)"
             ),
         ),
     ),
@@ -342,7 +343,9 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(r"Backend QnnBackend is not (?:registered|available)"),
             known(
                 r"QNNExecutionProvider.{0,60}(?i:is not in available|not enabled in this build"
-                r"|which is not)|[Uu]nknown (?:execution )?provider.{0,12}QNN"
+                r"|which is not|download.{0,40}(?:fail|unsuccessful))"
+                r"|[Uu]nknown (?:execution )?provider.{0,12}QNN"
+                r"|(?i:fail\w* to (?:download|register)) .{0,40}QNNExecutionProvider"
             ),
         ),
     ),

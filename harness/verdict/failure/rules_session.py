@@ -262,7 +262,14 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "SDK into a folder of ADSP_LIBRARY_PATH; the CPU's files of the same name do not serve",
         "`dlerror` names another file than the skel",
         ("linux-msm/hexagon-dsp-binaries#58",),
-        (known(r"dlerror\W.{0,40}cannot open (?!\S*[Ss]kel)\S*\.so\b"),),
+        (
+            known(r"dlerror\W.{0,40}cannot open (?!\S*[Ss]kel|oemconfig)\S*\.so\b"),
+            possible(
+                r"fopen\w* fail\w* .{0,20}libc\+\+(?:abi)?\.so",
+                absent=r"Successfully opened file \S*libc\+\+|fopen_fd done for \S*libc\+\+"
+                r"(?!.*error_code 0x[1-9])",
+            ),
+        ),
     ),
     Rule(
         "skel-not-found",
@@ -276,7 +283,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         (
             # of the folders that are tried, one that has it is enough
             known(
-                r"(?i)fopen\w* fail\w* .{0,20}skel\w*\.so"
+                r"(?i)fopen\w* (?:fail\w*|returned 0x\w+) .{0,30}skel\w*\.so"
                 r"|skel\w*\.so\W.{0,60}(?:No such|not found)",
                 absent=r"(?i)Successfully opened (?:file|handle) .*skel"
                 r"|fopen_fd done for \S*skel\.so\b(?!.*error_code 0x[1-9])",
@@ -292,6 +299,8 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"(?:cannot open \S*[Ss]kel|not found)"
             ),
             likely(r"qnn_open.*\b0x80000406\b|Unable to load lib 0x80000406"),
+            # SNPE's validator asks the DSP to add numbers; also where no signature fits
+            possible(r"PF_VALIDATOR: ERROR.*executing the sum function"),
             possible(codes=tuple(map(dsp_error, (0x6, 0x3E, 0x45, 0x200)))),
         ),
     ),

@@ -302,4 +302,45 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         ("tensor-refused possible", f"QnnTensor_createGraphTensor returned {code}")
         for code in range(7001, 7008)
     ),
+    # -- what was found last
+    ("symbol-missing known", "x.cpp.o: undefined reference to `Snpe_TensorShape_Set'"),
+    (
+        "skel-not-found possible",
+        "PF_VALIDATOR: ERROR: -2 . Error while executing the sum function.",
+    ),
+    ("sdk-python known", "ImportError: cannot import name 'libPyIrGraph38' from partially x"),
+    ("no-qnn-provider known", "WinML EP QNNExecutionProvider: Download failed (result: Failure"),
+    (
+        "no-qnn-provider known",
+        "Failed to download or register the following EPs: QNNExecutionProvider",
+    ),
+    ("no-memory possible", "QNN: Failed to validate binary: 1002"),
+    (
+        "library-not-loaded known",
+        "Unable to load DLL 'onnxruntime-genai' or one of its dependencies",
+    ),
+    (None, "Unable to load DLL 'sqlite3' or one of its dependencies"),
+    (
+        "context-refused possible",
+        "LoadCachedQnnContextFromBuffer Failed to create context from binary.",
+    ),
+    ("cpu-fallback known", "INFO: TfLiteQnnDelegate delegate: 0 nodes delegated out of 31 nodes"),
+    (
+        "skel-not-found known",
+        "fopen returned 0xd for file libhexagon_nn_skel_v66.so. (Permission denied)",
+    ),
+    (
+        "dsp-library-missing possible",
+        "apps_std_fopen_with_env failed with 0x2 for libc++abi.so.1 (No x)",
+    ),
+    (
+        None,
+        "apps_std_fopen_with_env failed with 0x2 for libc++.so.1 (No x)\n"
+        "apps_std_imp.c:1: Successfully opened file /vendor/dsp/cdsp/libc++.so.1",
+    ),
+    ("skel-not-found possible", "qnn: error 0x80000406 (dlerror cannot open oemconfig.so)"),
+    ("genie-config known", "HTP config NOT found! Expected at: /x.json"),
+    ("genie-config likely", "Using libGenie.so version 1.0.0\nmap::at:  key not found"),
+    (None, "map::at:  key not found"),
+    ("not-mapped known", "QnnDsp <E> DspTransport: mapping weight buffer failed, RPC result 8003"),
 )

@@ -50,7 +50,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             possible(
                 evidence=r"\d\.remoteproc: (?:fatal error|watchdog) (?:received|without)"
                 r"(?!.*(?i:modem|mpss|wpss|wlan|slpi|adsp|audio))"
-                r"|crash detected in [0-9a-f]+\.remoteproc"
+                r"|crash detected in [0-9a-f]+\.remoteproc",
+                absent=r"q6v5-mss \S+: (?:fatal error|watchdog)",
             ),
             possible(codes=(1007,)),
         ),

@@ -303,6 +303,12 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         for code in range(7001, 7008)
     ),
     # -- what was found last
+    (
+        # the modem's driver
+        None,
+        "qcom-q6v5-mss 4080000.remoteproc: fatal error without message\n"
+        "remoteproc remoteproc0: crash detected in 4080000.remoteproc: type fatal error",
+    ),
     ("symbol-missing known", "x.cpp.o: undefined reference to `Snpe_TensorShape_Set'"),
     (
         "skel-not-found possible",

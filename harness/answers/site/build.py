@@ -42,7 +42,7 @@ from harness.answers.site.night_page import front_page, night_page, nights_page,
 from harness.answers.site.pages import Known, framed
 from harness.answers.site.version_page import version_page, versions, versions_page
 from harness.ground import InfraError, counted, read_bounded, write_whole
-from harness.verdict import Part
+from harness.verdict import Part, uncollected
 
 NOTE: Final = "site.json"
 _BY_CHANCE: Final = 0.05
@@ -98,6 +98,7 @@ class _Site:
         self.built.written += 1
 
 
+@uncollected()
 def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
     began, site = time.monotonic(), _Site(out)

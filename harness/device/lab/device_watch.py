@@ -107,8 +107,9 @@ class DeviceWatch:
 
     def is_due(self, device: LabDevice) -> bool:
         """Whether a device that was given up, or lent, is to be looked at again."""
-        out = device.fitness.out
-        return out is not None and not is_lent(device) and self._clock() >= out.look_at
+        out, lease = device.fitness.out, device.lease
+        is_lent = lease is not None and lease.is_lent
+        return out is not None and not is_lent and self._clock() >= out.look_at
 
     def _make_fit(self, device: LabDevice) -> None:
         began, health = self._clock(), self._check(device, even_good=True)
@@ -355,11 +356,6 @@ class DeviceWatch:
         fitness.out = None
         fitness.succeeded()
         fitness.is_fit = True
-
-
-def is_lent(device: LabDevice) -> bool:
-    """Whether a device was lent to a person and is not back."""
-    return device.lease is not None and device.lease.is_lent
 
 
 def _others_run(device: LabDevice) -> bool:

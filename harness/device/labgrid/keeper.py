@@ -161,7 +161,7 @@ class Keeper:
 
     def _look_at_the_queue(self) -> None:
         for name in tuple(self._passed_over):
-            place = self._place(name)
+            place = self._coordinator.place(name)
             if place is not None and place.services:
                 self._tokens.append(self._passed_over.pop(name))
         for token in tuple(self._tokens):
@@ -186,7 +186,7 @@ class Keeper:
         if state not in ("allocated", "acquired"):
             self._tokens.append(self._reserve())
             return
-        place = self._place(name)
+        place = self._coordinator.place(name)
         if place is None or not place.services:
             # kept reserved for now, so that the next one is another place
             self._passed_over[name] = token
@@ -202,9 +202,6 @@ class Keeper:
             tell(notice=f"place {name} of labgrid cannot be taken yet: {refused}")
             self._tokens.append(self._reserve())
         self._coordinator.cancel(token)
-
-    def _place(self, name: str) -> Place | None:
-        return self._coordinator.place(name)
 
     def _tell_queue(self) -> None:
         waiting = self._coordinator.waiting() if self._tokens else []
@@ -242,7 +239,7 @@ class Keeper:
 
     def _holder(self, name: str) -> str | None:
         """Who has a place, "" if nobody, None if there is no such place."""
-        place = self._place(name)
+        place = self._coordinator.place(name)
         return None if place is None else place.acquired
 
     def _lose(self, name: str, holder: str | None) -> None:
@@ -253,7 +250,7 @@ class Keeper:
 
     def _queue_again(self, name: str, lost: _Lost) -> None:
         """Queues for a lost place, as long as for a first one; it must come back as it was."""
-        place, state = self._place(name), ""
+        place, state = self._coordinator.place(name), ""
         if lost.token:
             with contextlib.suppress(Refused):
                 state, _ = self._coordinator.poll(lost.token)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground import ConfigError, HarnessError
@@ -78,25 +76,14 @@ def _markers(config: pytest.Config) -> list[Marker]:
     A test whose devices are not counted runs all the same: a worker takes a free device when its
     own have nothing to do.
     """
+    places = [config.invocation_params.dir / word.partition("::")[0] for word in config.args]
+    if not all(one.is_dir() or one.suffix == ".py" for one in places):
+        return []  # a model, or a package by its name
+    patterns = config.getini("python_files")
+    found = (file for one in places for name in patterns for file in one.rglob(name))
+    files = [*islice(found, _MOST_FILES + 1), *(one for one in places if one.is_file())]
     try:
-        files = list(islice(_files(config), _MOST_FILES + 1))
         known = files if len(files) <= _MOST_FILES else ()
         return [one for file in known for one in markers_in(file.read_bytes())]
-    except (OSError, ValueError, SyntaxError, ImportError, RecursionError):
+    except (OSError, ValueError, SyntaxError, RecursionError):
         return []
-
-
-def _files(config: pytest.Config) -> Iterator[Path]:
-    for word in config.args:
-        name = word.partition("::")[0]
-        place = config.invocation_params.dir / name
-        if config.getoption("pyargs") and not place.exists() and (spec := find_spec(name)):
-            file = Path(spec.origin or "")
-            place = file.parent if file.name == "__init__.py" else file
-        if place.is_dir():
-            for pattern in config.getini("python_files"):
-                yield from place.rglob(pattern)
-        elif place.suffix == ".py":
-            yield place
-        else:
-            raise ValueError(f"{name} is no file of tests")

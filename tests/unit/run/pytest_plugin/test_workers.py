@@ -88,12 +88,11 @@ def test_a_worker_for_each_device_of_the_files_named(
     (tmp_path / "test_named.py").write_bytes(b"@mark.device(soc=MINE)\ndef test(bench): ...")
     (tmp_path / "devices.yaml").write_text(LAB)
     options: Any = SimpleNamespace(lab=tmp_path / "devices.yaml", devices=[], backends=[])
-    said: dict[str, Any] = {"python_files": ["test_*.py"], "pyargs": True}
+    said = {"python_files": ["test_*.py"]}
     config: Any = SimpleNamespace(
         args=words,
         invocation_params=SimpleNamespace(dir=tmp_path),
         getini=said.__getitem__,
-        getoption=said.__getitem__,
     )
     assert number_of_workers(config, Selection(options)) == number
 

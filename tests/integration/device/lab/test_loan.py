@@ -23,7 +23,7 @@ from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
 
 NAMES = ("one", "two")
 CASE_S = 1.0
-SUITE = f'''"""Cases of a second each; with a gate the third last one waits for it to be opened."""
+SUITE = f'''"""Cases of a second; with a gate the third last waits, and all from HELD on."""
 import os
 import time
 from pathlib import Path
@@ -31,6 +31,7 @@ import pytest
 from harness.probe.plan import Plan, Step
 
 CASES, GATE = int(os.environ["CASES"]), Path(os.environ["GATE"])
+HELD = {{CASES - 3, *range(int(os.environ.get("HELD", CASES)), CASES)}}
 
 
 @pytest.mark.device
@@ -39,7 +40,7 @@ def test_slow(bench, number):
     bench.run(Plan((Step("noop"),))).check()
     time.sleep({CASE_S})
     until = time.monotonic() + 90
-    while number == CASES - 3 and GATE.exists() and time.monotonic() < until:
+    while number in HELD and GATE.exists() and time.monotonic() < until:
         time.sleep(0.05)
 '''
 
@@ -190,10 +191,13 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
     shared: DeviceRuns, workers: int
 ) -> None:
     """The cases that fit another device go on there; with it back, both work."""
+    gate, shared.environment["HELD"] = shared.folder / "gate", "2"
+    gate.touch()
     with started(shared, "run", 12, "-n", workers) as run:
         wait_until(lambda: "PASSED" in run.said, lambda: run.said)
         with started(shared, "take", 0, words=("devices", "take", "one", "--why", "look")) as take:
             take.wait_for("waiting for device one")
+            gate.unlink()
             assert take.wait_for("one is yours for 30m") < 20 * CASE_S
             begun = time.time()
             told = shared.qnn_harness("devices", "--lab", shared.file).stdout

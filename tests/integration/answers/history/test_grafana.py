@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness.answers.history.database import Database, open_database
 from harness.answers.history.importing import import_run
+from harness.answers.history.nights import CauseTold, DeviceTold, NightTold, keep_night
 from harness.answers.report.metrics import metrics_text
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.integration.answers.history.postgres_server import PostgresServer
@@ -46,14 +47,10 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         ran("b error", "q", "SM8650"),
     ]
     for records in (good, second, good):
-        import_run(held, run_folder(reports, *records))
-    night = {"verdict": "1 new", "issues": [{"state": "open"}, {"state": "closed"}]}
-    with held.transaction() as connection:
-        connection.execute(
-            "INSERT INTO nights (night, run, started, said) VALUES ('n', 'r', :at, :said)",
-            at="2026-11-21T01:00:00Z",
-            said=json.dumps(night),
-        )
+        run = import_run(held, run_folder(reports, *records)).run
+    told = {name: DeviceTold(state=name, since="") for name in ("good", "bad")}
+    causes = {"c": CauseTold()}
+    keep_night(held, NightTold(night="n", run=run, started="", devices=told, causes=causes))
     yield held
     started.stop()
 
@@ -107,7 +104,7 @@ def test_they_say_what_is_so(database: Database) -> None:
     assert (sick["device"], sick["compared"], sick["fail"]) == ("p1", 3, 1)
     assert [one["device"] for one in asked(database, "Devices now")] == list(DEVICES)
     (night,) = asked(database, "Nights")
-    assert (night["verdict"], night["open_causes"]) == ("1 new", 1)
+    assert (night["night"], night["open_causes"], night["devices_not_well"]) == ("n", 1, 1)
 
 
 @pytest.mark.needs("psql")

@@ -38,3 +38,7 @@ def test_each_page_stands_in_one_part() -> None:
 def test_the_tutorials_begin_with_four_first_times() -> None:
     first = ["first-file.md", "first-test.md", "android.md", "first-night.md"]
     assert navigation()["Tutorials"][:4] == first
+
+
+def test_readme_is_the_first_minute() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150

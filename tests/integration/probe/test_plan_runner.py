@@ -109,7 +109,7 @@ def test_a_hang_can_be_looked_at_before_it_ends(
     assert done.timed_out
     assert done.signal is None
     assert done.exit_code == (None if settings else 124)
-    assert done.duration_s < 3
+    assert done.duration_s < 8, "sooner than a probe lingers that nobody has ended"
 
 
 def test_looking_at_a_hang_may_fail(device: AdbDevice, folder: str) -> None:

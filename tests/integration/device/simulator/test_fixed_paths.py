@@ -14,7 +14,7 @@ import pytest
 from harness.device.simulator import fixed_paths
 from tests.integration.device.simulator.conftest import OnDevice
 
-NOBODY = "65534"
+SOMEBODY, NOBODY = "54321", "65534"
 SCRIPT = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -101,8 +101,17 @@ def look(place: Path, *user: str) -> list[str]:
 @pytest.mark.needs("root")
 @pytest.mark.needs("setpriv")
 def test_another_user_needs_no_root(place: Path) -> None:
+    user = ("setpriv", "--reuid", SOMEBODY, "--regid", SOMEBODY, "--clear-groups")
+    assert look(place, *user) == ["None", SOMEBODY, "text", "/data:", "local", "", "base:"]
+
+
+@pytest.mark.needs("root")
+@pytest.mark.needs("setpriv")
+def test_nobody_goes_without(place: Path) -> None:
+    """In a user namespace every account looks like nobody, who could not tell its own adb."""
     user = ("setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups")
-    assert look(place, *user) == ["None", NOBODY, "text", "/data:", "local", "", "base:"]
+    found = look(place, *user)
+    assert found[:2] == ["no mount namespace can be made here: Operation not permitted", NOBODY]
 
 
 @pytest.mark.needs("unshare")

@@ -52,9 +52,15 @@ _LOG: Final = Settings(log_level="verbose", max_log_bytes=32 << 20, memory="off"
 
 @dataclass(frozen=True)
 class Silent:
-    """Why the library said nothing of what a context takes."""
+    """Why the library said nothing of what a context takes.
+
+    `refused`: it did not load it. `code` is its code and `said` are its lines, if it gave some.
+    """
 
     reason: str
+    refused: bool = True
+    code: int | None = None
+    said: tuple[str, ...] = ()
 
 
 def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
@@ -87,7 +93,8 @@ def _said(step: StepResult, ended: str) -> Size | Silent:
     total = _RESERVED.search(text)
     if total is None:
         why = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
-        return Silent(f"{step.message or step.error or why}")
+        said = tuple(line.text for line in step.logs)
+        return Silent(f"{step.message or step.error or why}", not step.ok, step.code, said)
     spill_fill = (int(found[1]) for found in _SPILL_FILL.finditer(text))
     return Size(int(total[1]), max(spill_fill, default=0))
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import cycle, islice
+from typing import Final, Literal
 
 from harness.contexts.capacity.packing import Alternative, Room, Size, changes, forecast
 from harness.contexts.context.schedule import Residency, schedule
 from harness.ground import counted
 
+MOST_CONTEXTS: Final = 8192
+"""How many contexts can be asked about."""
 _BAR_CHARS = 40
 
 
@@ -17,8 +20,9 @@ _BAR_CHARS = 40
 class FitContext:
     """A context and the bytes that are reserved for it.
 
-    `source`: `measured`, when the library loaded it alone, or `metadata`, where that failed with
-    `problem`: then it takes so many bytes at least.
+    `source`: `measured`, when the library loaded it alone, or `metadata`, where it did not say what
+    it takes: then that is so many bytes at least, and `problem` says why. `refused`: it does not
+    load it at all; `diagnosis` says of which known kind that is.
     """
 
     name: str
@@ -26,6 +30,8 @@ class FitContext:
     spill_fill_bytes: int
     source: Literal["measured", "metadata"]
     problem: str | None = None
+    refused: bool = False
+    diagnosis: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,10 @@ class Fit:
     """The answer for one list of contexts, loaded in this order.
 
     Each of `sessions` protection domains has `budget_bytes`, None without a limit. So many `loads`
-    succeed. `changes` tells what would come of other ways; it is empty where all fit.
+    succeed. `changes` tells what would come of other ways; it is empty where all fit. A context
+    that is refused even alone never fits: nothing is packed then, and `loads` counts those before.
+    `most` is how many of such contexts, in turn, can be loaded together (up to 8192); None where
+    there is no limit, or they do not all fit.
     """
 
     schema: Literal[1]
@@ -66,6 +75,7 @@ class Fit:
     contexts: tuple[FitContext, ...]
     domains: tuple[FitDomain, ...]
     changes: tuple[Alternative, ...]
+    most: int | None = None
 
 
 def fit(
@@ -80,9 +90,12 @@ def fit(
     """Whether the contexts fit (pure); `room` is None for a library that refuses nothing."""
     sizes = [Size(one.bytes, one.spill_fill_bytes) for one in contexts]
     limit = room or Room(sum(size.total for size in sizes))
-    found = forecast(sizes, schedule(len(sizes), residency, window).moves, limit)
-    refused = None
-    if found.refused is not None:
+    moves = schedule(len(sizes), residency, window).moves
+    found, refused, loads = forecast(sizes, moves, limit), None, None
+    if any(one.refused for one in contexts):
+        order = [move.context for move in moves if move.verb == "load"]
+        loads = next(at for at, context in enumerate(order) if contexts[context].refused)
+    elif found.refused is not None:
         name, size = contexts[found.refused.context].name, sizes[found.refused.context]
         refused = FirstRefused(found.refused.load, name, size.total, found.refused.missing)
     return Fit(
@@ -92,31 +105,45 @@ def fit(
         budget_bytes=room.budget if room else None,
         sessions=limit.sessions,
         budget=budget if room else "no limit",
-        fits=found.fits,
-        loads=found.loads,
+        fits=found.fits and loads is None,
+        loads=found.loads if loads is None else loads,
         first_refused=refused,
         contexts=tuple(contexts),
-        domains=tuple(map(FitDomain, found.domains, found.used)),
-        changes=() if found.fits else tuple(changes(sizes, limit)),
+        domains=tuple(map(FitDomain, found.domains, found.used)) if loads is None else (),
+        changes=() if found.fits or loads is not None else tuple(changes(sizes, limit)),
+        most=_most(contexts, room) if found.fits and loads is None else None,
     )
+
+
+def _most(contexts: Sequence[FitContext], room: Room | None) -> int | None:
+    if room is None:
+        return None
+    different = [Size(one.bytes, one.spill_fill_bytes) for one in dict.fromkeys(contexts)]
+    sizes = list(islice(cycle(different), MOST_CONTEXTS))
+    return forecast(sizes, schedule(len(sizes), "resident", 1).moves, room).loads
 
 
 def fit_lines(told: Fit) -> Iterator[str]:
     """A `Fit` for people, each domain as a bar."""
-    for context in told.contexts:
-        if context.problem:
-            yield f"{context.name}: {context.bytes:,} bytes at least; alone: {context.problem}"
+    yield from _problems(told)
+    how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
+    if any(one.refused for one in told.contexts):
+        refused_ones = sum(one.refused for one in dict.fromkeys(told.contexts))
+        yield f"does not fit: {counted(refused_ones, 'context')} refused even alone ({how})"
+        return
     for number, domain in enumerate(told.domains):
         held = counted(len(domain.contexts), "context")
         if told.budget_bytes is None:
-            yield f"no limit: {held} take {domain.used_bytes:,} bytes"
+            yield f"no limit: {held} take {domain.used_bytes:,} bytes; --budget BYTES sets one"
             continue
         filled = round(_BAR_CHARS * domain.used_bytes / told.budget_bytes)
         bar = "#" * filled + "." * (_BAR_CHARS - filled)
         yield f"PD {number} [{bar}] {domain.used_bytes:,} of {told.budget_bytes:,} bytes, {held}"
-    how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
     if told.first_refused is None:
         yield f"all fit: {counted(len(told.contexts), 'context')} ({how})"
+        if told.most is not None:
+            more = " or more" if told.most == MOST_CONTEXTS else ""
+            yield f"at most, taken in turn and kept loaded: {told.most}{more}"
         return
     refused = told.first_refused
     yield (
@@ -124,5 +151,21 @@ def fit_lines(told: Fit) -> Iterator[str]:
         f"not fit: {refused.missing_bytes:,} bytes are missing ({how})"
     )
     for change in told.changes:
-        answer = "all fit" if change.fits else f"{change.loads} fit"
-        yield f"    {change.change}: {answer}"
+        if change.fits or change.loads > told.loads:
+            answer = "all fit" if change.fits else f"{change.loads} fit"
+            yield f"    {change.change}: {answer}"
+
+
+def _problems(told: Fit) -> Iterator[str]:
+    """What is wrong with contexts, each problem once, however many have it."""
+    kinds: dict[tuple[str | None, ...], list[FitContext]] = {}
+    for one in dict.fromkeys(told.contexts):
+        if one.problem:
+            at_least = None if one.refused else f"{one.bytes:,} bytes at least"
+            kinds.setdefault((at_least, one.problem, one.diagnosis), []).append(one)
+    for (at_least, problem, diagnosis), alike in kinds.items():
+        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        what = f"refused by QNN {told.qnn}" if at_least is None else at_least
+        yield f"{alike[0].name}{more}: {what}; alone: {problem}"
+        if diagnosis:
+            yield f"    {diagnosis}"

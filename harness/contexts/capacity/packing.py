@@ -154,7 +154,8 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
     }
     found = [Alternative(way, one.fits, one.loads) for way, one in ways.items()]
     if most := _largest_window(sizes, room):
-        found.append(Alternative(f"a window of {counted(most, 'context')}", True, count))
+        window = f"only the last {most} kept loaded (--residency window --window {most})"
+        found.append(Alternative(window, True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
         domains = [one for one in forecast(sizes, resident, enough).domains if one]

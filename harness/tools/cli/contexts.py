@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import cycle, islice
 from pathlib import Path
@@ -21,6 +21,7 @@ from harness.contexts import (
     OnnxModel,
     Residency,
     memory_bytes,
+    named_build,
     needs,
 )
 from harness.contexts.capacity.calibration import (
@@ -30,7 +31,7 @@ from harness.contexts.capacity.calibration import (
     kept_calibration,
     reserved,
 )
-from harness.contexts.capacity.fit_text import FitContext, fit, fit_lines
+from harness.contexts.capacity.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
 from harness.contexts.capacity.packing import Room
 from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.context.metadata import Unreadable, read_each
@@ -41,7 +42,8 @@ from harness.contexts.sources.inspection import (
     context_report,
     model_report,
 )
-from harness.ground import ConfigError, cache_root, counted
+from harness.ground import ConfigError, QnnVersion, cache_root, counted
+from harness.ground.facts.codes import describe
 from harness.ground.facts.socs import Soc
 from harness.libraries import (
     Artefact,
@@ -275,7 +277,9 @@ def size(count: int) -> str:
 
 @contexts.command("fit")
 @files_argument
-@click.option("--contexts", type=click.IntRange(1, 8192), help="Load so many, FILEs in turn.")
+@click.option(
+    "--contexts", type=click.IntRange(1, MOST_CONTEXTS), help="Load so many, FILEs in turn."
+)
 @click.option(
     "--residency",
     type=click.Choice(RESIDENCIES),
@@ -400,10 +404,40 @@ def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitC
             parts = needs(metadata)
             least = memory_bytes(metadata) + (parts.vtcm_bytes or 0)
             spill_fill = parts.spill_fill_bytes or 0
-            found.append(FitContext(name, least, spill_fill, "metadata", taken.reason))
+            refusal = _refusal(taken, metadata, runtime) if taken.refused else (taken.reason, False)
+            found.append(FitContext(name, least, spill_fill, "metadata", *refusal))
         else:
             found.append(FitContext(name, taken.total, taken.spill_fill, "measured"))
     return found
+
+
+def _refusal(
+    taken: Silent, metadata: Mapping[str, object], runtime: Runtime
+) -> tuple[str, bool, str | None]:
+    """Why a runtime does not load a context: in its words, and of which known kind that is."""
+    from harness.verdict.failure.rule import Symptoms, findings
+    from harness.verdict.failure.rules import RULES
+
+    reason, api = taken.reason, "QnnContext_createFromBinary"
+    if taken.code:
+        info = describe(taken.code, api=api)
+        reason = f"{taken.code} ({info.symbol or info.component}): {reason}"
+    codes = (taken.code,) if taken.code else ()
+    known = findings(Symptoms("failed", (api,), codes, (*taken.said, taken.reason)), RULES)
+    if not known:
+        return reason, True, None
+    told = known[0].diagnosis(codes)
+    build, own = named_build(metadata), QnnVersion.found_in(runtime.qnn_version)
+    made = QnnVersion.found_in(build)
+    if made and own and made.is_newer_than(own):
+        least = ".".join(str(made).split(".")[:3])
+        words = f"made by QNN {build}; needs a runtime of {least} or newer"
+        return reason, True, f"{told.id} ({told.confidence}): {words}"
+    return (
+        reason,
+        True,
+        f"{told.id} ({told.confidence}): {told.words}" + (f"; {told.fix}" if told.fix else ""),
+    )
 
 
 contexts.add_command(compile_command)

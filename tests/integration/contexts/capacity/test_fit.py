@@ -218,7 +218,12 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
     )
     assert {one["source"] for one in json.loads(text)["contexts"]} == {"measured"}
     code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")
-    assert (code, "bytes at least; alone: " in text) == (1, True)
+    assert (code, "alone: 5000 (QNN_CONTEXT_ERROR_INVALID_ARGUMENT)" in text) == (1, True)
+    assert "newer-context (known): made by QNN 2.51.0" in text
+    assert "needs a runtime of 2.51.0 or newer" in text
+    code, text = run(fit_command, large, "--contexts", 300, "--qnn", "2.47", "--json")
+    told = json.loads(text)
+    assert (code, told["fits"], told["loads"], told["domains"]) == (1, False, 0, [])
     (tmp_path / "cut.bin").write_bytes(FOREIGN.read_bytes()[:5000])
     told_wrong = CliRunner().invoke(fit_command, [f"{tmp_path}/cut.bin"], standalone_mode=False)
     assert str(told_wrong.exception).startswith(f"{tmp_path}/cut.bin: QnnSystemContext_getMeta")

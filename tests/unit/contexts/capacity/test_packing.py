@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, strategies as st
@@ -17,7 +18,7 @@ from harness.contexts.capacity.packing import (
     changes,
     forecast,
 )
-from harness.contexts.context.schedule import Move, schedule
+from harness.contexts.context.schedule import RESIDENCIES, Move, schedule
 from tests.properties import reached, reaches
 
 SIZES = st.lists(
@@ -120,9 +121,9 @@ def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
     told = {one.change: one for one in changes(sizes, room)}
     each_fits = all(size.total <= room.budget for size in sizes)
     assert told["sequential"].fits == each_fits
-    assert any(name.startswith("a window of") for name in told) == each_fits
+    assert any(name.startswith("only the last") for name in told) == each_fits
     for name, one in told.items():
-        if name.startswith("a window of"):
+        if name.startswith("only the last"):
             span = int(name.split()[3])
             moves = schedule(len(sizes), "window", span).moves
             assert forecast(sizes, moves, room).fits
@@ -145,11 +146,12 @@ def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
         Alternative("largest first", False, 1),
         Alternative("shared spill-fill, largest first", False, 3),  # 4 and 2 + 2 + 2
         Alternative("sequential", True, 4),
-        Alternative("a window of 1 context", True, 4),
+        Alternative("only the last 1 kept loaded (--residency window --window 1)", True, 4),
         Alternative("2 protection domains", True, 4),  # 6 + 3 and 5 + 2
         Alternative("merged into one context", False, 0),
     ]
-    assert Alternative("a window of 4 contexts", True, 4) in changes(sizes, Room(16))
+    all_kept = "only the last 4 kept loaded (--residency window --window 4)"
+    assert Alternative(all_kept, True, 4) in changes(sizes, Room(16))
     assert Alternative("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
     assert [one.fits for one in changes([Size(5)], Room(4))] == [False] * 5 + [True]
 
@@ -178,10 +180,38 @@ def test_the_answer_names_the_first_that_does_not_fit() -> None:
     anything = fit("2.47.0", contexts, None, "calibrated")
     assert (anything.fits, anything.budget_bytes, anything.budget) == (True, None, "no limit")
     assert "no limit: 3 contexts take 120 bytes" in "\n".join(fit_lines(anything))
-    damaged = replace(contexts[0], source="metadata", problem="code 5000")
-    assert "a.bin: 40 bytes at least; alone: code 5000" in "\n".join(
-        fit_lines(fit("2.51.0", [damaged], Room(100), "given"))
-    )
+
+
+def test_a_context_that_is_refused_alone_never_fits() -> None:
+    well = FitContext("a.bin", 40, 10, "measured")
+    silent = replace(well, source="metadata", problem="no word")
+    told = fit("2.51.0", [silent], Room(100), "given")
+    assert told.fits
+    assert "a.bin: 40 bytes at least; alone: no word" in list(fit_lines(told))
+    refused = replace(silent, name="b.bin", problem="5000", refused=True, diagnosis="newer")
+    for room, residency in product((None, Room(100)), RESIDENCIES):
+        for contexts, loads in (([refused], 0), ([well, refused] * 200, 1)):
+            told = fit("2.47.0", contexts, room, "given", residency=residency)
+            assert (told.fits, told.loads, told.changes, told.most) == (False, loads, (), None)
+            lines = list(fit_lines(told))
+            assert lines[:2] == ["b.bin: refused by QNN 2.47.0; alone: 5000", "    newer"]
+            assert lines[2].startswith("does not fit: 1 context refused even alone"), lines
+            assert len(lines) == 3
+    alike = [replace(refused, name=name) for name in "xyz"]
+    assert next(fit_lines(fit("1", alike * 9, None, "given"))).startswith("x and 2 more: ")
+
+
+def test_what_fits_is_told_how_many_would() -> None:
+    contexts = [FitContext(name, size, 0, "measured") for name, size in (("a", 40), ("b", 10))]
+    for wanted, room, most in (
+        (contexts, Room(100), 4),
+        (contexts[:1] * 2, Room(100, 3), 6),
+        (contexts, None, None),
+        (contexts * 3, Room(100), None),
+    ):
+        told = fit("2.51.0", wanted, room, "given")
+        assert told.most == most
+        assert any(line.endswith(f"loaded: {most}") for line in fit_lines(told)) == bool(most)
 
 
 def test_a_context_that_just_fits_need_not_be_split() -> None:

@@ -39,6 +39,8 @@ from harness.ground import ConfigError, HarnessError, InfraError
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
+_RESTART_S: Final = 20.0
+"""So long a coordinator may take to start anew before a run that begins."""
 _LEAVE_S: Final = 15.0
 """So long a lost place is left to whoever took it: a reservation would shut them out."""
 RELEASE_S: Final = 120.0
@@ -83,9 +85,23 @@ class Keeper:
         self._told = ""
         self._until = time.monotonic() + wanted.wait_s
         try:
-            self._coordinator = Coordinator(wanted.coordinator, self._name)
+            self._coordinator = self._first_contact()
         except Unlike as error:  # later it may be one that is started anew
             raise ConfigError(str(error), field="labgrid.coordinator") from None
+
+    def _first_contact(self) -> Coordinator:
+        """The coordinator; one that is just started anew costs no night, if there is time."""
+        until = time.monotonic() + min(self._wanted.wait_s, _RESTART_S)
+        told = not self._wanted.places
+        while True:
+            try:
+                return Coordinator(self._wanted.coordinator, self._name)
+            except Away as away:
+                if not self._wanted.places or time.monotonic() >= until or _session_ended(_POLL_S):
+                    raise
+                if not told:
+                    tell(notice=f"{away}; asked again for up to {_RESTART_S:g} s")
+                    told = True
 
     def run(self) -> None:
         """Takes what is wanted, keeps it until stdin ends, and gives it back."""

@@ -281,6 +281,20 @@ def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
     assert cases == [("passed", None, place)] * 2
 
 
+@pytest.mark.slow
+def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_path: Path) -> None:
+    rack.stop()
+    with steps(tmp_path / "a", rack) as begun:
+        assert begun.process.stdout is not None
+        asked = next((line for line in begun.process.stdout if "does not answer" in line), "")
+        rack.start()
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert "asked again" in asked
+    assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+
+
 @pytest.mark.nightly
 def test_a_coordinator_that_stands_still_costs_nothing(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack) as begun:
@@ -403,7 +417,7 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     assert done.code == 2
     assert "devices.yaml: labgrid.filters: no place of the coordinator at" in done.output
     assert "has board=other (valid: adb_serial=" in done.output
-    rack.describe(lab, coordinator="127.0.0.1:1")
+    rack.describe(lab, coordinator="127.0.0.1:1", wait_s=1)
     done = lab.run(suites=suite)
     assert done.code == 3
     assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in done.output

@@ -6,6 +6,7 @@ A fault of the lab is no verdict and is tried again.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
     from harness.run.workbench import Placement
 
+_COMPARED_CHARS: Final = 2000
 _JUDGED: Final = (AssertionError, pytest.fail.Exception)
 """How a test says that the target does wrong."""
 
@@ -236,10 +238,15 @@ class Case:
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
             text = text if wrong_call is None else f"{wrong_call}; {text}"
+        self._error = ErrorRecord.of(message=text)
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.
-            text = text.partition("\n")[0]
-        self._error = ErrorRecord.of(message=text)
+            said, _, compared = text.partition("\n")
+            place = _where(failure, self.item)
+            lines = filter(None, (said, compared[:_COMPARED_CHARS].rstrip(), place))
+            first = ErrorRecord.of(message=said).signature
+            self._error = ErrorRecord.of(message="\n".join(lines))
+            self._error = self._error.model_copy(update={"signature": first})
         if isinstance(failure, InfraError) and self._names_a_serial(failure):
             # nobody knows a device by its serial number; what is alike stays so
             named = f"{self.placement.device}: {self._error.message}"
@@ -250,6 +257,13 @@ class Case:
         serial = (self.device or self._run.asked.device_record(self.placement)).serial
         of_device = isinstance(error, DeviceError) or bool(serial and serial in str(error))
         return of_device and self.placement.device not in str(error)
+
+
+def _where(failure: BaseException | None, item: pytest.Item) -> str:
+    """The line of a test's file in which it failed: `at test_model.py:12`; empty if in none."""
+    frames = traceback.extract_tb(failure.__traceback__) if failure is not None else ()
+    lines = [one.lineno for one in frames if one.filename == str(item.path)]
+    return f"at {item.path.name}:{lines[-1]}" if lines else ""
 
 
 def run_case(

@@ -57,7 +57,7 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     assert "--retries" in done.output
     failed = cases["test_fails"]
     assert (failed["outcome"], failed["cause"]) == ("failed", "target")
-    assert failed["error"]["message"] == "no good"
+    assert failed["error"]["message"] == "no good\nat test_mine.py:22"
 
     late = cases["test_late"]
     assert (late["outcome"], late["cause"]) == ("error", "config")

@@ -74,3 +74,20 @@ def test_an_error_of_a_device_names_it_and_is_alike_on_all(
     assert record.error.message == (told or f"farm-03: {error}")
     assert (record.outcome, record.cause) == ("error", "infra")
     assert record.error.signature == ErrorRecord.of(message=str(error)).signature
+
+
+def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signature(
+    request: pytest.FixtureRequest,
+) -> None:
+    took, most = 50439, 1
+    with pytest.raises(AssertionError) as caught:
+        assert took < most, "loads too slowly"
+    case = case_of(request)
+    report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
+    case._fail(report, caught.value)
+    error = case.record().error
+    assert error is not None
+    said, compared, place = error.message.splitlines()
+    assert (said, compared) == ("loads too slowly", "assert 50439 < 1")
+    assert place == f"at test_case_record.py:{caught.tb.tb_lineno}"
+    assert error.signature == "-|-|loads too slowly"

@@ -120,6 +120,9 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     if artefact.kind == "onnx":
         read, wanted = (own_folder(one, name) for one in (given.inputs, given.expected))
         path = artefact.path.absolute()
+        if given.graph is not None:
+            problem = "it is compiled whole: there is no graph to choose"
+            raise ConfigError(problem, file=path, field="graph")
         require_alike(path, given.closeness.original)
         models = OnnxModel.each(path, given.tolerance, inputs=read, expected=wanted)
         return SourceList(name, models, closeness=given.closeness)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.adb.connection import MAX_REQUEST_BYTES
-from harness.device.adb.server import STATE_ADVICE, AdbServer
+from harness.device.adb.server import AdbServer, state_advice
 from harness.device.adb.sync import SyncStream
 from harness.device.adb.wireless import has_address, where_now
 from harness.device.transport.device import SHORT_S, Transport
@@ -101,7 +101,7 @@ class AdbDevice(Transport):
                 f"sees {there}"
             )
         if (state := states[self.serial]) != "device":
-            advice = STATE_ADVICE.get(state, "see `adb devices -l`")
+            advice = state_advice(state, self.serial, "see `adb devices -l`")
             raise InfraError(f"device {self.serial} is {state}: {advice}")
 
     def reconnect(self, *, timeout_s: float) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.connection import BoundedConnection
+from harness.device.adb.wireless import has_address
 from harness.device.transport.faults import AdbFailError, device_faults, server_faults
 from harness.ground import ConfigError, Deadline, InfraError
 from harness.ground.host.outliving import run_outliving
@@ -35,6 +36,17 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "bootloader": "boot it into the system: `fastboot reboot`",
 }
 """What to do about a device that is in one of adb's states and not in `device`."""
+
+_HEAL: Final = "`qnn-harness devices heal` connects it anew, and reboots it if that does not help"
+
+
+def state_advice(state: str, serial: str, other: str) -> str:
+    """What to do about a device in such a state, `other` where nobody knows; one that is reached
+    by an address, as simulated ones are, hangs on no cable (pure)."""
+    if state == "offline" and has_address(serial):
+        return _HEAL
+    return STATE_ADVICE.get(state, other)
+
 
 _FIELD = re.compile(r"(usb|product|model|device|features|transport_id):(\S*)")
 
@@ -181,7 +193,7 @@ class AdbServer:
             if state is not None:
                 # `connect` does nothing for a device it already knows
                 self.disconnect(address)
-                why = f"it is {state}: {STATE_ADVICE.get(state, why)}"
+                why = f"it is {state}: {state_advice(state, address, why)}"
             time.sleep(min(_RETRY_S, deadline.remaining()))
         self.disconnect(address)
         raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")

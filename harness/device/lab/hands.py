@@ -22,6 +22,9 @@ _ADVICE: Final[Mapping[str, str]] = {
 _ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"
 
 
+_SIMULATED: Final = "`qnn-harness devices heal {name}` restarts it; see `qnn-harness doctor {name}`"
+
+
 @dataclass(frozen=True)
 class Hands:
     """What a person must do for a device, and why; each is one line."""
@@ -30,13 +33,18 @@ class Hands:
     why: str
 
 
-def needs_hands(name: str, findings: Iterable[HealthFinding]) -> Hands | None:
+def needs_hands(
+    name: str, findings: Iterable[HealthFinding], *, simulated: bool = False
+) -> Hands | None:
     """What the device with these findings needs; None: nothing.
 
-    To be asked once the steps of recovery were taken: what they mend is not for hands.
+    To be asked once the steps of recovery were taken: what they mend is not for hands. One that is
+    `simulated` here has neither cable nor screen.
     """
     for finding in findings:
         if finding.state == "bad" or finding.code in _ALWAYS:
+            if simulated:
+                return Hands(_SIMULATED.format(name=name), finding.text)
             advice = _ADVICE.get(finding.code, _ELSE)
             if finding.code == "unreachable":
                 advice = _unreachable(finding.text)

@@ -151,6 +151,10 @@ def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
         problem = f"{engine.title} leaves nothing to the CPU that is not left to it in the file"
         choices = ["--engine ort", "--fallback refuse"]
         raise ConfigError(problem, file=path, field="--fallback", choices=choices)
+    for field, folder in (("inputs", asked.inputs), ("expected", asked.expected)):
+        if folder is not None and not folder.exists():
+            problem = f"there is no {folder.absolute()}, the folder with their files"
+            raise ConfigError(problem, file=path, field=field)
     closeness = ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr, asked.reference)
     # who says how close outputs must come means these words, and no equality beside them
     left = ANY_DISTANCE if closeness and asked.expected else 0.0

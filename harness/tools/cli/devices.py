@@ -33,7 +33,7 @@ from harness.ground import Deadline, HarnessError, InfraError, cache_root, outgo
 from harness.ground.files.cache import quarantine_root
 from harness.probe import ProbeBuilder, ProbeFitness
 from harness.tools.cli.how_long import seconds_of
-from harness.tools.cli.lab_options import json_option, lab_option, open_lab
+from harness.tools.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab
 from harness.tools.cli.say import say, say_json
 
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
@@ -138,7 +138,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     if entry is not None and entry.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
         entry = row["quarantine"] = None
-    hands = needs_hands(config.name, health.findings)
+    hands = needs_hands(config.name, health.findings, simulated=config.simulated)
     row |= {
         "health": "quarantine" if entry and entry.until == "healed" else health.state,
         "findings": [finding.text for finding in health.findings],
@@ -327,7 +327,7 @@ def heal(
     runs on it, if it can be built for it here. Exit code 1 if one is still bad, 3
     if another process holds one; the others are seen to all the same.
     """
-    lab = load_lab(lab_file)
+    lab = load_lab(lab_or_simulated(lab_file, names))
     lab.select(names)
     quarantine = Quarantine(quarantine_root(cache_root()))
     fitness = ProbeFitness(ProbeBuilder(cache_root() / "probe"))

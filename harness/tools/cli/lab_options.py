@@ -89,6 +89,14 @@ def simulated_instead(names: Sequence[str]) -> Path | None:
     return shipped
 
 
+def lab_or_simulated(lab_file: Path, names: Sequence[str]) -> Path:
+    """The lab's file; that of this computer's simulated devices where there is none at the default
+    place, and all names are theirs. Raises ConfigError for one that cannot be simulated here."""
+    if lab_file != DEFAULT_LAB or lab_file.exists():
+        return lab_file
+    return shipped_lab(names) or lab_file
+
+
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
     """The lab for one command, which holds every device that it uses; it waits for none.
 

@@ -108,7 +108,8 @@ class LazyGroup(click.Group):
 def commands(context: click.Context) -> None:
     """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
 
-    Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed.
+    Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed, 130 it was
+    interrupted.
     """
     show_notices(context)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,13 +90,14 @@ def run(
     or with --plan the plan.
 
     \b
-    Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
+    Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed, 130 it was
+    interrupted (--resume goes on).
     """
     if given["fallback"] == "allow" and given["contexts_engine"] is None:
         given["contexts_engine"] = ORT.name  # nothing else runs nodes on the CPU
     _choose_rounds(given, quick)
     if not files:
-        raise click.UsageError("FILE: which contexts to run")
+        raise click.UsageError("FILE: none is named: which contexts or models to run?")
     from harness.contexts import artefacts_with_contexts
     from harness.run import nothing_beside
     from harness.run.pytest_plugin.own_contexts import context_numbers, require_name
@@ -126,6 +128,9 @@ def run(
         except BrokenPipeError:
             # the reader went away (`| head`): that is no verdict, and nothing is left to be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if seen.interrupted and seen.folder is not None:
+        told = os.path.relpath(seen.folder.path)
+        say(f"stopped; to go on: the same command with --resume {shlex.quote(told)}", err=True)
     return _INTERRUPTED if seen.interrupted else _CODES.get(code, code)
 
 

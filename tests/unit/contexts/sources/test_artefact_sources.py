@@ -156,3 +156,10 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
     assert not source.inputs()["x"].any()
     assert source.expected() == {"y": tmp_path / "expected/model.pte/of_it.raw"}
     assert source.compared
+
+
+def test_a_model_that_is_compiled_whole_has_no_graph_to_choose(tmp_path: Path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(Model("tiny").serialized())
+    with pytest.raises(ConfigError, match=r"mine\.onnx: graph: it is compiled whole: there is no"):
+        contexts_of(Artefact(path, "onnx", ()), tmp_path / "cache", Given(graph="nope"))

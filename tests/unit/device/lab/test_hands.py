@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.device.adb.device import UNPLUGGED
-from harness.device.adb.server import STATE_ADVICE
+from harness.device.adb.server import STATE_ADVICE, state_advice
 from harness.device.lab.hands import needs_hands
 from harness.device.lab.health import HealthFinding, State
 
@@ -39,6 +39,29 @@ def test_what_hands_must_do(state: State, code: str, why: str, said: str | None)
     assert hands.why == why
     assert said in hands.do
     assert "\n" not in hands.do
+
+
+@pytest.mark.parametrize("code", ["unreachable", "dsp-down", "low-battery"])
+def test_a_simulated_device_has_no_cable(code: str) -> None:
+    hands = needs_hands("sim-v73", [HealthFinding("bad", code, "why")], simulated=True)
+    assert hands is not None
+    assert "qnn-harness devices heal sim-v73" in hands.do
+    assert "cable" not in hands.do
+
+
+@pytest.mark.parametrize(
+    ("state", "serial", "said"),
+    [
+        ("offline", "1a2b", "reconnect its cable"),
+        ("offline", "127.0.0.1:5555", "qnn-harness devices heal"),
+        ("unauthorized", "127.0.0.1:5555", "accept this computer's key"),
+        ("asleep", "1a2b", "nobody knows"),
+    ],
+)
+def test_only_what_hangs_on_a_cable_is_told_of_one(state: str, serial: str, said: str) -> None:
+    told = state_advice(state, serial, "nobody knows")
+    assert said in told
+    assert ("cable" in told) == (said == "reconnect its cable")
 
 
 def test_a_device_that_is_well_needs_none() -> None:

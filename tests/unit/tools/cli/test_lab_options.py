@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import all_versions
-from harness.tools.cli.lab_options import HOST_TARGET, host_runtime
+from harness.tools.cli.lab_options import DEFAULT_LAB, HOST_TARGET, host_runtime, lab_or_simulated
 
 
 class CatalogWithoutDownloads(Catalog):
@@ -41,3 +42,17 @@ def test_the_newest_of_what_is_asked_for_is_taken(
 def test_a_version_that_there_is_not_is_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--qnn: .*1\.0"):
         host_runtime(CatalogWithoutDownloads(tmp_path), "1.0")
+
+
+def test_without_a_lab_the_simulated_devices_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = Path("other.yaml")
+    assert lab_or_simulated(DEFAULT_LAB, ["sim-v73"]) == SIMULATED_LAB
+    assert lab_or_simulated(DEFAULT_LAB, ["sim-v73", "phone"]) == DEFAULT_LAB
+    assert lab_or_simulated(other, ["sim-v73"]) == other
+    with pytest.raises(ConfigError, match="simulates no 'sim-v70'"):
+        lab_or_simulated(DEFAULT_LAB, ["sim-v70"])
+    DEFAULT_LAB.write_text("schema: 1")
+    assert lab_or_simulated(DEFAULT_LAB, ["sim-v73"]) == DEFAULT_LAB

@@ -166,3 +166,20 @@ def test_an_interrupt_is_not_wrong_input(
     monkeypatch.setattr(pytest, "main", main)
     done = CliRunner().invoke(run, ["a.bin", "--json"], standalone_mode=False)
     assert (done.return_value, done.exception) == (code, None)
+
+
+@pytest.mark.parametrize(("began", "told"), [(True, True), (False, False)])
+def test_who_interrupts_it_is_told_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, began: bool, told: bool
+) -> None:
+    def main(given: list[str], plugins: list[Any]) -> int:
+        plugins[0].interrupted = True
+        plugins[0].folder = SimpleNamespace(path=tmp_path / "reports/1 a") if began else None
+        return 2
+
+    monkeypatch.setattr(pytest, "main", main)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    done = CliRunner().invoke(run, ["a.bin"], standalone_mode=False)
+    assert done.return_value == 130
+    assert ("to go on: the same command with --resume 'reports/1 a'" in done.stderr) == told

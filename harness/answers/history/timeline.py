@@ -62,7 +62,7 @@ class CaseLine:
     flaky_runs: int = 0
     since: str = ""
     turned: int = -1
-    """The place of the run in which it came to end as it does."""
+    """The place of the run in which it came to end as it does; -1 if it always did."""
     good: Brief | None = None
     bad: Brief | None = None
     seen: list[EarlierAttempts] = field(default_factory=list)

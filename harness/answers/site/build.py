@@ -180,6 +180,11 @@ def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
 
     for test, kins in lines_by_test(database, known.runs, first):
         known.gathered.take(kins, told, known.last, earlier)
+        for kin in kins:
+            for line in kin.drawn:
+                if line.turned == line.seen[0].at:  # it may have been so before what is drawn
+                    turn = line.fails and last_turn(database, known.runs, kin, line, lost=False)
+                    line.turned = turn[-1].at if turn else -1
         if lines := [line for kin in kins for line in kin.drawn]:
             site.write(page_of("case", test), case_page(known, test, lines))
             listed.append(case_row(known, test, lines))

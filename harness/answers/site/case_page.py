@@ -90,8 +90,9 @@ def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
     devices = {one.last.device.name for one in lines if one.last.device}
     also = f"; flaky: {flaky} of {counted(len(lines), 'case')}" if flaky else ""
     if failing:
-        since = known.day(min(one.turned for one in lines if _fails(one)))
-        return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, since {since}{also}."
+        since = min(one.turned for one in lines if _fails(one))
+        when = f"since {known.day(since)}" if since >= 0 else "in all that is held"
+        return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, {when}{also}."
     if flaky:
         return f"Flaky{also[7:]}."
     if all(not one.since for one in lines):
@@ -112,6 +113,9 @@ def _ends(known: Known, line: CaseLine) -> str:
         return f"flaky: {state.said}"
     gone = "" if line.seen[-1].at == known.last else f", last run {known.day(line.seen[-1].at)}"
     lost = ", no verdict now" if line.lost else ""
+    if line.turned < 0:
+        always = "fails in all that is held" if line.fails else "passes in all these runs"
+        return f"{always}{lost}{gone}"
     return f"{'fails' if line.fails else 'passes'} since {known.day(line.turned)}{lost}{gone}"
 
 

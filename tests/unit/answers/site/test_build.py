@@ -87,8 +87,9 @@ def test_a_case_ends_so_since_its_night_began_whatever_the_hour_of_the_attempt(
     tmp_path: Path,
 ) -> None:
     after = attempt("a failed", started=datetime(2030, 1, 2, 0, 30, tzinfo=UTC))
-    run = run_folder(tmp_path, after, run_id=FIRST)
-    built(tmp_path, run)
+    before = run_folder(tmp_path, attempt("a passed"), run_id=FIRST)
+    run = run_folder(tmp_path, after, run_id=SECOND)
+    built(tmp_path, before, run)
     begun = str(RunFolder.open(run).info()["started"])[:10]
     text = (tmp_path / "site" / page_of("case", after.test)).read_text()
     assert re.findall(r"ails[^<]* since ([-0-9]*)", text) == [begun, begun]
@@ -186,15 +187,23 @@ def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
     tmp_path: Path, few: None
 ) -> None:
     runs = many(tmp_path, 12)
+    site = tmp_path / "site"
     for one in (runs[:11], runs[11:]):
         built(tmp_path, *one)
-        text = (tmp_path / "site/index.html").read_text()
+        text = (site / "index.html").read_text()
         said = re.findall(r'data-label="Since">(.*?)</td>', text)
         assert {re.sub("<[^>]*>", "", one) for one in said} >= {
             "2026-11-03, as qnn 1.0 to 2.0 changed",
             "before all that is held",
             "2026-11-02, with the same versions",
         }
+        says = {
+            name: re.sub("<[^>]*>", "", (site / page_of("case", attempt(said).test)).read_text())
+            for name, said in (("broke", "broke@2.0 failed"), ("always", "always failed"))
+        }
+        assert "Fails on 1 of 1 device, since 2026-11-03." in says["broke"]
+        assert "fails since 2026-11-03" in says["broke"]
+        assert "Fails on 1 of 1 device, in all that is held." in says["always"]
 
 
 def test_a_cause_is_found_by_its_diagnosis_and_stays_when_it_is_long_gone(

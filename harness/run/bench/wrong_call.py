@@ -50,6 +50,12 @@ def at_fault(
     return "config", f"{caller[0].name}:{caller[1]}: {problem}"
 
 
+def place_of(failure: BaseException | None, test: str) -> str | None:
+    """The line of a test, file:line, that called the harness; None if that is not known."""
+    caller, called, _ = _calls(failure, test)
+    return None if caller is None or called is None else f"{caller[0].name}:{caller[1]}"
+
+
 def with_its_place(error: ConfigError, test: str) -> ConfigError:
     """An error that does not say where the mistake is, with the line of the test that made it."""
     caller, called, _ = _calls(error, test)

@@ -20,7 +20,7 @@ from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
 from harness.run.bench import CaseBench, NotPassed
-from harness.run.bench.wrong_call import at_fault
+from harness.run.bench.wrong_call import at_fault, place_of
 from harness.run.pytest_plugin.attempts import AttemptEnd
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.run.pytest_plugin.case_names import own_test
@@ -79,6 +79,8 @@ class Case:
         self._lab_end: AttemptEnd = "lab"
         self.known_issue: str | None = None
         self.fixed: Fixed | None = None
+        self.wrong_call: str | None = None
+        """What the test gave the harness that it does not take, and where."""
 
     def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Takes note of one finished phase (setup, call or teardown)."""
@@ -214,6 +216,8 @@ class Case:
                 verdict.cause,
                 verdict.error,
             )
+            if verdict.error is not None and (place := place_of(failure, str(self.item.path))):
+                self._error = verdict.error.with_line(f"at {place}")
             return
         cause, wrong_call = at_fault(failure, str(self.item.path))
         own = failure is None or (cause == "config" and wrong_call is None)
@@ -238,6 +242,9 @@ class Case:
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
             text = text if wrong_call is None else f"{wrong_call}; {text}"
+            self.wrong_call = (
+                text if wrong_call and place_of(failure, str(self.item.path)) else None
+            )
         self._error = ErrorRecord.of(message=text)
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.

@@ -164,6 +164,8 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
     said = "Bench.resident: number must be int | None, is '3' (str); TypeError: "
     assert re.match(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
+    assert re.search(rf"^test_ends\.py:\d+: {re.escape(said)}", done.output, re.M)
+    assert "in run_contexts" not in done.output  # no traceback of ours stands before it
     (unknown,) = (case for case in done.cases if "test_unknown" in case["case"])
     assert "fixture 'nothing_of_this_name' not found" in unknown["error"]["message"]
     (binary,) = (case for case in done.cases if "test_binary" in case["case"])
@@ -172,6 +174,11 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     (crash,) = (case for case in done.cases if "test_crash" in case["case"])
     assert "SIGSEGV" in crash["error"]["message"]
     assert crash["error"]["step"] == 0
+    line = 1 + SUITE.splitlines().index(
+        '    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()'
+    )
+    assert crash["error"]["message"].splitlines()[-1] == f"at test_ends.py:{line}"
+    assert f"\ntest_ends.py:{line}: crashed in step 0" in done.output
     assert "needs htp_arch 75, has 73" in done.output
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness import Bench, ConfigError, Model, Plan
 from harness.probe.plan import Step
-from harness.run.bench.wrong_call import at_fault, with_its_place
+from harness.run.bench.wrong_call import at_fault, place_of, with_its_place
 
 HERE = Path(__file__).name
 BENCH: Any = object.__new__(Bench)  # of no case: whatever it does fails, which is our bug
@@ -127,3 +127,16 @@ def test_input_that_is_wrong_is_told_with_the_line_that_gives_it() -> None:
     # what says where it is, and what nobody's test made, stays as it is
     assert with_its_place(placed, "") is placed
     assert with_its_place(of_none := ConfigError("so"), "") is of_none
+
+
+def test_the_line_of_the_test_is_told_also_where_helpers_called() -> None:
+    def helper() -> None:
+        BENCH.resident(Model("tiny"), "3")
+
+    line = helper.__code__.co_firstlineno + 1
+    assert place_of(failure_of(helper), "") == f"{HERE}:{line}"
+
+
+def test_no_line_is_told_of_what_the_harness_did_not_raise() -> None:
+    assert place_of(failure_of(lambda: {}["x"]), "") is None
+    assert place_of(NotImplementedError(), "") is None

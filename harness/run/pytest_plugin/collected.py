@@ -37,8 +37,8 @@ _NO_LAB = (
 class Collected:
     """Takes note of all collected device tests; from xdist's workers by what they say at the end.
 
-    Nothing is known if single tests were named: the others were not looked for. Nobody asks if
-    nothing is run.
+    If single tests were named, the others were not looked for, and nothing is known of tests.
+    Nobody asks if nothing is run.
     """
 
     def __init__(self, asked: Selection) -> None:
@@ -54,7 +54,7 @@ class Collected:
         own = options.contexts.paths  # suites have others than they are written with
         if not options.known_issues or own or any("::" in one for one in config.args):
             return
-        if config.option.collectonly:
+        if config.option.collectonly or not any(map(placement_of, items)):
             return
         from harness.run.pytest_plugin.axes import own_axes
         from harness.verdict.results.known_issue_lint import CollectedTests
@@ -64,6 +64,8 @@ class Collected:
             if item.get_closest_marker("device") is not None:
                 test = getattr(item, "originalname", item.name)
                 collected.add(suite_of(item), test, own_axes(parameters_of(item)))
+            else:
+                collected.add(suite_of(item), "", {})  # that a file has no such test is known, too
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker tells the process that distributes."""
@@ -77,21 +79,26 @@ class Collected:
         for suite, test, axes in getattr(node, "workeroutput", {}).get(_WORKER_SAYS, ()):
             self._tests[suite, test] = axes
 
-    def tests(self) -> CollectedTests | None:
-        """All that is known; None if it is nothing."""
-        if not self._tests:
-            return None
+    def tests(self) -> CollectedTests:
+        """All that is known."""
         from harness.verdict.results.known_issue_lint import CollectedTests
 
         devices = self._asked.lab.devices
         file = self._asked.options.known_issues
-        beside = file.parent.glob("**/test_*.py") if file is not None else ()
+        beside = file.parent.glob("**/test_*.py") if self._tests and file is not None else ()
+        names = (path.stem.removeprefix("test_") for path in beside if not _is_foreign(path, file))
         return CollectedTests(
             tests=self._tests,
-            suites=frozenset(path.stem.removeprefix("test_") for path in beside),
+            suites=frozenset(names) if self._tests else None,
             devices=frozenset(device.name for device in devices),
             socs=frozenset(device.soc for device in devices if device.soc),
         )
+
+
+def _is_foreign(test: Path, issues: Path | None) -> bool:
+    """Whether a file of tests is one of an environment that lies below the known issues."""
+    below = test.parts[len(issues.parent.parts) :] if issues is not None else test.parts
+    return any(part.startswith(".") or part == "site-packages" for part in below)
 
 
 def parameters_of(item: pytest.Item) -> Mapping[str, Any]:

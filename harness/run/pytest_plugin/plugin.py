@@ -113,8 +113,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     if asks_for_devices(config):
         ending.watch()
-        run.collected = Collected(run.asked)
-        config.pluginmanager.register(run.collected, "qnn-harness-collected")
+    run.collected = Collected(run.asked)
+    config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
     if run.records.is_worker:

@@ -139,7 +139,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
                 write_line(terminalreporter, line)
     for line in drift_lines(folder.drift()):
         write_line(terminalreporter, line, yellow=True)
-    collected = run.collected.tests() if run.collected else None
+    collected = run.collected.tests() if run.collected and run.asked.known_issues else None
     for line in run.records.remarks(records, collected):
         write_line(terminalreporter, line, yellow=True)
 

@@ -123,12 +123,12 @@ class CollectedTests:
     """What tests there are, whether or not they were chosen for this run.
 
     `tests` has for each (suite, test) the values of its axes, by their texts. `suites` names those
-    that are there although nothing was collected of them. `devices` and `socs` are those of the
-    lab.
+    that are there although nothing was collected of them; None: nothing is known of tests.
+    `devices` and `socs` are those of the lab.
     """
 
     tests: dict[tuple[str, str], dict[str, dict[str, object]]] = field(default_factory=dict)
-    suites: frozenset[str] = frozenset()
+    suites: frozenset[str] | None = frozenset()
     devices: frozenset[str] = frozenset()
     socs: frozenset[str] = frozenset()
 
@@ -168,6 +168,11 @@ def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]
 
 def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[str]:
     suite = conditions.suite
+    if collected.suites is None:
+        return
+    # of a file that was not collected, nobody knows which tests it has
+    if suite is None and collected.suites - {names[0] for names in collected.tests}:
+        return
     here = {
         names: axes
         for names, axes in collected.tests.items()

@@ -90,17 +90,25 @@ def test_another_failure_at_the_same_place_is_a_failure(
     assert "known issue shaky: 1 case met its conditions and failed otherwise" in done.output
 
 
-@HERE_AND_ON_A_WORKER
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param((), id="here"),
+        pytest.param(("-n", "1"), id="xdist"),
+        pytest.param(("-m", ""), id="device tests among others"),
+        pytest.param(("-m", "", "-n", "1"), id="among others, with xdist"),
+    ],
+)
 @pytest.mark.nightly
 def test_an_entry_that_is_over_or_cannot_match_is_named(
-    lab: DeviceRuns, tmp_path: Path, suite: Path, workers: tuple[str, ...]
+    lab: DeviceRuns, tmp_path: Path, suite: Path, way: tuple[str, ...]
 ) -> None:
     given = issues(tmp_path, until="2026-01-01")
     path = tmp_path / "issues.yaml"
     _, _, entry = ISSUE.partition("known_issues:\n")
     other = entry.format_map(ENTRY | {"id": "misspelt"}).replace("{name:", "{nme:")
     path.write_text(path.read_text() + other)
-    done = lab.run(given, "-k", "good", *workers, suites=suite)
+    done = lab.run(given, "-k", "good", *way, suites=suite)
     assert done.code == 0, done.output
     assert "known issue shaky expired on 2026-01-01: look at it again" in done.output
     assert "misspelt can never match: no case of its suite has the axis nme" in done.output

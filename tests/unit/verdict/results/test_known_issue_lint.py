@@ -174,7 +174,7 @@ def collected() -> CollectedTests:
             {"suite": "context_count", "axes": {"contxts": 66}},
             "no case of its suite has the axis contxts",
         ),
-        ({"axes": {"contxts": 66}}, "no case of any suite has the axis contxts"),
+        ({"axes": {"contxts": 66}}, None),  # nobody knows which axes `backends` has
         (
             {"suite": "context_count", "axes": {"contexts": ">66"}},
             "in no case of its suite contexts is >66 (there are: 50, 66)",
@@ -216,6 +216,26 @@ def test_where_nothing_was_collected_little_is_known(
     conditions: dict[str, Any], why: str | None
 ) -> None:
     assert never_matches(issue(conditions), CollectedTests()) == why
+
+
+def test_an_entry_without_a_suite_is_judged_by_all_files_or_not_at_all() -> None:
+    made = collected()
+    made.suites = frozenset({"context_count"})
+    misspelt = issue({"axes": {"contxts": 66}})
+    assert never_matches(misspelt, made) == "no case of any suite has the axis contxts"
+    made.add("backends", "", {})  # it was collected, and has no test for devices
+    made.suites = frozenset({"context_count", "backends"})
+    assert never_matches(misspelt, made) == "no case of any suite has the axis contxts"
+    assert never_matches(issue({"suite": "backends", "test": "test_a"}), made) == (
+        "no test of its suite is called test_a"
+    )
+
+
+def test_where_single_tests_were_named_only_lab_and_versions_are_judged() -> None:
+    made = CollectedTests(suites=None, devices=frozenset({"sim-v73"}))
+    assert never_matches(issue({"suite": "anything", "axes": {"x": 1}}), made) is None
+    assert never_matches(issue({"device": "sim-v37"}), made) == "no device is sim-v37"
+    assert never_matches(issue({"backend": "gpuu"}), made) == "no backend is gpuu"
 
 
 def test_of_many_values_the_first_eight_are_shown() -> None:

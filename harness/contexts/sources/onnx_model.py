@@ -220,6 +220,8 @@ def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
 
     try:
         model = onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from error
     except Exception as error:  # protobuf has no public name for what it raises
         raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
     left = _MAX_BYTES

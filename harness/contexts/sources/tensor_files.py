@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from harness.contexts.context.metadata import Tensor
-from harness.ground import ConfigError
+from harness.ground import ConfigError, counted
 from harness.ground.files.names_inside import listed_inside, open_below
 from harness.ground.files.whole_file import keep_whole, open_regular
 from harness.libraries import Blob, piece_file
@@ -77,7 +77,9 @@ class TensorFiles:
         else:
             found, files = "", where
         if len(files) != len(tensors):
-            problem = f"{found}{len(files)} files, and the graph has {len(tensors)}: {wanted}"
+            does = "gives" if what == "expected" else "takes"
+            there = counted(len(files), "file")
+            problem = f"{found}{there}, and the graph {does} {len(tensors)}: {wanted}"
             raise ConfigError(problem, file=binary, field=what)
         pairs = zip(files, tensors, strict=True)
         return tuple(self._raw(what, file, tensor, binary, within) for file, tensor in pairs)

@@ -13,7 +13,7 @@ from typing import Final
 
 import platformdirs
 
-from harness.ground.errors import ConfigError
+from harness.ground.errors import ConfigError, InfraError
 
 PRIVATE: Final = 0o700
 """Mode of folders that we make for ourselves."""
@@ -47,6 +47,13 @@ def cache_root() -> Path:
         if default.stat().st_uid == os.geteuid():
             default.chmod(PRIVATE)
     return private_folder(default)
+
+
+def cache_problem(error: OSError, problem: str = "cannot write to the cache") -> InfraError:
+    """What to raise where something in the cache could not be written (pure)."""
+    where = f": {error.filename}" if error.filename else ""
+    why = f"{error.strerror or error}{where}"
+    return InfraError(f"{problem}: {why}; {CACHE_VARIABLE} names another folder")
 
 
 def cache_path() -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.ground.errors import InfraError
+from harness.ground.files.cache import cache_problem
 from harness.ground.files.whole_file import (
     disk_errors,
     open_regular,
@@ -91,7 +91,7 @@ class HashCache:
             }
             write_json(self._path, {"files": files})
         except OSError as error:
-            raise InfraError(f"cannot write to the cache: {error}") from error
+            raise cache_problem(error) from error
 
 
 def _entry(said: Any) -> Hashed:

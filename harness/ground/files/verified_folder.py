@@ -25,6 +25,7 @@ from typing import Any, Final
 import filelock
 
 from harness.ground.errors import InfraError
+from harness.ground.files.cache import cache_problem
 from harness.ground.files.names_inside import NotInsideError, name_problem, open_below, read_inside
 from harness.ground.files.whole_file import sha256_of, write_json
 
@@ -156,7 +157,7 @@ def work_folder(parent: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        raise InfraError(f"cannot write to the cache: {error}") from error
+        raise cache_problem(error) from error
 
 
 def publish(folder: Path, final: Path) -> None:
@@ -191,7 +192,7 @@ def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
             f"another process is at {what} and did not finish within {timeout_s:g} s"
         ) from error
     except OSError as error:
-        raise InfraError(f"cannot write to the cache: {error}") from error
+        raise cache_problem(error) from error
     try:
         yield
     finally:

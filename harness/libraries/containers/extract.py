@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from harness.ground import ConfigError, InfraError, counted, name_problem
+from harness.ground.files.cache import cache_problem
 from harness.ground.files.copy_range import copy_range
 from harness.ground.files.names_inside import create_inside
 from harness.ground.files.whole_file import read_note, sha256_of, write_json
@@ -76,8 +77,8 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
         kept = part.replace(folder / f"{digest}{suffix}")
         write_json(note, {"sha256": digest})
     except OSError as error:
-        problem = f"cannot copy {piece.origin} of {piece.path} into {folder}: {error.strerror}"
-        raise InfraError(problem) from error
+        problem = f"cannot copy {piece.origin} of {piece.path} into {folder}"
+        raise cache_problem(error, problem) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()

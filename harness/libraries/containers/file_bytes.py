@@ -60,6 +60,8 @@ class FileBytes:
         """Raises ArtefactError if `size` bytes from `offset` on do not lie within the file."""
         if offset < 0 or size < 0 or offset + size > self.size:
             problem = f"{what} of {size} bytes does not lie within the file of {self.size}"
+            if offset <= self.size:
+                problem += ": the file is cut off, or damaged"
             raise self.error(problem, offset)
 
     def at(self, offset: int, size: int, what: str) -> bytes:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from harness.ground import Deadline, InfraError
+from harness.ground.files.cache import cache_problem
 from harness.ground.files.fetched import BrokeOff
 from harness.ground.files.whole_file import read_json
 
@@ -68,7 +69,7 @@ def download(url: str, folder: Path, bounds: Bounds) -> Path:
             failures = 0 if now > have else failures + 1
             have = now
             if isinstance(error, _DiskError):
-                raise InfraError(f"cannot write to the cache: {error}") from error
+                raise cache_problem(error) from error
             if failures >= _TRIES_WITHOUT_PROGRESS or deadline.remaining() <= _PAUSE_S:
                 raise BrokeOff(
                     f"{url} broke off after {now} bytes: {error or type(error).__name__}; what "

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from harness.contexts import RESIDENCIES
-from harness.ground import ENGINES, QNN, ConfigError, HarnessError
+from harness.ground import BACKENDS, ENGINES, QNN, ConfigError, HarnessError
 from harness.ground.facts.engines import ORT
 from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
@@ -148,6 +148,8 @@ def _require_engine(given: Mapping[str, Any]) -> None:
     for backend in split_list(given["backend"]):
         if backend not in engine.backends:
             problem = f"{engine.title} does not run on {backend[:80]!r}"
+            if backend not in BACKENDS:
+                problem = f"there is no backend {backend[:80]!r}"
             raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 

@@ -177,7 +177,11 @@ def _memory(facts: HostFacts) -> Answer:
 
 def packages(cached: list[str], missing: list[str], problem: str | None) -> Answer:
     """Whether the newest libraries are here, or can be fetched: `problem` says why they cannot."""
-    here = f"in the cache: {', '.join(cached)}" if cached else "none in the cache"
+    here = (
+        f"the newest is in the cache: {', '.join(cached)}"
+        if cached
+        else "the newest is not in the cache"
+    )
     if not missing:
         return Answer("ok", here)
     if problem is None:

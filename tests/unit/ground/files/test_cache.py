@@ -12,6 +12,7 @@ import pytest
 from harness.ground.errors import ConfigError
 from harness.ground.files.cache import (
     cache_path,
+    cache_problem,
     cache_root,
     lease_root,
     open_to_others,
@@ -111,3 +112,12 @@ def test_a_folder_that_cannot_be_made_is_for_its_writer_to_tell(tmp_path: Path) 
     file.chmod(0o644)
     assert private_folder(file / "below") == file / "below"
     assert open_to_others(file / "below") is None
+
+
+def test_who_cannot_write_to_the_cache_is_told_how_to_name_another() -> None:
+    told = str(cache_problem(PermissionError(13, "Permission denied", "/cache/x")))
+    assert told == (
+        "cannot write to the cache: Permission denied: /cache/x; QNN_HARNESS_CACHE names another "
+        "folder"
+    )
+    assert str(cache_problem(OSError("full"), "cannot copy")).startswith("cannot copy: full; QNN_")

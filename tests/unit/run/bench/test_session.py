@@ -36,7 +36,7 @@ def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
     assert deployed == DeployedModel(
         "/d/model/model.onnx", ("/d/input.0.raw",), ("/d/expected.0.raw",), 0.5
     )
-    with pytest.raises(ConfigError, match=r"2 files, and the graph has 1: input .48 bytes"):
+    with pytest.raises(ConfigError, match=r"2 files, and the graph takes 1: input .48 bytes"):
         model.files((tmp_path, tmp_path), None)
 
 

@@ -56,7 +56,7 @@ def test_help_shows_the_choices_of_an_option() -> None:
         ("litert", "cpu", "LiteRT does not run on 'cpu' (valid: htp)"),
         ("litert", "htp,gpu", "LiteRT does not run on 'gpu' (valid: htp)"),
         ("executorch", "gpu", "ExecuTorch does not run on 'gpu' (valid: htp)"),
-        ("ort", "npu", "ONNX Runtime does not run on 'npu' (valid: htp, gpu, cpu)"),
+        ("ort", "npu", "there is no backend 'npu' (valid: htp, gpu, cpu)"),
         ("qnn", "cpu", None),
         ("ort", "cpu", None),
         ("litert", "htp", None),

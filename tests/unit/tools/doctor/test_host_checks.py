@@ -164,9 +164,14 @@ def test_how_much_is_too_little(name: str, field: str, free: int, status: str, f
 @pytest.mark.parametrize(
     ("cached", "missing", "problem", "found"),
     [
-        (["1", "2"], [], None, "in the cache: 1, 2"),
-        ([], ["3", "4"], None, "none in the cache; 3, 4 can be fetched"),
-        (["1"], ["3"], "no network", "in the cache: 1; 3 cannot be fetched: no network"),
+        (["1", "2"], [], None, "the newest is in the cache: 1, 2"),
+        ([], ["3", "4"], None, "the newest is not in the cache; 3, 4 can be fetched"),
+        (
+            ["1"],
+            ["3"],
+            "no network",
+            "the newest is in the cache: 1; 3 cannot be fetched: no network",
+        ),
     ],
 )
 def test_what_is_said_of_libraries(

@@ -318,7 +318,8 @@ def making_folders(reports: Path) -> Iterator[None]:
     except OSError as error:
         # a full or broken disk is the lab's; a wrong or forbidden place is the user's
         if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
-            problem = f"cannot hold reports: {error.strerror}"
+            why = "it is a file" if reports.is_file() else error.strerror
+            problem = f"cannot hold reports: {why}"
             raise ConfigError(problem, file=reports) from error
         raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
 

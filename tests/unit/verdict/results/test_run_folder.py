@@ -174,7 +174,7 @@ def test_something_else_called_latest_is_not_touched(tmp_path: Path) -> None:
 
 def test_a_file_where_reports_should_be(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("x")
-    with pytest.raises(ConfigError, match="cannot hold reports"):
+    with pytest.raises(ConfigError, match="cannot hold reports: it is a file"):
         create(tmp_path / "reports")
 
 

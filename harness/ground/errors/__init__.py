@@ -19,6 +19,9 @@ Cause = Literal["target", "infra", "config", "harness"]
 NO_ROOM: Final = "No space left on device"
 """What devices say that are full."""
 
+OUTPUT_SO_FAR: Final = "; output so far: "
+"""What is behind it in the text of an error is no sentence: it belongs to a log."""
+
 _MAX_CHOICES = 24
 _MAX_COMMAND = 200
 _SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")
@@ -123,7 +126,7 @@ class DeviceError(InfraError):
                 shown = "in a shell script"  # which says nobody what was being done
             text += f" [{shown}]"
         if output:
-            text += f"; output so far: {output[-400:].decode('utf-8', 'replace')!r}"
+            text += f"{OUTPUT_SO_FAR}{output[-400:].decode('utf-8', 'replace')!r}"
         super().__init__(text)
 
 

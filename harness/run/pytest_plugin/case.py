@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground import Cause, ConfigError, DeviceError, HarnessError, InfraError
-from harness.ground.errors import DeviceFull, DeviceHot
+from harness.ground.errors import OUTPUT_SO_FAR, DeviceFull, DeviceHot
 from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
@@ -245,15 +245,17 @@ class Case:
             self.wrong_call = (
                 text if wrong_call and place_of(failure, str(self.item.path)) else None
             )
-        self._error = ErrorRecord.of(message=text)
+        said, more = text, []
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.
             said, _, compared = text.partition("\n")
-            place = _where(failure, self.item)
-            lines = filter(None, (said, compared[:_COMPARED_CHARS].rstrip(), place))
-            first = ErrorRecord.of(message=said).signature
-            self._error = ErrorRecord.of(message="\n".join(lines))
-            self._error = self._error.model_copy(update={"signature": first})
+            more = [compared[:_COMPARED_CHARS].rstrip(), _where(failure, self.item)]
+        elif isinstance(failure, DeviceError):
+            said, so_far, output = text.partition(OUTPUT_SO_FAR)
+            more = [so_far.removeprefix("; ") + output]
+        first = ErrorRecord.of(message=said).signature
+        self._error = ErrorRecord.of(message="\n".join(filter(None, (said, *more))))
+        self._error = self._error.model_copy(update={"signature": first})
         if isinstance(failure, InfraError) and self._names_a_serial(failure):
             # nobody knows a device by its serial number; what is alike stays so
             named = f"{self.placement.device}: {self._error.message}"

@@ -15,7 +15,7 @@ _NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
 _SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
 # these have more options than are listed here, and some whose value may be left out
 _TOLD_TO: Final = ("--cov", "--log-", "--json-report")
-_SAYS_NO_CASE: Final = frozenset(
+SAYS_NO_CASE: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if one.takes_value),
         *("--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
@@ -25,7 +25,7 @@ _SAYS_NO_CASE: Final = frozenset(
         *("--json-report-file", "--verbosity", "--capture", "--durations-min", "--pythonwarnings"),
     }
 )
-_FLAGS: Final = frozenset(
+FLAGS: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if not one.takes_value),
         *("--json", "-q", "-qq", "-v", "-vv", "-vvv", "-s", "-x", "-l", "--showlocals"),
@@ -60,11 +60,11 @@ def _words(command: Iterator[str]) -> Iterator[str]:
         short = len(word) == 2 and word[0] == "-"
         if equals and name.startswith(_TOLD_TO):
             continue
-        if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
+        if word in FLAGS or (word[:2] in _SHORT and len(word) > 2):
             continue  # as in -nauto
-        if short or name in WITH_VALUE or name in _SAYS_NO_CASE:
+        if short or name in WITH_VALUE or name in SAYS_NO_CASE:
             value = value if equals else next(command, "")
-            if name not in _SAYS_NO_CASE:
+            if name not in SAYS_NO_CASE:
                 yield f"{name}={value}"
         else:
             yield word

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -61,13 +62,7 @@ from harness.search.nightly.issues import (
     to_bisect,
     to_run_again,
 )
-from harness.search.nightly.lab_seen import (
-    DeviceSeen,
-    devices_seen,
-    lab_lines,
-    lost_devices,
-    lost_on,
-)
+from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
 from harness.search.nightly.night import STEPS, Night, summary_lines
 from harness.search.nightly.night_told import tell_site
 from harness.search.nightly.processes import (
@@ -97,10 +92,11 @@ _ENDING_S: Final = 60.0
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
 """A run may fail for something that is in no record, so that nobody knows whether it is new."""
-_NOTHING: Final = (
-    "nothing was selected: pytest found no device test with these arguments; the suites of "
-    "this package are run with --pyargs harness.suites"
-)
+_REFUSED: Final = {
+    4: "pytest does not take these arguments, see above; `qnn-harness nightly --help` has ours",
+    5: "nothing was selected: pytest found no device test with these arguments; the suites of "
+    "this package are run with --pyargs harness.suites",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -179,6 +175,10 @@ class Chain:
             try:
                 steps[STEPS.index(step)]()
                 self._keep(done=(*self.night.done, step))
+            except ConfigError:
+                if self._begun_run() is None:  # nobody looks for what was refused
+                    shutil.rmtree(self.path, ignore_errors=True)
+                raise
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 why = error.strerror or error
@@ -206,7 +206,8 @@ class Chain:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
         _, said = answered(words, min(self._left_s, _LAB_S), cwd=self.night.folder)
-        return devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
+        seen = devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
+        return tuple(one for one in seen if self.night.asks_for(one.device))
 
     def _earlier(self) -> Iterator[Night]:
         """The nights before this one, the newest first."""
@@ -250,7 +251,7 @@ class Chain:
                 raise InfraError("the time was over before the run: --resume goes on with it")
         if run is None:
             problem = read_problem(self.path / PROBLEM)
-            why = _NOTHING if code == 5 else f"pytest ended with {code}"
+            why = _REFUSED.get(code or 0, f"pytest ended with {code}")
             text = problem.text if problem else why
             raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
         if not run.info().get("finished"):
@@ -302,8 +303,6 @@ class Chain:
         known = before[0].issues if before else ()
         seen = self._histories(run, base, known)
         found = settled(compared(base, run, _FAIL_ON, late=True), seen)
-        if found.unjudged:
-            self._note(found.unjudged)
         records = {one.case: one for one in run.contents().cases}
         flaky = {name for name, one in seen.items() if one.is_flaky and one.now.failed}
         records |= {one.case: one for one in run.contents().records if _fails(one, flaky)}
@@ -332,7 +331,7 @@ class Chain:
         write_whole(self.path / "comparison.html", page(whole).encode("utf-8", "replace"))
         self._keep(
             base=base.run_id if base else None,
-            verdict=whole.verdict,
+            verdict=f"{whole.verdict}{self.night.on_a_simulator}",
             coverage=found.coverage,
             lost=lost_on(run.contents().cases),
             failed_on=tuple(reasons),
@@ -386,8 +385,8 @@ class Chain:
             self._note(line)
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
-        lab = [*lab_lines(self.night.lab_before, self.night.lab_after, self.night.lost)]
-        head += lost_devices(self.night.lost)
+        lab = self.night.lab_lines
+        head += lost_devices(self.night.lost) + self.night.on_a_simulator
         begins = [head, "", *lab] if lab else [head]
         summary = "\n".join([*begins, rest, *summary_lines(self.night), ""])
         write_whole(self.path / "summary.md", summary.encode())

@@ -365,8 +365,8 @@ def _lines(issue: Issue) -> Iterator[str]:
     yield ""
     yield f"State: {issue.state}"
     yield ""
-    yield f"- first seen {issue.first_seen[:16]} in run {as_code(issue.first_run)}"
-    yield f"- last seen {issue.last_seen[:16]} in run {as_code(issue.last_run)}"
+    yield f"- first seen in the night of {issue.first_seen[:16]}, run {as_code(issue.first_run)}"
+    yield f"- last seen in the night of {issue.last_seen[:16]}, run {as_code(issue.last_run)}"
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
 from harness.answers import as_code
+from harness.device import SIMULATED_LAB, load_lab
 from harness.ground import ConfigError, counted
 from harness.ground.errors.outgoing_text import INSTEAD
 from harness.search.nightly.issues import FlatName, Issue, bisected, title, whose
-from harness.search.nightly.lab_seen import DeviceSeen, LostOn
+from harness.search.nightly.lab_seen import DeviceSeen, LostOn, lab_lines
 from harness.verdict import Coverage, Part
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
@@ -85,6 +87,27 @@ class Night(Part):
     def issues_told(self) -> list[Issue]:
         """The issues that people are told of: what is open, and what this night closed."""
         return [one for one in self.issues if one.state == "open" or one.closed == self.started]
+
+    @property
+    def on_a_simulator(self) -> str:
+        """For the end of a headline: no lab was named, nor is one in the folder; else nothing."""
+        if self.lab != str(SIMULATED_LAB):
+            return ""
+        return "; run on a simulated device of this computer: no devices.yaml was there"
+
+    @property
+    def lab_lines(self) -> tuple[str, ...]:
+        """The lab in Markdown, as `lab_seen.lab_lines` tells it."""
+        return tuple(lab_lines(self.lab_before, self.lab_after, self.lost))
+
+    def asks_for(self, device: str) -> bool:
+        """Whether its arguments have it run on a device of its lab, as far as it is named there."""
+        words = [part for word in self.arguments for part in word.split("=", 1)]
+        given = [names for word, names in pairwise(words) if word == "--device"]
+        named = {name.strip() for names in given for name in names.split(",")}
+        if not named and self.on_a_simulator:
+            named = {load_lab(SIMULATED_LAB).select()[0].name}
+        return not named or device in named
 
     def left(self, now: float) -> float:
         """How many seconds of its time are left; never more than it had, whatever the clock did."""

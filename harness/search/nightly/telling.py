@@ -13,7 +13,6 @@ from harness.device import load_lab
 from harness.device.lab.notify import NewsKind
 from harness.ground import HarnessError
 from harness.search.nightly.issues import Issue, bisected, issue_text, title, where, whose
-from harness.search.nightly.lab_seen import lab_lines
 from harness.search.nightly.night import Night
 
 _LEAST_S: Final = 30.0
@@ -55,8 +54,8 @@ def news_of(night: Night, before: Iterable[Issue]) -> News:
         for one in night.issues_told
     ]
     items.sort(key=lambda one: one.kind == "still")
-    lab = tuple(lab_lines(night.lab_before, night.lab_after, night.lost))
-    return News(id=night.night, verdict=night.verdict or "", lab=lab, items=tuple(items))
+    verdict, lab = night.verdict or "", night.lab_lines
+    return News(id=night.night, verdict=verdict, lab=lab, items=tuple(items))
 
 
 def _searched(issue: Issue) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,12 @@ import click
 from click.core import ParameterSource
 
 from harness.ground import ConfigError, InfraError, without_secrets
+from harness.ground.yaml_lines.models import did_you_mean
 from harness.run import Ending
-from harness.run.pytest_plugin.selection import selection
+from harness.run.pytest_plugin.options import OPTIONS
+from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
 from harness.search import Night
 from harness.search.nightly.chain import SUFFIX, Chain, held, nights
-from harness.search.nightly.lab_seen import lab_lines
 from harness.search.nightly.night import summary_lines
 from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.how_long import seconds_of
@@ -25,6 +27,7 @@ from harness.tools.cli.say import say, say_found
 from harness.verdict import new_run_id
 
 _BUDGET: Final = "4h"
+_CLOSE: Final = 0.85
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -61,8 +64,9 @@ def nightly(
     or is tested no more; else 2 the input is wrong, 3 the lab failed or not all was run.
     """
     Ending().watch()
+    _refuse_misspelt(arguments)
     reports = reports.absolute()
-    seconds, now = seconds_of(budget or _BUDGET, "--budget"), time.time()
+    seconds, now = seconds_of(_BUDGET if budget is None else budget, "--budget"), time.time()
     if not resume and lab_file == DEFAULT_LAB and not lab_file.exists():
         lab_file = simulated_instead(()) or lab_file
     kept = tuple(map(without_secrets, arguments))
@@ -97,7 +101,7 @@ def nightly(
             say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
     lines = (
-        *lab_lines(over.lab_before, over.lab_after, over.lost),
+        *over.lab_lines,
         f"{over.run} compared with {over.base or 'no other run'}: {over.verdict}",
         *summary_lines(over),
         f"issues: {reports / over.night / 'issues'}",
@@ -110,6 +114,17 @@ def _last(found: Iterator[Night], reports: Path) -> Night:
     if (last := next(found, None)) and last.next_step:
         return last
     raise ConfigError("the last night is over, or there is none", file=reports, field="--resume")
+
+
+def _refuse_misspelt(arguments: Sequence[str]) -> None:
+    """Raises ConfigError for an option that nobody has, and that looks like one of this command."""
+    ours = [one for param in click.get_current_context().command.params for one in param.opts]
+    known = {*ours, *FLAGS, *SAYS_NO_CASE, *(one.name for one in OPTIONS)}
+    for name in (word.partition("=")[0] for word in arguments if word.startswith("--")):
+        close = get_close_matches(name, ours, n=1, cutoff=_CLOSE)
+        if close and name not in known:
+            problem = f"no such option{did_you_mean(name, close)}"
+            raise ConfigError(problem, field=name)
 
 
 def _is_named(option: str) -> bool:

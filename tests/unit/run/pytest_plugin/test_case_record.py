@@ -91,3 +91,16 @@ def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signat
     assert (said, compared) == ("loads too slowly", "assert 50439 < 1")
     assert place == f"at test_case_record.py:{caught.tb.tb_lineno}"
     assert error.signature == "-|-|loads too slowly"
+
+
+def test_what_a_device_said_before_it_was_lost_is_in_no_signature(
+    request: pytest.FixtureRequest,
+) -> None:
+    case = case_of(request)
+    report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
+    case._fail(report, DeviceLost("it ended early", serial=SERIAL, output=b"mTotal: 1 kB\nMem"))
+    error = case.record().error
+    assert error is not None
+    lost = f"{SERIAL}: it ended early"
+    assert error.message == f"farm-03: {lost}\noutput so far: 'mTotal: 1 kB\\nMem'"
+    assert error.signature == ErrorRecord.of(message=lost).signature

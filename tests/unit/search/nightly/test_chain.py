@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.errors import InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.search.nightly.chain import PROBLEM, STATE, Chain, held, nights
 from harness.search.nightly.night import STEPS, Night
 from harness.verdict.results.run_folder import RunFolder, new_run_id
@@ -85,3 +85,15 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="symbolic links"), held(tmp_path):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("code", [3, 4, 5])
+def test_a_night_that_was_refused_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    chain = Chain(night_at(NOON).model_copy(update={"done": STEPS[:1]}), (), tmp_path, None)
+    chain._keep()
+    monkeypatch.setattr(chain, "_pytest_run", lambda *_: code)
+    with pytest.raises((ConfigError, InfraError)):
+        chain.go_on()
+    assert chain.path.exists() == (code == 3), "what the lab kept from it can be gone on with"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+from harness.device import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import CatalogEntry
 from harness.search.nightly.chain import (
@@ -267,3 +268,25 @@ def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
     for reports in (tmp_path / "file", tmp_path / "file/below"):
         with pytest.raises(ConfigError, match="cannot hold reports"), held(reports):
             pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [((), "abc"), (("--device", "a"), "a"), (("-x", "--device=a,b", "--device", "c"), "abc")],
+)
+def test_the_devices_that_a_night_asks_for(arguments: tuple[str, ...], asked: str) -> None:
+    night = a_night(arguments=arguments)
+    assert "".join(filter(night.asks_for, "abc")) == asked
+    assert night.on_a_simulator == ""
+
+
+def test_a_night_without_a_lab_asks_for_one_simulated_device_and_says_so() -> None:
+    night, names = (
+        a_night(lab=str(SIMULATED_LAB)),
+        [o.name for o in load_lab(SIMULATED_LAB).devices],
+    )
+    assert len(names) > 1
+    assert [name for name in names if night.asks_for(name)] == ["sim-v73"]
+    assert "simulated device of this computer" in night.on_a_simulator
+    named = night.model_copy(update={"arguments": ("--device", "sim-v75")})
+    assert [name for name in names if named.asks_for(name)] == ["sim-v75"]

@@ -207,7 +207,7 @@ class Chain:
         words = ["devices", "--json", "--lab", self.night.lab]
         _, said = answered(words, min(self._left_s, _LAB_S), cwd=self.night.folder)
         seen = devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
-        return tuple(one for one in seen if self.night.asks_for(one.device))
+        return tuple(one for one in seen if self.night.tells_of(one.device))
 
     def _earlier(self) -> Iterator[Night]:
         """The nights before this one, the newest first."""

@@ -100,14 +100,14 @@ class Night(Part):
         """The lab in Markdown, as `lab_seen.lab_lines` tells it."""
         return tuple(lab_lines(self.lab_before, self.lab_after, self.lost))
 
-    def asks_for(self, device: str) -> bool:
-        """Whether its arguments have it run on a device of its lab, as far as it is named there."""
+    def tells_of(self, device: str) -> bool:
+        """Whether how a device is matters: all of a lab, of this computer's what was asked for."""
+        if not self.on_a_simulator:
+            return True
         words = [part for word in self.arguments for part in word.split("=", 1)]
         given = [names for word, names in pairwise(words) if word == "--device"]
         named = {name.strip() for names in given for name in names.split(",")}
-        if not named and self.on_a_simulator:
-            named = {load_lab(SIMULATED_LAB).select()[0].name}
-        return not named or device in named
+        return device in (named or {load_lab(SIMULATED_LAB).select()[0].name})
 
     def left(self, now: float) -> float:
         """How many seconds of its time are left; never more than it had, whatever the clock did."""

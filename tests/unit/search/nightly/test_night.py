@@ -270,23 +270,28 @@ def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.parametrize(
-    ("arguments", "asked"),
-    [((), "abc"), (("--device", "a"), "a"), (("-x", "--device=a,b", "--device", "c"), "abc")],
-)
-def test_the_devices_that_a_night_asks_for(arguments: tuple[str, ...], asked: str) -> None:
-    night = a_night(arguments=arguments)
-    assert "".join(filter(night.asks_for, "abc")) == asked
+def test_a_night_tells_of_all_devices_of_its_lab() -> None:
+    night = a_night(arguments=("--device", "a"))
+    assert night.tells_of("a")
+    assert night.tells_of("b")
     assert night.on_a_simulator == ""
 
 
-def test_a_night_without_a_lab_asks_for_one_simulated_device_and_says_so() -> None:
-    night, names = (
-        a_night(lab=str(SIMULATED_LAB)),
-        [o.name for o in load_lab(SIMULATED_LAB).devices],
-    )
-    assert len(names) > 1
-    assert [name for name in names if night.asks_for(name)] == ["sim-v73"]
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), ["sim-v73"]),
+        (("--device", "sim-v75"), ["sim-v75"]),
+        (
+            ("-x", "--device=sim-v73,sim-v75", "--device", "sim-v79"),
+            ["sim-v73", "sim-v75", "sim-v79"],
+        ),
+    ],
+)
+def test_a_night_without_a_lab_tells_of_what_it_asked_for_and_says_so(
+    arguments: tuple[str, ...], told: list[str]
+) -> None:
+    night = a_night(lab=str(SIMULATED_LAB), arguments=arguments)
+    names = [one.name for one in load_lab(SIMULATED_LAB).devices]
+    assert sorted(filter(night.tells_of, names)) == told
     assert "simulated device of this computer" in night.on_a_simulator
-    named = night.model_copy(update={"arguments": ("--device", "sim-v75")})
-    assert [name for name in names if named.asks_for(name)] == ["sim-v75"]

@@ -8,7 +8,7 @@ import pytest
 
 from harness.ground import ConfigError, HarnessError
 from harness.run.pytest_plugin.selection import asks_for_devices
-from harness.run.pytest_plugin.terminal import OURS, RECORDS, tell, write_line
+from harness.run.pytest_plugin.terminal import LIVE_FROM, OURS, RECORDS, tell, write_line
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
@@ -86,6 +86,10 @@ def _finish(
                 code = int(session.exitstatus)
                 for line in run.records.finish(code, problem, other_failures=foreign):
                     tell(session.config, line)
+                selected = coverage.selected or 0
+                own = LIVE_FROM in session.config.stash  # `qnn-harness run` says so itself
+                if problem == "interrupted" and 0 < coverage.not_run < selected and not own:
+                    tell(session.config, folder.to_go_on)
             except HarnessError as error:
                 session.exitstatus = error.exit_code
                 tell(session.config, f"error: {error}", red=True)

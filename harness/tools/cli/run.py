@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -129,8 +128,7 @@ def run(
             # the reader went away (`| head`): that is no verdict, and nothing is left to be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if seen.interrupted and seen.folder is not None:
-        told = os.path.relpath(seen.folder.path)
-        say(f"stopped; to go on: the same command with --resume {shlex.quote(told)}", err=True)
+        say(f"stopped; {seen.folder.to_go_on}", err=True)
     return _INTERRUPTED if seen.interrupted else _CODES.get(code, code)
 
 

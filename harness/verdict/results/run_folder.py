@@ -238,6 +238,12 @@ class RunFolder:
         """How many of its selected cases have a verdict, as its journal stands now."""
         return coverage_of(self.contents().cases, self.info())
 
+    @property
+    def to_go_on(self) -> str:
+        """What to tell whoever cut this run short."""
+        told = shlex.quote(os.path.relpath(self.path))
+        return f"to go on: the same command with --resume {told}"
+
     def keep_selected(self, cases: Collection[str]) -> None:
         """Writes down the cases to be run now, beside those that were before, and how many it had.
 

@@ -14,6 +14,7 @@ from harness.ground.errors import ConfigError
 from harness.tools.cli.bisect import bisect
 from harness.tools.cli.contexts import contexts
 from harness.tools.cli.run import run
+from harness.verdict import RunFolder
 from tests.unit.libraries.containers.made import CONTEXT
 
 
@@ -174,7 +175,7 @@ def test_who_interrupts_it_is_told_how_it_goes_on(
 ) -> None:
     def main(given: list[str], plugins: list[Any]) -> int:
         plugins[0].interrupted = True
-        plugins[0].folder = SimpleNamespace(path=tmp_path / "reports/1 a") if began else None
+        plugins[0].folder = RunFolder(tmp_path / "reports/1 a") if began else None
         return 2
 
     monkeypatch.setattr(pytest, "main", main)

@@ -61,6 +61,7 @@ from harness.search.nightly.issues import (
     next_search,
     to_bisect,
     to_run_again,
+    too_long,
 )
 from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
 from harness.search.nightly.night import STEPS, Night, summary_lines
@@ -272,12 +273,15 @@ class Chain:
         found = histories(run, base, also)
         records = {one.case: one for one in run.contents().cases}
         times = to_run_again(found, records, self._left_s * _SHARE_AGAIN)
+        if left := too_long(found, times):
+            self._note(f"too long to be run again: {counted(len(left), 'case')}, as {left[0]}")
         if not self.night.run_is_whole or (not times and _is_whole(run)):
             return found
         if INSTEAD in " ".join(self._words):
             self._note("not run again: a word for pytest had a secret, which no file keeps")
         elif times:
-            self._tell(f"run again {counted(len(times), 'case')}")
+            most = counted(max(times.values()), "time")
+            self._tell(f"run again {counted(len(times), 'case')}, up to {most} each")
             write_json(file := self.path / AGAIN, times)
             if self._pytest_run(2 * self._left_s * _SHARE_AGAIN, run, f"--again={file}") is None:
                 self._note("not all that ended otherwise than before was run again in time")

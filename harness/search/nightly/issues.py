@@ -232,8 +232,8 @@ def to_run_again(
     found: dict[str, int] = {}
     causes: Counter[str | None] = Counter()
     for name, one in sorted(histories.items(), key=lambda one: records[one[0]].duration_s):
-        last, cause = one.now.last, cause_of(one.now.last)
-        if not (last.has_verdict and one.state and one.state.wants_more) or last.known_issue:
+        cause = cause_of(one.now.last)
+        if not _wants_more(one):
             continue
         causes[cause] += 1
         if cause is not None and causes[cause] > _AGAIN_OF_A_CAUSE:
@@ -244,6 +244,25 @@ def to_run_again(
             break
         found[name] = times
     return found
+
+
+def too_long(histories: Histories, again: Mapping[str, int]) -> list[str]:
+    """The cases whose end is not yet believed, and for which `again` had no room.
+
+    Those of a cause of which enough are run again are not among them.
+    """
+    causes = Counter(cause_of(histories[name].now.last) for name in again)
+    return [
+        name
+        for name, one in histories.items()
+        if _wants_more(one) and name not in again
+        if (cause := cause_of(one.now.last)) is None or causes[cause] < _AGAIN_OF_A_CAUSE
+    ]
+
+
+def _wants_more(one: CaseHistory) -> bool:
+    last, state = one.now.last, one.state
+    return bool(last.has_verdict and state and state.wants_more and not last.known_issue)
 
 
 def to_bisect(

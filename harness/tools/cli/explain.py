@@ -19,7 +19,7 @@ import click
 
 from harness.ground import ConfigError, InfraError
 from harness.ground.files.cache import cache_path
-from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
+from harness.tools.cli.lab_options import NamedPath, json_option, lab_option, lab_or_simulated
 from harness.tools.cli.say import say_found
 from harness.tools.doctor.check import Checked
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
@@ -63,6 +63,8 @@ def explain(
     """
     if len(others) > _MAX_WITH:
         raise click.UsageError(f"--with takes at most {_MAX_WITH} files")
+    if [file, *map(str, others)].count(_STDIN) > 1:
+        raise click.UsageError("standard input is read once: name files for all logs but one")
     log = _read(file)
     lines = [*log.lines, *(line for other in others for line in _lines_beside(other))]
     layers = [] if device is None else _asked(device, lab_file)
@@ -114,7 +116,8 @@ def _asked(device: str, lab_file: Path) -> list[Checked]:
     """What can be read of the way to a device's DSP, layer by layer; why, if it cannot be."""
     from harness.tools.doctor.device_visit import Order, read_ladder
 
-    order = Order(lab_file, (device,), cache_path(), os.environ, smoke=False)
+    lab = lab_or_simulated(lab_file, (device,))
+    order = Order(lab, (device,), cache_path(), os.environ, smoke=False)
     try:
         return read_ladder(order, device)
     except InfraError as error:
@@ -165,9 +168,12 @@ def _answered(answer: Explained, *others: Explained) -> Iterator[str]:
     yield f"  what tells: {apart[answer.id]}"
     for thread in answer.threads:
         yield f"  see {thread}"
-    if others:
-        yield "less sure, or only following from it:"
+    behind = ""
     for one in others:
+        known = one.confidence == "known"
+        title = "also:" if known else "less sure, or only following from it:"
+        if title != behind:
+            yield (behind := title)
         yield f"  {one.id} ({one.confidence}): {one.words}"
         yield from (f"  {line}" for line in _lines_of(one))
         yield f"    what tells: {apart[one.id]}"

@@ -300,7 +300,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "the backend library itself could not be opened: the path is wrong, it is for another "
         "processor (an x64 build on ARM), or a library that it needs is missing",
         "give its full path; take the build for this processor; `ldd` names what is missing "
-        "(libc++.so.1, libatomic.so.1)",
+        "(libc++.so.1, libatomic.so.1); on Windows `dumpbin /dependents` does (mostly the Visual "
+        "C++ runtime), and a DLL's folder must be on PATH or given to `os.add_dll_directory`",
         "the linker's own words, mostly one line before, name the file",
         ("microsoft/onnxruntime#24508", "microsoft/onnxruntime#20206", "pytorch/executorch#10895"),
         (

@@ -126,6 +126,45 @@ def test_files_beside_a_log_are_bounded_and_must_be_there(tmp_path: Path, ended:
     assert (code, "--with takes at most 16 files" in err) == (2, True)
 
 
+def test_standard_input_is_read_once(ended: Ended) -> None:
+    code, _, err = ended("-", "--with", "-")
+    assert (code, "standard input is read once" in err) == (2, True)
+
+
+def test_a_second_stated_cause_is_not_called_less_sure(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(f"{MISSING}\nGPE deserialize: bad magic\nFailed to load skel, error: 4000\n")
+    lines = ended(str(log))[1].splitlines()
+    told = [line for line in lines if "(known)" in line or line.endswith(":")]
+    assert told[1] == "also:"
+    assert told[2].startswith("  ")
+    assert told[3] == "less sure, or only following from it:"
+
+
+def test_for_a_dll_the_help_speaks_of_windows(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("FileNotFoundError: Could not find module 'C:\\sdk\\QnnHtp.dll'\n")
+    out = ended(str(log))[1]
+    assert out.startswith("backend-not-loaded (known): ")
+    assert "on Windows" in out
+
+
+def test_a_simulated_device_needs_no_lab(
+    tmp_path: Path, ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("harness.tools.cli.explain.lab_or_simulated", lambda *_: tmp_path / "lab")
+    monkeypatch.setattr(
+        "harness.tools.doctor.device_visit.read_ladder",
+        lambda order, name: asked.append(order.lab_file) or [],
+    )
+    log = tmp_path / "app.log"
+    log.write_text(LOG)
+    ended(str(log), "--device", "sim-v73")
+    assert asked == [tmp_path / "lab"]
+
+
 LOG = "DspTransport.openSession qnn_open failed, 0x00000072, prio 100\nerror 0x80000414 qnn\n"
 
 

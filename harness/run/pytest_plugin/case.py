@@ -241,6 +241,8 @@ class Case:
             text = (missing_fixture(report) or text).partition("\n")[0]
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
+            if own and (place := _where(failure, self.item).removeprefix("at ")):
+                text = f"{place}: the test's own mistake: {text}"
             text = text if wrong_call is None else f"{wrong_call}; {text}"
             self.wrong_call = (
                 text if wrong_call and place_of(failure, str(self.item.path)) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ _BEFORE: Final = re.compile(
 )
 _PASTED: Final = re.compile(r"\s//?\s")
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.I)
+_NUMBERS: Final = re.compile(r"\d(?:(?<=0)[xX][0-9a-fA-F]+|\d*)")
 
 
 @dataclass(frozen=True)
@@ -135,14 +134,16 @@ class _Kept:
 
     def take(self, text: str, number: int) -> int:
         """Takes whole lines, the first of which has this number; how many they are."""
+        if not text.strip("\n"):
+            return len(text) + 1
         plain = _ANSI.sub("", text) if "\x1b" in text else text
         data = plain.encode("utf-8", "replace")
         low = data.lower()
         found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
-        ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n")).tolist()
-        begins = [0, *(one + 1 for one in ends), len(data) + 1]
+        ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n"))
+        begins = [0, *(ends + 1).tolist(), len(data) + 1]
         wrapped, harmless = self._wrapped(data, begins)
-        told = {bisect_left(ends, place) for place in found}
+        told = set(np.searchsorted(ends, found).tolist())
         for line in sorted((told | wrapped.keys()) - harmless):
             one = data[begins[line] : begins[line + 1] - 1]
             # a line like many before it but for its digits, and so but for its time, is not kept
@@ -198,15 +199,16 @@ class _Kept:
         for text in texts_of(line):
             self._looked += 1
             same, shape = hash((text, origin.process)), hash(_NUMBERS.sub("#", text))
-            full &= self._alike[shape] >= _MAX_ALIKE
-            if same in self._seen or self._alike[shape] >= _MAX_ALIKE:
+            many = self._alike.get(shape, 0) >= _MAX_ALIKE
+            full &= many
+            if many or same in self._seen:
                 continue
             if len(self._seen) >= _MAX_TEXTS:
                 self._seen.clear()
                 self._alike.clear()
                 self._full.clear()
             self._seen.add(same)
-            self._alike[shape] += 1
+            self._alike[shape] = self._alike.get(shape, 0) + 1
             room = len(self._first) < MAX_LINES // 2
             (self._first if room else self._last).append(LogText(number, text, origin))
         if full and len(self._full) < _MAX_TEXTS:

@@ -52,6 +52,10 @@ BENIGN: Final[dict[str, str]] = {
         "a warning, after which the stub allocates by the older call "
         "(a longer form of it adds what that cannot: more than 2 GB)"
     ),
+    r"^PASS(?:ED)? \S+::\S+ |^\S+\.py::\S+ PASSED\b": (
+        "a test that passed had the error for its subject "
+        "(https://docs.pytest.org/en/stable/how-to/output.html shows such lines)"
+    ),
     r"Using existing ADSP_LIBRARY_PATH setting of ": (
         "the QNN provider says it whenever somebody else has set the path of skels "
         "(onnxruntime-qnn 2.7.0 on boards; sessions work)"

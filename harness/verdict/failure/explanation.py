@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -26,6 +27,8 @@ _MAX_CLIENTS: Final = 4
 _NEAR_S: Final = 60.0
 """What is logged longer before or after a process's lines is not about them."""
 _NEAR_LINES: Final = 100
+# A number beside such a call is FastRPC's own, though QNN may have one that is the same.
+_FASTRPC: Final = re.compile(r"\b(?:remote_handle\w*|fastrpc_\w+|apps_dev_init) failed\b")
 
 
 class ExplainedLine(Part):
@@ -217,7 +220,8 @@ def _codes_in(text: str) -> tuple[int, ...]:
     code = link_of(text).code
     if code is None and (named := qnn_code_in(text)) is not None:
         code = named[0]
-    return () if code is None else (code,)
+    fastrpcs = code is not None and describe(code).component != "dsp" and _FASTRPC.search(text)
+    return () if code is None or fastrpcs else (code,)
 
 
 def _explained(

@@ -43,7 +43,7 @@ def origin_of(line: str) -> Origin:
     start = line[:_BEFORE_CHARS]
     clock, process = _CLOCK.search(start), _PROCESS.search(start)
     number = process and next(one for one in process.groups() if one is not None)
-    kernels = KERNEL if _KERNELS.search(start) else None
+    kernels = KERNEL if not number and _KERNELS.search(start) else None
     return Origin(int(number) if number else kernels, _seconds(clock) if clock else None)
 
 

@@ -143,6 +143,21 @@ def test_no_line_that_a_rule_takes_is_left_out() -> None:
     assert [one for one in telling if not is_benign(one) and not read(one.encode()).lines] == []
 
 
+def test_empty_lines_are_counted_and_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    prefilter = any_log._prefilter()
+    monkeypatch.setattr(
+        prefilter,
+        "found",
+        lambda low: looked.append(len(low)) or type(prefilter).found(prefilter, low),
+    )
+    monkeypatch.setattr(any_log, "_prefilter", lambda: prefilter)
+    empty = 8 << 20
+    found = read(b"\n" * empty + b"libQnnHtp.so: error 1009\n")
+    assert (found.line_count, [line.number for line in found.lines]) == (empty + 1, [empty + 1])
+    assert sum(looked) < 2 << 20
+
+
 def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(any_log, "MAX_CHARS", 4096)
     log = read(b"x" * 100_000 + LINE.encode())

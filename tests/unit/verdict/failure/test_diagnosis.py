@@ -257,7 +257,7 @@ def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
     ],
 )
 def test_benign_lines_are_never_a_failure(line: str) -> None:
-    assert len(BENIGN) == 9
+    assert len(BENIGN) == 10
     passed = judge(run(START, begin(), log(line), end(), DONE))
     assert (passed.outcome, passed.error) == ("passed", None)
     failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error

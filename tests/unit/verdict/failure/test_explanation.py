@@ -154,3 +154,15 @@ def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None
 
 def test_no_sign_adds_words_that_no_line_shows() -> None:
     assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 19
+
+
+def test_a_number_of_fastrpc_is_none_of_qnn() -> None:
+    told = "fastrpc_apps_user.c:1790: Error 0x3f1: remote_handle64_open failed for libQnnX.so"
+    assert symptoms_in(log(told)).codes == ()
+    assert symptoms_in(log("libQnnHtp.so: Error 0x3f1")).codes == (1009,)
+
+
+def test_what_a_passed_test_expects_is_no_failure() -> None:
+    said = 'tests/test_x.py::test_y - "Failed to create device_handle, error=14001" expected'
+    assert not explain(log(f"PASS {said}")).diagnoses
+    assert explain(log(f"FAIL {said}")).diagnoses

@@ -27,7 +27,7 @@ def cpu_s(do: Callable[[], _T]) -> tuple[_T, float]:
 
 
 def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path) -> None:
-    """Seen of work: 263 s to take all in, 45 s for the site, 4 s for the pages of a new night."""
+    """34 s of work and 145 MB for the site, 5 s for the pages of a new night were seen."""
     reports, file = tmp_path / "reports", tmp_path / "history.sqlite"
     site = tmp_path / "site"
     *_, last = many_nights(reports, nights=1000, cases=2000, devices=20)
@@ -52,6 +52,7 @@ def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path)
     assert pages_s < min(30, site_s / 4)
     assert shown.written < 300, "pages of the new night, of its cases and devices, and lists"
     sure = {one.fault: one.why for one in faults.values() if one.confidence >= 0.9}
-    assert "on 7 of 7 SM8750, on no SM8550 or SM8650" in sure["runtime"]
+    # what broke 800 nights ago has no other version among the last 30 runs
+    assert sure["unknown"] == "on 7 of 7 SM8750, on no SM8550 or SM8650"
     assert "on phone-03 in 30 of 30 runs, where its twins pass" in sure["phone"]
     assert [name for name, one in twins.items() if one.low > 0.1] == ["phone-03"]

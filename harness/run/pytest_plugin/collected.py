@@ -125,6 +125,11 @@ def placements_for(
 
     marker = metafunc.definition.get_closest_marker("device")
     requirements = dict(marker.kwargs) if marker else {}
+    path, line, _ = metafunc.definition.location
+    if marker and marker.args:
+        told = f'takes keywords, as in device(backend="htp"), and not {marker.args[0]!r:.60}'
+        name = metafunc.definition.name
+        return (), ConfigError(f"the marker of {name} {told}", file=path, line=(line or 0) + 1)
     try:
         choose_contexts(metafunc, asked.options)
         given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
@@ -141,7 +146,6 @@ def placements_for(
         return [_nowhere(_NO_LAB)], error if wanted else None
     except ConfigError as error:
         if error.field in requirements and error.file is None:
-            path, line, _ = metafunc.definition.location
             error = ConfigError(
                 f"{error.problem}, in the marker of {metafunc.definition.name}",
                 file=path,

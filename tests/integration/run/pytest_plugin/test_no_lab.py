@@ -82,6 +82,10 @@ def test_a_typo_in_a_marker_names_its_place(folder: Path) -> None:
     assert code == 2
     assert "error: test_mine.py:8: backnd: unknown requirement of a device test, did you" in said
     assert "in the marker of test_device" in said
+    (folder / "test_mine.py").write_text(SUITE.replace("backend=", ""))
+    code, said = run(folder, "--device", "sim-v73")
+    assert code == 2
+    assert "error: test_mine.py:8: the marker of test_device takes keywords, as in device(" in said
 
 
 def test_a_simulated_device_needs_no_lab(folder: Path) -> None:

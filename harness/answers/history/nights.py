@@ -39,7 +39,10 @@ class CauseTold(Part):
 
 
 class NightTold(Part):
-    """A night: its devices by name, its open causes by id, and what went wrong besides."""
+    """A night: its devices by name, its open causes by id, and what went wrong besides.
+
+    `failed_on` is what of it was new and bad, in the words of `compare --fail-on`.
+    """
 
     night: str
     run: str
@@ -47,6 +50,7 @@ class NightTold(Part):
     devices: Mapping[str, DeviceTold] = {}
     causes: Mapping[str, CauseTold] = {}
     besides: tuple[str, ...] = ()
+    failed_on: tuple[str, ...] = ()
 
 
 def keep_night(database: Database, told: NightTold) -> None:

@@ -82,6 +82,8 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     new = [one for one in changes if one.became == "new"]
     said = f"{coverage.headline[:1].upper()}{coverage.headline[1:]}. "
     if not fails:
+        if _tests_less(known, at):
+            return f"{said}Nothing of it fails, but what was tested before was not tested."
         return said + (
             "Nothing fails." if coverage.is_whole else "Nothing that has a verdict fails."
         )
@@ -95,6 +97,7 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
 def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
     run = known.runs[at]
     bad = any(one.became in ("new", "lost") for one in changes) or run.not_run != 0
+    bad = bad or _tests_less(known, at)
     yield Heading(
         ["Night of ", run.started[:16].replace("T", " "), " ", Span(run.run, style="code")], 1
     )
@@ -109,6 +112,12 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
     leads += [links.kept(beside, "beside the run before, with speed and memory")] if beside else []
     if leads:
         yield Paragraph(["Its pages: ", *joined(leads)])
+
+
+def _tests_less(known: Known, at: int) -> bool:
+    """Whether a night itself said that cases with a verdict before were tested no more."""
+    night = known.nights.get(known.runs[at].run)
+    return night is not None and "vanished" in night.failed_on
 
 
 def _trend(known: Known, first: int) -> Line:

@@ -23,6 +23,7 @@ def night_told(night: Night) -> NightTold | None:
         devices=seen,
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,
+        failed_on=night.failed_on,
     )
 
 

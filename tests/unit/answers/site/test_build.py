@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
+from harness.answers.history.nights import NightTold, keep_night
 from harness.answers.site.build import Built, build
 from harness.answers.site.links import page_of
 from harness.tools.cli.site import site
@@ -221,3 +222,17 @@ def test_a_cause_is_found_by_its_diagnosis_and_stays_when_it_is_long_gone(
     assert diagnosis in causes
     assert f"../{new}" in (site / diagnosis).read_text()
     assert "1 case in the last run." in (site / diagnosis).read_text()
+
+
+def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
+    both = run_folder(tmp_path, attempt("a passed"), attempt("b passed"), run_id=FIRST)
+    one = run_folder(tmp_path, attempt("a passed"), run_id=SECOND)
+    built(tmp_path, both, one)
+    front = tmp_path / "site/index.html"
+    assert "1 of 1 case has a verdict. Nothing fails." in front.read_text()
+    told = NightTold(night="n", run=SECOND, started="2026", failed_on=("vanished",))
+    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    built(tmp_path)
+    text = front.read_text()
+    assert "Nothing of it fails, but what was tested before was not tested." in text
+    assert 'class="verdict bad"' in text

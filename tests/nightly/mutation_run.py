@@ -260,6 +260,7 @@ class Judge:
         without_shrinking()
         self._items = {item.nodeid: item for item in session.items}
         paths = {str(ROOT / file) for file in pure_files()}
+        gc.unfreeze()  # what tests/conftest.py froze would not be found
         for one in gc.get_objects():
             if isinstance(one, FunctionType) and one.__code__.co_filename in paths:
                 self._functions[key_of(one.__code__)].append(one)
@@ -284,7 +285,7 @@ class Judge:
             assert one.function
             made = next(part for part in _functions(code) if key_of(part) == (path, *one.function))
             there = self._functions[(path, *one.function)]
-            if all(made.co_freevars == now.__code__.co_freevars for now in there):
+            if there and all(made.co_freevars == now.__code__.co_freevars for now in there):
                 return self._exchanged(tests, there, made)
         return self._imported(tests, one.file, code)
 

@@ -51,7 +51,7 @@ The Tab key completes commands, options and their values. Put the line of your s
 | shell | file | line |
 |---|---|---|
 | bash | `~/.bashrc` | `eval "$(_QNN_HARNESS_COMPLETE=bash_source qnn-harness)"` |
-| zsh | `~/.zshrc`, behind `compinit` | `eval "$(_QNN_HARNESS_COMPLETE=zsh_source qnn-harness)"` |
+| zsh | `~/.zshrc`, after `compinit` | `eval "$(_QNN_HARNESS_COMPLETE=zsh_source qnn-harness)"` |
 | fish | `~/.config/fish/config.fish` | `_QNN_HARNESS_COMPLETE=fish_source qnn-harness \\| source` |
 """
 _OF_YAML: Final = ("devices.schema.json", "known_issues.schema.json")

@@ -16,9 +16,10 @@ import harness
 from harness.ground import ConfigError, HarnessError, InfraError
 from harness.ground.errors import NoLabError
 from harness.ground.facts.engines import EXECUTORCH
+from harness.run.pytest_plugin.markers import refuse_mistaken_markers
 from harness.run.pytest_plugin.own_contexts import choose_contexts, suite_of
 from harness.run.pytest_plugin.selection import asks_for_devices
-from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB
+from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB, stop
 from harness.verdict.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Collected:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Comes before -k and -m choose."""
+        try:
+            refuse_mistaken_markers(config, items)
+        except ConfigError as error:
+            self._asked.note_problem(error)
+            stop(config, error)
         options = self._asked.options
         own = options.contexts.paths  # suites have others than they are written with
         if not options.known_issues or own or any("::" in one for one in config.args):
@@ -147,10 +153,10 @@ def placements_for(
     except ConfigError as error:
         if error.field in requirements and error.file is None:
             error = ConfigError(
-                f"{error.problem}, in the marker of {metafunc.definition.name}",
+                error.problem,
                 file=path,
                 line=(line or 0) + 1,
-                field=error.field,
+                field=f"{error.field} in the marker of {metafunc.definition.name}",
                 choices=error.choices,
             )
         return (), error

@@ -58,7 +58,7 @@ class Controller:
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
         """Starts the workers; one that dies before it can say anything ends the run."""
         try:
-            with self._saying_that_workers_die(session.config):
+            with self._saying_that_workers_die(session.config, begun=False):
                 return (yield)
         except pytest.exit.Exception as end:
             # for a session that has not started there is no `pytest_sessionfinish`
@@ -80,7 +80,9 @@ class Controller:
                 raise session.Failed(str(error)) from error
 
     @contextlib.contextmanager
-    def _saying_that_workers_die(self, config: pytest.Config) -> Generator[None]:
+    def _saying_that_workers_die(
+        self, config: pytest.Config, *, begun: bool = True
+    ) -> Generator[None]:
         try:
             yield
         except (OSError, EOFError, RuntimeError) as error:
@@ -93,7 +95,7 @@ class Controller:
             self._run.problem = problem
             with contextlib.suppress(HarnessError):
                 self._run.records.open_folder()
-            pytest.exit(str(problem), returncode=problem.exit_code)
+            stop(config, problem, begun=begun)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -24,6 +24,7 @@ from harness.run.pytest_plugin.collected import (
 )
 from harness.run.pytest_plugin.device_run import Run
 from harness.run.pytest_plugin.ending import Ending
+from harness.run.pytest_plugin.markers import MARKERS
 from harness.run.pytest_plugin.neighbours import (
     ignored_options,
     known_arguments,
@@ -68,16 +69,6 @@ if TYPE_CHECKING:
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
-MARKERS: Final = (
-    "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
-    "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
-    "with contexts of all compilers if compilers is all",
-    "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
-    "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
-    "planned(says): a function of contexts and parameters; what --plan says besides",
-)
-"""What tests may be marked with, and what that means."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
@@ -120,7 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if run.records.is_worker:
         tell_progress(config, run.messages)
     else:
-        config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+        config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
         run.live = Live(config, run.options.site)
         config.pluginmanager.register(run.live, "qnn-harness-live")
 
@@ -169,12 +160,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash[RUN]
-    if run.problem is not None and any("placement" in _fixtures(item) for item in items):
+    if run.problem is not None and any(
+        "placement" in getattr(item, "fixturenames", ()) for item in items
+    ):
         _stop(config, run.problem)
-    for item in items:
-        if item.get_closest_marker("device") and "placement" not in _fixtures(item):
-            problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
-            _stop(config, ConfigError(problem))
     leave_out(config, items, left_out(items, run.options))
     try:
         cases = [item for item in items if placement_of(item)]
@@ -254,10 +243,10 @@ def pytest_runtestloop(session: pytest.Session) -> object:
     return None
 
 
-def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
+def _stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> NoReturn:
     """Ends the run because of an error, and tells whoever asked for it."""
     config.stash[RUN].asked.note_problem(error)
-    stop(config, error)
+    stop(config, error, begun=begun)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -402,7 +391,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         try:
             config.stash[RUN].asked.check()
         except HarnessError as error:
-            _stop(config, error)
+            _stop(config, error, begun=False)
 
 
 @pytest.hookimpl(trylast=True)
@@ -440,7 +429,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         with run.ending.held():
             show_summary(terminalreporter, run, run.records.folder)
     tell_skipped(terminalreporter)
-
-
-def _fixtures(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])

@@ -153,6 +153,16 @@ def write_through(reporter: Any, made_of: Callable[[TextIO], Any]) -> TextIO:
     return before
 
 
+def say_no_end(config: pytest.Config) -> None:
+    """Keeps pytest from a last line about an exception that ends the run, whose error is told.
+
+    pytest has no public way to end a run with a code of one's own and no such line. Without it,
+    `!!! builtins.error: ... !!!` would repeat every error.
+    """
+    if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
+        reporter._report_keyboardinterrupt = lambda: None
+
+
 @contextlib.contextmanager
 def uncaptured(config: pytest.Config) -> Generator[None]:
     """What is written in this block is seen, though pytest captures what a case writes.

@@ -8,7 +8,7 @@ import pytest
 
 from harness.ground import ConfigError, HarnessError
 from harness.run.pytest_plugin.selection import asks_for_devices
-from harness.run.pytest_plugin.terminal import LIVE_FROM, OURS, RECORDS, tell, write_line
+from harness.run.pytest_plugin.terminal import LIVE_FROM, OURS, RECORDS, stop, tell, write_line
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
@@ -27,7 +27,8 @@ _SAID_CHARS = 1000
 class Recorder:
     """Writes each finished case to the journal; lives where pytest reports come together."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self._config = config
         self._run = run
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -45,7 +46,7 @@ class Recorder:
                 self._run.records.open_folder().journal.append(record)
         except HarnessError as error:
             self._run.problem = error
-            pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
+            stop(self._config, error)
 
 
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:

@@ -24,6 +24,7 @@ from harness.run.pytest_plugin.pytest_internals import (
     is_pytests_own,
     message_of,
     reword,
+    say_no_end,
     uncaptured,
     write_through,
 )
@@ -104,18 +105,20 @@ def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> Non
         told[:] = [one for one in told if one not in reports]
 
 
-_Stopped: Final = type("Stopped", (pytest.exit.Exception,), {"__module__": "builtins"})
-"""Ends a run before its first case. pytest shows where a class is from, unless it is built in."""
+_Error: Final = type("error", (pytest.exit.Exception,), {"__module__": "builtins"})
+"""Ends a run. pytest itself says its name and text, on stderr, if the session has not begun."""
 
 
-def stop(config: pytest.Config, error: HarnessError) -> NoReturn:
+def stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> NoReturn:
     """Ends the run with one clear message and the exit code of its cause.
 
     What a worker prints is not seen: its controller says it.
     """
-    tell(config, f"error: {error}", red=True)
+    if begun:
+        tell(config, f"error: {error}", red=True)
+    say_no_end(config)
     tell_controller(config, str(error), error.exit_code)
-    raise _Stopped("nothing was run", int(error.exit_code))
+    raise _Error(str(error), int(error.exit_code))
 
 
 def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None:

@@ -59,6 +59,7 @@ def test_tests_are_found(folder: Path) -> None:
     ("options", "says"),
     [
         (("-m", "device"), "--device sim-v73 (or sim-v68"),
+        (("-m", "device", "-n", "2"), "error: {folder}/devices.yaml: no such file"),
         (("--device", "mine"), "devices.yaml: no such file"),
         (("--lab", "other.yaml"), "other.yaml: no such file"),
     ],
@@ -66,8 +67,9 @@ def test_tests_are_found(folder: Path) -> None:
 def test_who_asks_for_devices_is_told(folder: Path, options: tuple[str, ...], says: str) -> None:
     code, said = run(folder, *options)
     assert code == 2
-    assert says in said
-    assert "! Stopped: nothing was run !" in said
+    says = says.format(folder=folder)
+    assert said.count(says) == 1
+    assert "!!" not in said, "the error is all"
 
 
 def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Path) -> None:
@@ -76,16 +78,40 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
     assert "no device test was selected; those that come with qnn-harness: --pyargs" in said
 
 
-def test_a_typo_in_a_marker_names_its_place(folder: Path) -> None:
-    (folder / "test_mine.py").write_text(SUITE.replace("backend=", "backnd="))
-    code, said = run(folder, "--device", "sim-v73")
+@pytest.mark.parametrize(
+    ("options", "written", "instead", "says"),
+    [
+        (
+            (),
+            "backend=",
+            "backnd=",
+            "backnd in the marker of test_device: unknown requirement of a",
+        ),
+        ((), "backend=", "", "the marker of test_device takes keywords, as in device("),
+        (("-n", "2", "-x"), ".device(", ".devcie(", "test_device has the unknown marker 'devcie'"),
+        (("-m", "device"), "@pytest", "# ", "test_device takes the fixture `bench`: mark it with"),
+        (("--collect-only",), "(bench)", "()", "test_device is marked `device` and must take the"),
+    ],
+)
+def test_a_slip_in_a_marker_names_its_place(
+    folder: Path, options: tuple[str, ...], written: str, instead: str, says: str
+) -> None:
+    text = SUITE.replace(written, instead)
+    (folder / "test_mine.py").write_text(text)
+    code, said = run(folder, "--device", "sim-v73", *options)
     assert code == 2
-    assert "error: test_mine.py:8: backnd: unknown requirement of a device test, did you" in said
-    assert "in the marker of test_device" in said
-    (folder / "test_mine.py").write_text(SUITE.replace("backend=", ""))
-    code, said = run(folder, "--device", "sim-v73")
-    assert code == 2
-    assert "error: test_mine.py:8: the marker of test_device takes keywords, as in device(" in said
+    lines = text.splitlines()
+    first = lines.index(next(one for one in lines if one.startswith(("@", "def test_device"))))
+    assert said.count(f"error: test_mine.py:{first + 1}: {says}") == 1, said
+    assert "!!" not in said, "the error is all"
+
+
+def test_a_marker_of_ones_own_may_be_like_ours(folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = devices(which): of my own\n")
+    text = "import pytest\n@pytest.mark.devices('all')\ndef test_plain(): pass\n"
+    (folder / "test_mine.py").write_text(text)
+    code, said = run(folder)
+    assert code == 0, said
 
 
 def test_a_simulated_device_needs_no_lab(folder: Path) -> None:

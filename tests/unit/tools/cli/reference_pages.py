@@ -17,6 +17,7 @@ import pytest
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.run.pytest_plugin import plugin
+from harness.run.pytest_plugin.markers import MARKERS
 from harness.run.pytest_plugin.options import OPTIONS, Option
 from harness.tools.cli.main import commands
 from harness.tools.cli.run import run
@@ -187,7 +188,7 @@ def _pytest() -> Iterator[str]:
     yield "\n## Markers\n"
     yield "| marker | what it says |"
     yield "|---|---|"
-    for line in plugin.MARKERS:
+    for line in MARKERS:
         name, _, text = line.partition(": ")
         yield f"| `{name}` | {_cell(_sentence(text))} |"
     yield "\n## Fixtures\n"

@@ -1,0 +1,75 @@
+"""The markers of the plug-in, and tests that have others than they were meant to have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import pytest
+
+from harness.ground import ConfigError
+
+MARKERS: Final = (
+    "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
+    "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
+    "with contexts of all compilers if compilers is all",
+    "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
+    "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
+    "planned(says): a function of contexts and parameters; what --plan says besides",
+)
+"""What tests may be marked with, and what that means."""
+
+_DEVICE: Final = "device"
+_OWN: Final = "(one of your own has to be in pytest's setting `markers`)"
+
+
+def _names(lines: Iterable[str]) -> list[str]:
+    """The names that lines of pytest's setting `markers` begin with."""
+    return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
+
+
+def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Raises ConfigError for a test that is no device test, and was to be one.
+
+    pytest only warns of a marker that nobody knows: the test would run without a device, or on
+    each, and `-m device` would leave it out. A registered marker is somebody's own.
+    """
+    known = frozenset(_names(config.getini("markers")))
+    for item in items:
+        unknown = {mark.name: None for mark in item.iter_markers() if mark.name not in known}
+        marked = item.get_closest_marker(_DEVICE) is not None
+        takes_bench = "placement" in getattr(item, "fixturenames", ())
+        if (problem := mistake(unknown, marked=marked, takes_bench=takes_bench)) is not None:
+            file, line, _ = item.location
+            name = getattr(item, "originalname", item.name)
+            raise ConfigError(f"{name} {problem}", file=file, line=(line or 0) + 1)
+
+
+def mistake(unknown: Collection[str], *, marked: bool, takes_bench: bool) -> str | None:
+    """What is wrong with the markers of a test, of which some are `unknown` (pure)."""
+    ours = _names(MARKERS) if takes_bench else [_DEVICE]
+    for name in unknown:
+        meant = next((one for one in ours if _is_slip_of(one, name.casefold())), "")
+        guess = f", did you mean {meant!r}?" if meant else ""
+        if takes_bench and not marked:
+            from harness.ground.yaml_lines.models import did_you_mean
+
+            guess = guess or did_you_mean(name, [_DEVICE])
+        if guess:
+            return f"has the unknown marker {name!r}{guess} {_OWN}"
+    if takes_bench and not marked:
+        return "takes the fixture `bench`: mark it with @pytest.mark.device"
+    if marked and not takes_bench:
+        return "is marked `device` and must take the fixture `bench`"
+    return None
+
+
+def _is_slip_of(meant: str, word: str) -> bool:
+    """Whether a word is another one with a letter more, less or wrong, or in another order."""
+    ours, theirs = _less_a_letter(meant), _less_a_letter(word)
+    wrong = any(one == other for one, other in zip(ours, theirs, strict=False))
+    return sorted(word) == sorted(meant) or word in ours or meant in theirs or wrong
+
+
+def _less_a_letter(word: str) -> list[str]:
+    return [word[:at] + word[at + 1 :] for at in range(len(word))]

@@ -13,8 +13,8 @@ from harness.answers.history.brief import Brief
 class EarlierAttempts:
     """All attempts at a case in one run: the last of them, and whether others ended otherwise.
 
-    It `passed` and `failed` so often; `bad` is one that failed, the last of them. `at` is the place
-    of the run among those that are looked at.
+    It `passed` and `failed` so often; `bad` is one that failed, the last of them. `begun` is when
+    the first of them was. `at` is the place of the run among those that are looked at.
     """
 
     last: Brief
@@ -23,9 +23,11 @@ class EarlierAttempts:
     failures: frozenset[tuple[str, str]] = frozenset()
     bad: Brief | None = None
     at: int = -1
+    begun: str = ""
 
     def add(self, brief: Brief) -> None:
         """Takes note of one, in any order."""
+        self.begun = min(self.begun or brief.started, brief.started)
         if brief.attempt >= self.last.attempt:
             self.last = brief
         if brief.has_verdict and brief.is_bad:

@@ -13,6 +13,7 @@ from harness.answers.history.comparison_text import ToldComparison
 from harness.answers.history.ops import OpsCompared
 from harness.answers.history.performance import Change, SpeedVerdict
 from harness.answers.history.speed import Speed
+from harness.answers.history.states import said_versions, versions_of
 from harness.answers.history.whose_fault import Blamed
 from harness.verdict import Coverage, Outcome, Part
 from harness.verdict.results.json_value import as_json
@@ -32,7 +33,8 @@ def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
 
 
 class CaseSide(Part):
-    """A case in a run: its name there, how it ended, and what its failure is known by."""
+    """A case in a run: its name there, how it ended, what its failure is known by, and the versions
+    that it ran with, in words."""
 
     case: str
     outcome: Outcome
@@ -41,6 +43,7 @@ class CaseSide(Part):
     known_issue: str | None
     attempts: int
     engine: str | None = None
+    versions: str = ""
 
     @classmethod
     def of(cls, brief: Brief | None) -> CaseSide | None:
@@ -48,7 +51,8 @@ class CaseSide(Part):
         if brief is None:
             return None
         signature = brief.signature if brief.is_bad else None
-        return cls(**alike(cls, brief) | {"signature": signature, "attempts": brief.attempt})
+        said = {"signature": signature, "attempts": brief.attempt}
+        return cls(**alike(cls, brief) | said, versions=said_versions(versions_of(brief)))
 
 
 class Bisectable(Part):

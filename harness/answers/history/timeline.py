@@ -20,6 +20,7 @@ from harness.answers.history.states import (
     state_of,
     versions_of,
 )
+from harness.libraries.runtimes.runtime import version_key
 from harness.verdict import Fault
 
 MARKS: Final = 30
@@ -65,6 +66,8 @@ class CaseLine:
     """The place of the run in which it came to end as it does; -1 if it always did."""
     good: Brief | None = None
     bad: Brief | None = None
+    beside: Brief | None = None
+    """The last pass of the same with other versions, where it never passed with its own."""
     seen: list[EarlierAttempts] = field(default_factory=list)
     under: list[RanWith] = field(default_factory=list)
     """The versions of each of them."""
@@ -82,10 +85,10 @@ class CaseLine:
         if not now.has_verdict:
             self.no_verdict += 1
             return
-        self.verdicts_seen.append(Verdicts.of(attempts, now.started, self.under[-1]))
+        self.verdicts_seen.append(Verdicts.of(attempts, attempts.begun, self.under[-1]))
         before, self._judged = self._judged, now
         if before is None or before.is_bad != now.is_bad:
-            self.since, self.turned = now.started, attempts.at
+            self.since, self.turned = attempts.begun, attempts.at
         if now.is_bad:
             self.failed += 1
             self.expected += now.known_issue is not None
@@ -138,8 +141,10 @@ class CaseLine:
 
     @property
     def edge(self) -> Pair | None:
-        """The last pass and the first failure after it; None if it does not fail, or always did."""
-        return Pair(self.good, self.bad) if self.good and self.bad else None
+        """The last pass and the first failure after it; None if it does not fail, or always did,
+        and with other versions, too."""
+        good = self.good or self.beside
+        return Pair(good, self.bad) if good and self.bad else None
 
 
 @dataclass
@@ -182,32 +187,47 @@ class Failure(NamedTuple):
     cause: str
 
     @classmethod
-    def of(cls, kin: str, run: str, brief: Brief) -> Failure:
-        """The failure of an attempt."""
+    def of(cls, kin: str, run: str, attempts: EarlierAttempts) -> Failure:
+        """The failure of a case in a run."""
+        brief = attempts.last
         device = brief.device.name if brief.device else "?"
         versions = said_versions(versions_of(brief))
-        return cls(kind_of(brief), kin, run, brief.started, device, versions, cause_id(brief))
+        return cls(kind_of(brief), kin, run, attempts.begun, device, versions, cause_id(brief))
 
 
 def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
-    """A line for all cases that differ in their versions only; the oldest run comes first.
+    """A line for each case of one kin; the oldest run comes first.
 
-    A case goes on under another name where only its versions changed, if that leaves one.
+    A case goes on under the name that newer versions give it, if it is alone in both runs and its
+    old name never comes again. Versions that run beside each other are cases beside each other.
     """
+    runs = list(runs)
+    last = {name: at for at, cases in enumerate(runs) for name in cases}
     lines: dict[str, CaseLine] = {}
     found: list[CaseLine] = []
-    for cases in runs:
-        taken = set()
+    for at, cases in enumerate(runs):
         for name, attempts in cases.items():
-            line = found[0] if len(found) == 1 and len(cases) == 1 else lines.get(name)
-            again = line is not None and id(line) not in taken and line.last.may_be(attempts.last)
-            if line is None or not again:  # two versions in one run are two lines
-                line = CaseLine(attempts.last)
+            line, now = lines.get(name), attempts.last
+            if line is None and len(found) == len(cases) == 1 and last[found[0].last.case] < at:
+                line = found[0] if _is_newer(now, found[0].last) else None
+            if line is None or not line.last.may_be(now):
+                line = CaseLine(now)
                 found.append(line)
-            taken.add(id(line))
             lines[name] = line
             line.add(attempts)
+    for line in found:
+        if line.bad is not None and line.good is None:
+            kin = (one.good for one in found if one.good and not one.fails)
+            near = [one for one in kin if one.may_be(line.bad)]
+            line.beside = max(near, key=lambda one: one.started, default=None)
     return found
+
+
+def _is_newer(now: Brief, before: Brief) -> bool:
+    """Whether none of its versions is older than it was before."""
+    both = zip(dict(versions_of(before)).items(), dict(versions_of(now)).items(), strict=False)
+    told = ((old, new) for (_, old), (_, new) in both if old and new)
+    return all(version_key(new) >= version_key(old) for old, new in told)
 
 
 def kind_of(brief: Brief) -> str:

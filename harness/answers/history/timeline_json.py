@@ -42,7 +42,8 @@ class CaseRow(Bisectable):
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
     when it began to end as it does, `lost` why it has no verdict in its last run. `last_good` and
-    `first_bad` are the last pass and the first failure after it. `state` is what its last runs make
+    `first_bad` are the last pass and the first failure after it; of what never passed with its own
+    versions, the last pass with other ones. `state` is what its last runs make
     of it; of what is flaky, `flake_rate` is how many of its verdicts with the same versions are
     failures, between `flake_low` and `flake_high` (95 %). `blame` is whose fault its first failure
     is by the last runs.
@@ -113,7 +114,7 @@ def case_row(
         last_good=CaseSide.of(good),
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
-        first_bad_at=bad.started if bad else None,
+        first_bad_at=line.since if bad else None,
         blame=faults.get(cause_id(line.bad)) if line.bad else None,
         **alike(CaseRow, line),
         state=state.kind if state else None,

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from harness.answers.history.comparison_json import CaseSide
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
@@ -35,9 +36,12 @@ def lines(report: History) -> Iterator[str]:
     for case in report.cases(_SHOWN, troubled=True):
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
+        if len(case.kinds) > 1:
+            yield f"        failed for {counted(len(case.kinds), 'cause')}: {_some(case.kinds)}"
         yield from _whose(case)
         if case.first_bad_at and case.last_good_at:
-            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
+            good = f"{case.last_good_at[:19]}{_with(case.last_good)}"
+            bad = f"{case.first_bad_at[:19]}{_with(case.first_bad)}"
             yield f"        last good {good}, first bad {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
@@ -49,6 +53,10 @@ def lines(report: History) -> Iterator[str]:
     said += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
     said += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
     yield ", ".join(said) or "each case failed at some time"
+
+
+def _with(side: CaseSide | None) -> str:
+    return f" ({shortened(side.versions, _WIDTH)})" if side is not None and side.versions else ""
 
 
 def _whose(row: CaseRow | KindRow) -> Iterator[str]:

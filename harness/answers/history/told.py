@@ -116,7 +116,7 @@ class History:
             runs.update(run for run, _ in cases)
             for run, of_run in cases:
                 for one in of_run.values():
-                    self._note(Failure.of(kin, run, one.last), one.last)
+                    self._note(Failure.of(kin, run, one), one.last)
             for line in lines_of(of_run for _, of_run in cases):
                 if diagnosis and diagnosis not in line.diagnoses:
                     continue

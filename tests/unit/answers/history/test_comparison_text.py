@@ -276,5 +276,6 @@ def test_json_keeps_to_its_schema() -> None:
         "known_issue": "k",
         "attempts": 1,
         "engine": "qnn",
+        "versions": "qnn 2.51.0",
     }
     assert (told_as["vanished"][0]["after"], told_as["untested"]) == (None, 1)

@@ -8,9 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from harness.answers.history.attempts import attempts_by_name
+from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
@@ -24,6 +25,7 @@ from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
 from harness.answers.history.whose_fault import Blamed
 from harness.ground.errors import InfraError
+from harness.libraries.runtimes.runtime import version_key
 from harness.search.bisect.new_failures import NewFailure
 from harness.tools.cli.say import say_json, say_long_json
 from harness.tools.cli.schema import schemas
@@ -57,6 +59,11 @@ def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
 
 def nights(*runs: str, diagnosis: str = "") -> History:
     return history_of(at_night(*runs), diagnosis=diagnosis)
+
+
+def alone(brief: Brief) -> EarlierAttempts:
+    """A case that ran once in a run."""
+    return attempts_by_name([brief])[brief.case]
 
 
 def lines_of_nights(*runs: str) -> list[CaseLine]:
@@ -154,6 +161,95 @@ def test_versions_side_by_side_are_a_line_each() -> None:
     assert ["".join(line.marks) for line in found] == [".", "FF"]
 
 
+def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
+    """By the version in its name: the marks of a case, and where its bisection begins and ends."""
+
+    def between(line: CaseLine) -> list[str]:
+        words = (NewFailure.of(line.edge).command("l", "r") if line.edge else None) or []
+        return [word for word, option in zip(words[1:], words, strict=False) if "--" in option][2:4]
+
+    return {
+        str(line.last.axis("qnn")): ("".join(line.marks), between(line))
+        for line in lines_of_nights(*runs)
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        # a night goes on with newer versions, and its case with them
+        (
+            ("a@2.47.0 passed", "a@2.48.40 failed", "a@2.49.40 failed"),
+            {"2.49.40": (".FF", ["2.47.0", "2.48.40"])},
+        ),
+        # versions tried one after the other by hand are no story of one case
+        (
+            ("a@2.51.0 passed", "a@2.47.0 failed", "a@2.48.40 failed"),
+            {
+                "2.51.0": (".", []),
+                "2.47.0": ("F", ["2.51.0", "2.47.0"]),
+                "2.48.40": ("F", ["2.51.0", "2.48.40"]),
+            },
+        ),
+        # one that comes again was beside the other: it does not fail since the other one passed
+        (
+            ("a@2.47.0 failed", "a@2.51.0 passed", "a@2.47.0 failed"),
+            {"2.47.0": ("FF", ["2.51.0", "2.47.0"]), "2.51.0": (".", [])},
+        ),
+        # in one run both are there, and what passes beside it says where to begin
+        (
+            ("a@2.47.0 failed;a@2.51.0 passed",),
+            {"2.47.0": ("F", ["2.51.0", "2.47.0"]), "2.51.0": (".", [])},
+        ),
+        # a pass of its own is nearer, and one that fails now bears nothing out
+        (
+            ("a@2.47.0 passed;a@2.51.0 passed", "a@2.47.0 failed;a@2.51.0 passed"),
+            {"2.47.0": (".F", []), "2.51.0": ("..", [])},
+        ),
+        (
+            ("a@2.47.0 failed;a@2.51.0 passed", "a@2.47.0 failed;a@2.51.0 failed"),
+            {"2.47.0": ("FF", []), "2.51.0": (".F", [])},
+        ),
+        # nor does another engine
+        (
+            ("a@2.47.0 failed;a@2.51.0 passed engine=ort",),
+            {"2.47.0": ("F", []), "2.51.0": (".", [])},
+        ),
+    ],
+)
+def test_a_row_is_one_case(
+    runs: tuple[str, ...], told: Mapping[str, tuple[str, list[str]]]
+) -> None:
+    assert told_of(*runs) == told
+
+
+@given(st.lists(st.sets(st.sampled_from(["2.47.0", "2.48.40", "2.51.0"]), min_size=1), max_size=6))
+def test_no_name_is_in_two_rows_and_none_goes_back(runs: list[set[str]]) -> None:
+    said = [";".join(f"a@{one} passed" for one in sorted(versions)) for versions in runs]
+    of_line = [[dict(under)["qnn"] for under in line.under] for line in lines_of_nights(*said)]
+    assert sum(map(len, of_line)) == sum(map(len, runs)), "each attempt is in one"
+    assert sum(len(set(of)) for of in of_line) == len({one for of in of_line for one in of})
+    assert of_line == [sorted(of, key=lambda one: version_key(str(one))) for of in of_line]
+
+
+def test_a_case_that_was_run_again_fails_since_it_first_did() -> None:
+    started = [f"2026-11-02T{hour}:00:00.000000Z" for hour in ("20", "21", "22")]
+    made = [attempt(f"a failed n={at}", started=one) for at, one in enumerate(started, 1)]
+    first = Brief.of(attempt("a passed", started="2026-11-01T20:00:00Z"))
+    found = history_of([("r1", [first]), ("r2", [Brief.of(one) for one in made])], advised)
+    (row,) = found.cases()
+    (kind,) = found.kinds()
+    assert (row.since, row.first_bad_at, kind.first) == (started[0],) * 3
+    (line,) = lines_of([attempts_by_name([Brief.of(one) for one in reversed(made)])])
+    assert line.since == started[0], "in whatever order they stand"
+
+
+def test_each_cause_of_a_row_is_told() -> None:
+    told = list(lines(nights("a passed", "a failed id=x", "a failed id=y", "a failed id=y")))
+    assert "        failed for 2 causes: y; x" in told
+    assert not any("causes" in one for one in lines(nights("a passed", "a failed id=x")))
+
+
 def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
     kind = FailureKind("x", "2026-11-05")
     rows = [("a", "r3", "2026-11-03"), ("a", "r1", "2026-11-01"), ("b", "r9", "2026-11-09")]
@@ -169,11 +265,11 @@ def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
     brief = Brief.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
     axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
     away = replace(brief.fate, device=None)
-    found = Failure.of("kin", "run", replace(brief, held_axes=axes, fate=away))
+    found = Failure.of("kin", "run", alone(replace(brief, held_axes=axes, fate=away)))
     assert found[:6] == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
     assert found.cause == cause_id(brief)
     brief = Brief.of(attempt("a failed engine=executorch"))
-    assert Failure.of("kin", "run", brief).versions == "qnn 2.51.0, engine executorch"
+    assert Failure.of("kin", "run", alone(brief)).versions == "qnn 2.51.0, engine executorch"
 
 
 def test_whose_fault_a_kind_and_a_case_are_is_told() -> None:
@@ -235,7 +331,8 @@ def test_what_is_told() -> None:
         "        on sim; qnn 2.51.0",
         ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
         "        fails since 2026-11-02; 1 of 2 passed, trend worse",
-        "        last good 2026-11-01T20:00:00, first bad 2026-11-02T20:00:00",
+        "        last good 2026-11-01T20:00:00 (qnn 2.50.40), first bad 2026-11-02T20:00:00 "
+        "(qnn 2.51.0)",
         "        do 'this one'",
         "1 case never failed",
     ]

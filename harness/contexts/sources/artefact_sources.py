@@ -167,7 +167,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
         for at, piece in enumerate(pieces)
     ]
     expects = artefact.facts.get("expects")
-    return SourceList(name, sources, empty, plan, expects, given.closeness)
+    not_run = "\n".join([left_out(empty)] * bool(empty) + _around(artefact, len(pieces)))
+    return SourceList(name, sources, empty, plan, expects, given.closeness, not_run)
 
 
 def left_out(empty_caches: Sequence[str]) -> str:
@@ -177,6 +178,21 @@ def left_out(empty_caches: Sequence[str]) -> str:
     """
     named = ", ".join(empty_caches)
     return f"left out, as their caches are empty: {named}; ONNX Runtime does not load such a model"
+
+
+def _around(artefact: Artefact, contexts: int) -> list[str]:
+    """What to say of a file that is more than its contexts, which is all that is run of it here."""
+    others = artefact.facts.get("other_nodes")
+    if others is None or (not others and contexts == 1):
+        return []
+    ran, them = "only its context ran", "it"
+    if contexts > 1:
+        ran, them = f"only its {contexts} contexts ran, each by itself", "them"
+    none = f"none of the {others} nodes" if others > 1 else "not the node"
+    around = f", and {none} around {them}" if others else ""
+    whole = [one.name for one in ENGINES.values() if one.runs_whole == artefact.kind]
+    how = "how right all of the file is: --engine {} --inputs DIR --expected DIR"
+    return [f"{ran}{around}", *map(how.format, whole)]
 
 
 def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:

@@ -36,6 +36,9 @@ class SourceList(tuple[Source, ...]):
     empty_caches: tuple[str, ...]
     """Where its file should hold further contexts, and holds none."""
 
+    not_run: str
+    """What to say of a file of which these are only a part."""
+
     rounds: Rounds
     """How often each graph is executed."""
 
@@ -54,11 +57,12 @@ class SourceList(tuple[Source, ...]):
         plan: RunPlan | None = None,
         expects: Expects | None = None,
         closeness: ClosenessAsked | None = None,
+        not_run: str = "",
     ) -> Self:
         """Takes the sources in the order in which they are to be loaded."""
         made = super().__new__(cls, tuple(sources))
         made.name = name
-        made.empty_caches = tuple(empty_caches)
+        made.empty_caches, made.not_run = tuple(empty_caches), not_run
         made.plan, made.expects, made.rounds = plan, expects, ONCE
         made.closeness = ClosenessAsked() if closeness is None else closeness
         return made

@@ -20,6 +20,7 @@ class Engine:
     `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.
     Any other engine loads a file as it is. `takes_models`: it makes graphs on the device itself.
     `compiles` is the kind of artefact that it compiles here, before anything of it is loaded there.
+    `runs_whole` is the kind with contexts of which it runs all else, too.
 
     `libraries` is the entry of `needed_files.ENGINES` whose libraries it takes; None: that of its
     name, or one of several that depends on what there is. `backends` are those that it runs on.
@@ -33,6 +34,7 @@ class Engine:
     takes_contexts: bool = False
     takes_models: bool = False
     compiles: str | None = None
+    runs_whole: str | None = None
     libraries: str | None = None
     backends: tuple[Backend, ...] = BACKENDS
 
@@ -44,7 +46,13 @@ class Engine:
 
 QNN: Final = Engine("qnn", "the probe", "test_contexts", "run_contexts", takes_contexts=True)
 ORT: Final = Engine(
-    "ort", "ONNX Runtime", "test_session", "run_ort", option="ort", takes_models=True
+    "ort",
+    "ONNX Runtime",
+    "test_session",
+    "run_ort",
+    option="ort",
+    takes_models=True,
+    runs_whole="epcontext",
 )
 EXECUTORCH: Final = Engine(
     "executorch",
@@ -52,6 +60,7 @@ EXECUTORCH: Final = Engine(
     "test_program",
     "run_executorch",
     option="executorch",
+    runs_whole="pte",
     backends=("htp",),
 )
 LITERT: Final = Engine(

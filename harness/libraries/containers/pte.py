@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,9 +64,10 @@ def read_pte(data: FileBytes) -> Artefact:
     pieces: dict[tuple[int, int], Piece] = {}
     shared: dict[tuple[int, int], list[str]] = {}
     backends: Counter[str] = Counter()
-    methods = []
+    methods, others = [], 0
     for number, plan in enumerate(program.tables(_PLANS, "method")):
         methods.append(plan.text(_NAME) or str(number))
+        others += sum(what != _BACKEND for _, what, _, _ in _calls(plan))
         for index, delegate in enumerate(plan.tables(_DELEGATES, f"{methods[-1]}: delegate")):
             backend = delegate.text(_ID)
             backends[backend] += 1
@@ -84,7 +85,8 @@ def read_pte(data: FileBytes) -> Artefact:
         replace(one, facts={**one.facts, "also": also}) if (also := shared[where]) else one
         for where, one in pieces.items()
     )
-    return Artefact(data.path, "pte", found, {"methods": methods, "delegates": dict(backends)})
+    facts = {"methods": methods, "delegates": dict(backends), "other_nodes": others}
+    return Artefact(data.path, "pte", found, facts)
 
 
 def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, int]]:
@@ -94,33 +96,40 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
     as `method_tensors`.
     """
     plan = _plan(data, method)
-    ops = [_op(one) for one in plan.tables(_OPERATORS, "operator")]
-    delegates = [one.text(_ID) for one in plan.tables(_DELEGATES, "delegate")]
     values = list(plan.tables(_VALUES, "value"))
     tensors = {at: one.table(_VALUE, one.what) for at, one in enumerate(values) if _is_tensor(one)}
     seen, placed = set(_integers(data, plan, _INPUTS)), list[Placed]()
+    for kind, what, index, call in _calls(plan):
+        used = [at for at in _integers(data, call, 1) if at in tensors]
+        writes = [str(at) for at in used if at not in seen]
+        reads = [str(at) for at in used if at in seen]
+        seen |= {*used}
+        node = GraphNode(f"{len(placed)}", what, tuple(reads), tuple(writes))
+        if kind == _DELEGATE_CALL:
+            own = replace(node, name=f"{method}/{index}")
+            on = NPU if what == _BACKEND else CPU
+            placed.append(Placed(own, on, str(index), None if on == NPU else "another delegate"))
+        else:
+            placed.append(Placed(node, CPU, None, _PORTABLE))
+    known = {at: None if one is None else _tensor(data, one) for at, one in tensors.items()}
+    return placed, {str(at): one.size for at, one in known.items() if one is not None}
+
+
+def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
+    """What a method calls, in order: the kind, the name and the number of each, and the call."""
+    names = {
+        _KERNEL_CALL: [_op(one) for one in plan.tables(_OPERATORS, "operator")],
+        _DELEGATE_CALL: [one.text(_ID) for one in plan.tables(_DELEGATES, "delegate")],
+    }
     for chain in plan.tables(_CHAINS, "chain"):
         for step in chain.tables(_INSTRUCTIONS, "instruction"):
             kind, call = step.number(_VALUE_TYPE, "<B"), step.table(_VALUE, step.what)
-            if call is None or kind not in (_KERNEL_CALL, _DELEGATE_CALL):
+            if call is None or kind not in names:
                 continue
-            named = delegates if kind == _DELEGATE_CALL else ops
-            index = call.number(0, "<i")
-            used = [at for at in _integers(data, call, 1) if at in tensors]
-            writes = [str(at) for at in used if at not in seen]
-            reads = [str(at) for at in used if at in seen]
-            seen |= {*used}
-            name, part = f"{len(placed)}", str(index)
-            what = named[index] if 0 <= index < len(named) else f"number {index} of {len(named)}"
-            node = GraphNode(name, what, tuple(reads), tuple(writes))
-            if kind == _DELEGATE_CALL:
-                own = replace(node, name=f"{method}/{index}")
-                on = NPU if what == _BACKEND else CPU
-                placed.append(Placed(own, on, part, None if on == NPU else "another delegate"))
-            else:
-                placed.append(Placed(node, CPU, None, _PORTABLE))
-    known = {at: None if one is None else _tensor(data, one) for at, one in tensors.items()}
-    return placed, {str(at): one.size for at, one in known.items() if one is not None}
+            named, index = names[kind], call.number(0, "<i")
+            known = 0 <= index < len(named)
+            what = named[index] if known else f"number {index} of {len(named)}"
+            yield kind, what, index, call
 
 
 def _op(operator: FlatTable) -> str:

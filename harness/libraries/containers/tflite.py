@@ -36,17 +36,18 @@ def read_tflite(data: FileBytes) -> Artefact:
     model = FlatTable.root(data, "the model")
     codes = [code.text(_CUSTOM_CODE) for code in model.tables(_CODES, "operator code")]
     graphs: dict[tuple[int, int], list[str]] = {}
-    operators = 0
+    others = 0
     for subgraph in model.tables(_SUBGRAPHS, "subgraph"):
         for operator in subgraph.tables(_OPERATORS, f"{subgraph.what}: operator"):
-            operators += 1
             index = operator.number(_OPCODE_INDEX, "<I")
             if index >= len(codes):
                 raise data.error(f"{operator.what} has code {index} of {len(codes)}", 0)
             if codes[index] == DISPATCH:
                 offset, size, name = dispatched(data, operator)
                 graphs.setdefault((offset, size), []).append(name)
-    facts = {"operators": operators, **_stamp(data, model)}
+            else:
+                others += 1
+    facts = {"other_nodes": others, **_stamp(data, model)}
     pieces = tuple(_piece(data, place, names) for place, names in graphs.items())
     return Artefact(data.path, "tflite", pieces, facts)
 

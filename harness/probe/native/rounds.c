@@ -1,6 +1,7 @@
 /* What executions through QNN and through ORT have in common: see rounds.h. */
 #include "rounds.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +13,14 @@ bool output_right(struct tensor *output, uint32_t index, const struct step *step
     tensor_compare(output->data_type, output->buffer.data, output->expected.data,
                    output->buffer.size, tolerance, comparison);
     if (comparison->beyond == 0) return true;
-    if (outcome->error == NULL)
-        return fail(outcome, "mismatch",
-                    "run %llu: output %u has %llu of %llu elements beyond %.9g, the first at %llu",
-                    (unsigned long long)round, index, (unsigned long long)comparison->beyond,
-                    (unsigned long long)comparison->elements, tolerance,
-                    (unsigned long long)comparison->first);
-    return false;
+    if (outcome->error != NULL) return false;
+    char how[64] = "that are not";
+    if (tolerance > 0) snprintf(how, sizeof how, "more than %.9g from", tolerance);
+    return fail(outcome, "mismatch",
+                "run %llu: output %u has %llu of %llu elements %s what is expected, the first at %llu",
+                (unsigned long long)round, index, (unsigned long long)comparison->beyond,
+                (unsigned long long)comparison->elements, how,
+                (unsigned long long)comparison->first);
 }
 
 bool expected_read(struct tensor *output, uint32_t index, const struct step *step,

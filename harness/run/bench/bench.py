@@ -34,7 +34,7 @@ from harness.probe import Plan, Settings
 from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.run.bench.executor_runner import run_with
-from harness.run.bench.executorch import FAILED, open_program, replay_of
+from harness.run.bench.executorch import can_be_replayed, open_program, replay_of
 from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
 from harness.run.bench.litert import ON_LITERT, compiled_model
 from harness.run.bench.node_places import placed_session, refused_compile
@@ -265,7 +265,7 @@ class Bench:
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
             if known:
                 self._note_forecast(known, schedule(len(known), "resident"))
-        if observation.verdict.outcome in FAILED and made.contexts and made.holds_contexts:
+        if can_be_replayed(made, observation.run, observation.verdict):
             executions = list(self._case.notes.executions)
             replay = replay_of(made, observation.verdict, self.contexts, self._runs_resident)
             self._case.notes.executions = executions  # those of the program itself

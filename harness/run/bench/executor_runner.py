@@ -265,7 +265,8 @@ def _compared(
     if wrong is None:
         return told
     problem = f"output {wrong['index']} has {wrong['beyond']} of {wrong['elements']} elements"
-    return replace(told, error="mismatch", message=f"{problem} beyond {tolerance:g}")
+    how = f"more than {tolerance:g} from" if tolerance else "that are not"
+    return replace(told, error="mismatch", message=f"{problem} {how} what is expected")
 
 
 def _difference(content: bytes, expected: bytes, tensor: Tensor, within: float) -> dict[str, Any]:

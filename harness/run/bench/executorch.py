@@ -15,7 +15,7 @@ from harness.libraries import Artefact, Piece, open_artefact, piece_file
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.graph_nodes import figures_of
 from harness.libraries.containers.pte import MethodTensor, method_nodes, method_tensors
-from harness.probe import Plan, Step
+from harness.probe import Plan, ProbeRun, Step
 from harness.probe.plan import ONCE, Rounds, rounds_of
 from harness.run.bench.saved_outputs import NamedShape, ToKeep
 from harness.verdict import Verdict
@@ -232,6 +232,17 @@ def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Repl
         return Replay("library", None, signature)
     fails_alone = alone is not None and alone.outcome in FAILED
     return Replay("context" if fails_alone else "room", context, signature)
+
+
+def can_be_replayed(program: Program, run: ProbeRun, verdict: Verdict) -> bool:
+    """Whether its contexts alone may tell more of a failure.
+
+    Not of outputs that are wrong: the program ran, and what its contexts give alone is not known.
+    """
+    step = run.transcript.first_failure
+    differs = step is not None and step.error == "mismatch"
+    failed = verdict.outcome in FAILED and not differs
+    return failed and bool(program.contexts) and program.holds_contexts
 
 
 def replay_of(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.contexts import OnnxModel
-from harness.contexts.context.source import CONDITIONS
+from harness.contexts.context.source import CONDITIONS, GIVEN
 from harness.ground import ConfigError
 from harness.run.bench.kept_outputs import MAX_BYTES
 from harness.run.experiments.accuracy import Accuracy, compare_all, judge_asked
 from harness.verdict import held
+from harness.verdict.results.checks import broken
 from harness.verdict.results.drift import NUMPY_TYPES
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from harness.contexts import SourceList
     from harness.run.bench import Bench, Observation
     from harness.run.bench.kept_outputs import KeptOutput
+
+_MOST_OUTPUTS: Final = 32
+_MOST_ELEMENTS: Final = 1 << 18
+_NEAR: Final = 0.05
+"""What is nearer than this to a file, as a part of it, and to its own is not, belongs there."""
 
 
 def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
@@ -48,12 +54,44 @@ def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
         bench.outputs_compared()
     if untold:
         bench.measure(not_compared=untold)
+    order = "" if seen.verdict.outcome == "passed" and not asked else in_another_order(seen.kept)
     checks = [check for one in found for check in judge_asked(one, asked)]
     if asked:
         checks += [held(f"reference[{one['output']}]", False, one["why"]) for one in untold]
+    if order and broken(checks):
+        checks.append(held("order", False, order))
+    elif order:
+        bench.conclude("\n".join(filter(None, (ran.not_run, order))))
     if checks:
         bench.expect(*checks)
     seen.check()
+
+
+def in_another_order(kept: Sequence[KeptOutput]) -> str:
+    """Which outputs are what is expected of others, where files were given that say so; else ""."""
+    given = [one for one in kept if one.against == GIVEN and _pair(one) is not None]
+    given = given[:_MOST_OUTPUTS]
+    several = len({one.of for one in given}) > 1
+    named = [f"{one.name} of {one.of}" if several else one.name for one in given]
+    found = []
+    for own, one in enumerate(given):
+        far = [_apart(one, other.reference) for other in given]
+        best = min(range(len(far)), key=far.__getitem__)
+        if far[best] < _NEAR < far[own]:
+            found.append(f"{named[own]} is what is expected of {named[best]}")
+    return f"{', '.join(found)}: are the expected files in another order?" if found else ""
+
+
+def _apart(kept: KeptOutput, reference: Path) -> float:
+    """The length of the difference, as a part of what is expected; infinite for what has none."""
+    import numpy as np
+
+    if (pair := _pair(replace(kept, reference=reference))) is None:
+        return np.inf
+    got, right = (one.ravel()[:_MOST_ELEMENTS].astype(np.float64) for one in pair)
+    with np.errstate(all="ignore"):
+        part = np.linalg.norm(got - right) / np.linalg.norm(right)
+    return float(part) if np.isfinite(part) else np.inf
 
 
 def _told_against_original(

@@ -96,7 +96,9 @@ def test_device_and_contexts_are_steps(run_program: RunProgram, tmp_path: Path) 
     other = judge(run_program(TAKEN, *loading(3), same))
     assert (other.outcome, other.cause) == ("failed", "target")
     assert other.error is not None
-    assert other.error.message.startswith("run 1: output 0 has 45 of 256 elements beyond 0")
+    assert other.error.message.startswith(
+        "run 1: output 0 has 45 of 256 elements that are not what is expected"
+    )
 
 
 def test_a_plan_need_not_name_the_contexts(run_program: RunProgram) -> None:

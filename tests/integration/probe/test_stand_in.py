@@ -49,8 +49,18 @@ def test_it_works_when_the_backend_does(run: Runner, stand_in: StandIn) -> None:
     [
         ("overflow", "guard", "run 1 wrote 2 bytes outside of output 0", 1),
         ("underflow", "guard", "run 1 wrote 1 bytes outside of output 0", 1),
-        ("silent", "mismatch", "run 1: output 0 has 4 of 4 elements beyond 0, the first at 0", 1),
-        ("drift", "mismatch", "run 3: output 0 has 1 of 4 elements beyond 0, the first at 3", 3),
+        (
+            "silent",
+            "mismatch",
+            "run 1: output 0 has 4 of 4 elements that are not what is expected, the first at 0",
+            1,
+        ),
+        (
+            "drift",
+            "mismatch",
+            "run 3: output 0 has 1 of 4 elements that are not what is expected, the first at 3",
+            3,
+        ),
     ],
 )
 def test_wrong_results_are_noticed_in_every_run(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.probe.test_executorch import PROGRAM
 from tests.integration.probe.test_executorch_forms import (
     FORMS,
     LLAMA,
@@ -48,6 +50,27 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     assert one["axes"]["workload"] == LLAMA.name
 
 
+def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
+    page = (ROOT / "docs/first-file.md").read_text()
+    (command,) = re.findall(r"^qnn-harness run (model.pte --engine executorch .*)$", page, re.M)
+    shutil.copyfile(PROGRAM, lab.folder / "model.pte")
+    for name, values in (("in", np.zeros((1, 16))), ("out", np.zeros((16, 16)))):
+        (lab.folder / name).mkdir()
+        np.save(lab.folder / name / "0.npy", values.astype(np.float32))
+    wrong = command.partition(" --max-error")[0].split()
+    code, said, (one,) = lab.run_files(*wrong)
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
+    assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
+    assert "256 elements that are not what is expected" in one["error"]["message"]
+    # that its contexts run alone would blame ExecuTorch, and nobody said that files are right
+    assert "replay" not in one["measurements"]
+    assert "conclusion" not in one["measurements"]
+    (right,) = (lab.reports / "latest/outputs").glob("*-1024.raw")
+    np.save(lab.folder / "out/0.npy", np.fromfile(right, np.float32).reshape(16, 16))
+    code, said, (two,) = lab.run_files(*command.split())
+    assert (code, two["outcome"], two["outputs"]) == (0, "passed", "reference"), said
+
+
 @pytest.mark.slow
 def test_a_program_without_contexts_and_with_numbers_for_outputs(
     lab: DeviceRuns, tmp_path: Path
@@ -72,8 +95,16 @@ def test_a_program_without_contexts_and_with_numbers_for_outputs(
     code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
     assert one["measurements"].get("replay") is None
+    assert one["measurements"].get("conclusion") is None
     told = {one["output"]: one["max_abs"] for one in one["measurements"]["accuracy"]}
     assert told == {f"output_{at}": 0.5 if at == 2 else 0.0 for at in range(5)}
+    for name, values in (("output_1", X * 2), ("output_3", X + 1)):
+        np.save(tmp_path / f"out/{name}.npy", values)
+    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
+    told = "output_1 is what is expected of output_3, output_3 is what is expected of output_1"
+    assert (code, told in one["measurements"]["conclusion"]) == (1, True), said
+    for name, values in (("output_1", X + 1), ("output_3", X * 2)):
+        np.save(tmp_path / f"out/{name}.npy", values)
     # a condition takes the place of equality; without a reference there is none
     code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given, "--max-error=0.6")
     assert (code, one["outcome"]) == (0, "passed"), said

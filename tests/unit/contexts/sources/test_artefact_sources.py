@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,33 @@ def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: 
     assert "model.pte: left out, as their caches are empty: forward/2;" in logged.warnings[0]
     assert contexts_of(made, cache) == found
     assert found.empty_caches == ("forward/2",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "contexts", "others", "said"),
+    [
+        ("context", 1, None, ""),
+        ("manifest", 2, None, ""),
+        ("pte", 1, 0, ""),
+        ("pte", 2, 0, "only its 2 contexts ran, each by itself\n{} executorch {}"),
+        ("pte", 1, 1, "only its context ran, and not the node around it\n{} executorch {}"),
+        ("epcontext", 1, 2, "only its context ran, and none of the 2 nodes around it\n{} ort {}"),
+        (
+            "tflite",
+            2,
+            4,
+            "only its 2 contexts ran, each by itself, and none of the 4 nodes around them",
+        ),
+    ],
+)
+def test_what_of_a_file_is_not_run_is_told_with_what_runs_it(
+    tmp_path: Path, kind: ArtefactKind, contexts: int, others: int | None, said: str
+) -> None:
+    made = artefact(tmp_path, *(["context"] * contexts), kind=kind)
+    made = replace(made, facts={} if others is None else {"other_nodes": others})
+    found = contexts_of(made, tmp_path / "cache")
+    how = ("how right all of the file is: --engine", "--inputs DIR --expected DIR")
+    assert found.not_run == said.format(*how)
 
 
 def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def test_what_is_inside(name: str) -> None:
 def test_what_they_say_of_themselves() -> None:
     said = {name: open_artefact(FIELD / name) for name in KNOWN}
     pte = said["executorch-3-contexts.pte"]
-    assert pte.facts == {"methods": ["forward"], "delegates": {"QnnBackend": 3}}
+    assert pte.facts == {"methods": ["forward"], "delegates": {"QnnBackend": 3}, "other_nodes": 3}
     assert all(one.facts["signature"] > 1.7e18 for one in pte.pieces)  # nanoseconds since 1970
     lite = said["simple_model_qualcomm_sm8650_precompiled.tflite"]
-    assert lite.facts == {"operators": 1, "vendor": "Qualcomm", "soc": "SM8650"}
+    assert lite.facts == {"other_nodes": 0, "vendor": "Qualcomm", "soc": "SM8650"}
     node = said["qnn_multi_ctx_external.onnx"].pieces[0]
     assert node.facts["sdk_version"] == "v2.22.0.240425235059_92863"
     assert node.facts["partition"] == "QNNExecutionProvider_QNN_13756297062807309455_1_0"

@@ -54,6 +54,7 @@ def test_methods_and_delegates_of_a_pte(tmp_path: Path, inline: bool) -> None:
     assert found.facts == {
         "methods": ["prefill", "decode"],
         "delegates": {QNN: 3, "XnnpackBackend": 1},
+        "other_nodes": 0,
     }
 
 
@@ -111,6 +112,7 @@ def test_partitions_of_a_tflite_share_their_byte_code(tmp_path: Path) -> None:
     found = opened(tmp_path, tflite(operators).ljust(at, b"\0") + CONTEXT + OTHER)
     assert contents(found) == [("g0", CONTEXT), ("g2", OTHER)]
     assert found.pieces[0].facts == {"partitions": ["g0", "g1"]}
+    assert found.facts == {"other_nodes": 1}
     assert opened(tmp_path, tflite([("Other", None)])).pieces == ()
 
 

@@ -95,7 +95,11 @@ def test_outputs_are_compared_with_each_other_and_with_what_is_expected() -> Non
 @pytest.mark.parametrize(
     ("first", "expected", "says"),
     [
-        (real(1, 2), [real(1, 3)], "output 0 has 1 of 2 elements beyond 0.5"),
+        (
+            real(1, 2),
+            [real(1, 3)],
+            "output 0 has 1 of 2 elements more than 0.5 from what is expected",
+        ),
         (real(1, np.nan), [real(1, 3)], "output 0 has 1 of 2"),
         (None, [], "it wrote nothing for output_0"),
         (b"1", [], "it wrote 1 bytes for output_0"),

@@ -395,7 +395,8 @@ ROWS = (
         EXECUTE,
         0,
         error="mismatch",
-        said="run 1: output 0 has 1 of 16 elements beyond 0.01, the first at 13",
+        said="run 1: output 0 has 1 of 16 elements more than 0.01 from what is expected, "
+        "the first at 13",
     ),
     Row(
         "killed-for-memory likely",

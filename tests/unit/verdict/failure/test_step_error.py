@@ -62,7 +62,9 @@ def test_a_text_too_long_for_its_place_is_taken_whole() -> None:
 
 @pytest.mark.parametrize("error", ["mismatch", "guard"])
 def test_a_call_that_succeeded_is_not_told_by_its_code(error: str) -> None:
-    said = "run 1: output 0 has 1 of 16 elements beyond 0.01, the first at 13"
+    said = (
+        "run 1: output 0 has 1 of 16 elements more than 0.01 from what is expected, the first at 13"
+    )
     made = step_error(step("execute", 3, api="QnnGraph_execute", error=error, message=said))
     assert (made.code, made.call) == (0, "QnnGraph_execute")
     told = Verdict("failed", "target", made).explanation()

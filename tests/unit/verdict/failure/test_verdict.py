@@ -276,7 +276,13 @@ OWN = [
     # what the probe found itself, outcome, cause, code
     ("dlopen", "libX.so: cannot open shared object file", "failed", "target", None),
     ("symbol", "libX.so has no QnnInterface_getProviders", "failed", "target", None),
-    ("mismatch", "run 0: output 0 has 3 of 9 elements beyond 0.1", "failed", "target", 0),
+    (
+        "mismatch",
+        "run 0: output 0 has 3 of 9 elements more than 0.1 from what is expected",
+        "failed",
+        "target",
+        0,
+    ),
     ("guard", "run 0 wrote 8 bytes outside of output 0", "failed", "target", 0),
     ("size", "a.raw has 4 bytes, its tensor has 8", "failed", "target", None),
     ("given", "the method has 2 inputs, and 1 files are given", "error", "config", None),
@@ -308,7 +314,7 @@ def test_what_the_probe_found_itself(
 
 def test_outputs_that_differ_say_by_how_much_and_have_one_signature() -> None:
     def error(outputs: object) -> ErrorRecord:
-        said = "run 1: output 0 has 3 of 9 elements beyond 0.1, the first at 2"
+        said = "run 1: output 0 has 3 of 9 elements that are not what is expected, the first at 2"
         ended = end(code=None, error="mismatch", message=said, data={"outputs": outputs})
         found = judge(run(START, begin(), ended, DONE, exit_code=1)).error
         assert found is not None

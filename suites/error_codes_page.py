@@ -18,27 +18,29 @@ from harness.ground.facts.versions import QnnVersion
 
 HEAD = """# Error codes that the real libraries give
 
-For whoever has the number of an error and wants to know what else gives it.
+For whoever has the number of an error and wants to know in which other cases QNN gives it.
 
-Each code that libQnnHtp.so, libQnnGpu.so and libQnnSystem.so for x86-64 could be made to give
-without a phone, and the smallest plan that makes them: what `suites/test_error_codes.py` does and
-`suites/error_codes.py` lists. This page is made of its results by `make atlas`
-(`pytest -m "device and atlas" --qnn all`); do not edit it. On a device with a DSP or a GPU the
-same plans may be answered otherwise.
+The table has each code that libQnnHtp.so, libQnnGpu.so and libQnnSystem.so for x86-64 give without a
+phone, and the shortest series of calls found that leads to it. A device with a DSP or a GPU may answer the same
+calls differently. The symbol is `none` where no name for the number is known.
 
-The last column is the first line that the library logs meanwhile; where it logs none, the code is
-all there is. Codes through ONNX Runtime are those that stand in what it says.
+The last column is the first line that the library logs meanwhile. If it says "nothing", the code is
+all there is. Codes through ONNX Runtime (ORT) are those that its message names.
+
+`make atlas` writes this page in a checkout (`pytest -m "device and atlas" --qnn all`): do not edit it.
+`suites/error_codes.py` lists the calls, and `suites/test_error_codes.py` makes them. To have a whole log
+explained, use [`qnn-harness explain`](results.md#any-log).
 
 """
 GPU_HEAD = """
 ## Numbers of the GPU library
 
-In lines of its log libQnnGpu.so has numbers of its own; they stand in a record's `chain`.
+libQnnGpu.so writes numbers of its own into its log. A record has these lines in its `chain`.
 
 | number | name |
 | --- | --- |
 """
-COLUMNS = ("code", "symbol", "backend", "had when", "call", "versions", "logged first")
+COLUMNS = ("code", "symbol", "backend", "given when", "call", "versions", "first line of the log")
 MAX_LOGGED = 160
 
 
@@ -59,7 +61,7 @@ def page(cases: Iterable[Mapping[str, Any]]) -> str:
     )
     rows = [_row(code, how, found[code, how], versions) for code, how in sorted(found)]
     codes = {code for code, _ in found}
-    count = f"{len(codes)} codes, {sum(map(len, found.values()))} ways to have them"
+    count = f"{len(codes)} codes, {sum(map(len, found.values()))} ways to get them"
     over = f"{count}, with QNN {', '.join(versions)}.\n\n"
     lines = (COLUMNS, ["---"] * len(COLUMNS), *rows)
     table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -53,7 +53,14 @@ def test_the_page_lists_every_entry(table: ModuleType) -> None:
     wanted |= {
         (str(one.code), f"ORT on {one.backend.upper()}", one.how) for one in table.ORT_PROVOCATIONS
     }
-    assert listed - {("code", "backend", "had when"), ("---", "---", "---")} == wanted
+    assert listed - {("code", "backend", "given when"), ("---", "---", "---")} == wanted
+
+
+def test_the_page_has_the_words_of_its_maker(made: ModuleType) -> None:
+    text = (ROOT / "docs" / "error-codes.md").read_text("utf-8")
+    assert text.startswith(made.HEAD)
+    assert made.GPU_HEAD in text
+    assert f"| {' | '.join(made.COLUMNS)} |\n" in text
 
 
 def test_a_code_that_changed_stands_out(made: ModuleType) -> None:

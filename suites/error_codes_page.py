@@ -20,15 +20,15 @@ HEAD = """# Error codes that the real libraries give
 
 For whoever has the number of an error and wants to know in which other cases QNN gives it.
 
-The table has each code that libQnnHtp.so, libQnnGpu.so and libQnnSystem.so for x86-64 give without a
-phone, and the shortest series of calls found that leads to it. A device with a DSP or a GPU may answer the same
-calls differently. The symbol is `none` where no name for the number is known.
+The table has each code that libQnnHtp.so, libQnnGpu.so and libQnnSystem.so for x86-64 give without
+a phone, and the shortest series of calls found that leads to it. A device with a DSP or a GPU may
+answer the same calls differently. The symbol is `none` where no name for the number is known.
 
 The last column is the first line that the library logs meanwhile. If it says "nothing", the code is
 all there is. Codes through ONNX Runtime (ORT) are those that its message names.
 
-`make atlas` writes this page in a checkout (`pytest -m "device and atlas" --qnn all`): do not edit it.
-`suites/error_codes.py` lists the calls, and `suites/test_error_codes.py` makes them. To have a whole log
+`make atlas` writes this page in a checkout (`pytest -m "device and atlas" --qnn all`): do not edit
+it. `suites/error_codes.py` lists the calls, `suites/test_error_codes.py` makes them. To have a log
 explained, use [`qnn-harness explain`](results.md#any-log).
 
 """

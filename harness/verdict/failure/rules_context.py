@@ -150,7 +150,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "damaged-binary",
-        "the context binary is damaged, cut short, or none",
+        "the context binary is damaged or cut short, or it is none at all",
         "compare its hash with what the compiler wrote, and deploy it again",
         "`qnn-harness contexts inspect` reads it or says why not",
         ("pytorch/executorch#6820",),
@@ -180,7 +180,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "compile for this very SoC with a smaller vtcm_mb; on Windows update the NPU driver, or "
         "reboot to end what else holds the NPU",
         "`qnn-harness contexts inspect` says what it was made for; a tiny context of the same "
-        "compiler tells size from kind",
+        "compiler shows whether size or kind decides",
         ("qualcomm/ai-hub-models#289", "qualcomm/ai-hub-apps#15", "alibaba/MNN#4048"),
         (
             possible(codes=(5005,), api=_LOAD_OR_SESSION),
@@ -313,7 +313,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "no-memory",
-        "memory could not be had, and nothing else was said; at a load this mostly is a full "
+        "the library could not get memory, and said nothing else; at a load that is mostly a full "
         "protection domain",
         "load fewer contexts to see whether their number or their size decides",
         "`qnn-harness contexts fit`; the lines before it in the log name buffer or domain",

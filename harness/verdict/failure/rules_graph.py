@@ -246,8 +246,8 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "tensor-refused",
         "the program describes a tensor as QNN does not take it: its name is taken, or id, shape, "
         "data type, quantisation or buffer are not allowed there",
-        "mend the program that builds the graph (a framework: take another version); a tensor that "
-        "the application fills has no client buffer as it is made",
+        "mend the program that builds the graph (a framework: take another version); a tensor "
+        "that the application fills has no client buffer when it is made",
         "the line before the code says what of the tensor is wrong",
         ("alibaba/MNN#4663",),
         (
@@ -258,8 +258,9 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "failed-without-cause",
-        "a node failed as it was executed, and the library named no cause; known of GPU drivers "
-        "and of versions: ONNX Runtime 1.20.1 with QNN 2.28.2 failed so, 1.21 with 2.32 did not",
+        "a node failed when it was executed, and the library named no cause; GPU drivers and "
+        "certain versions are known for that: ONNX Runtime 1.20.1 with QNN 2.28.2 failed so, 1.21 "
+        "with 2.32 did not",
         "`qnn-harness bisect --axis ort,qnn` tells which of the two versions it was; if none, the "
         "driver",
         "the log at level VERBOSE has the driver's failure where there was one",

@@ -60,7 +60,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "pd-died",
         "the process's domain on the DSP died, before this call or in it",
         "go on in a new process, and look for what ended the domain; a smaller model or fewer "
-        "contexts tell whether memory did",
+        "contexts show whether memory did",
         "other processes still reach the DSP, and no restart of it is logged; the DSP's own lines "
         "name the file in which it crashed",
         ("qualcomm/qai-appbuilder#97", "ggml-org/llama.cpp#22208", "qualcomm/GenieX#1170"),
@@ -77,8 +77,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "stub-missing",
         "the stub (libQnnHtpV..Stub.so), the CPU's half of the way to the DSP, is not there",
-        "put the stub of this SoC's arch beside libQnnHtp.so, in an app into its jniLibs; the skel "
-        "is asked for only afterwards",
+        "put the stub for this SoC's arch beside libQnnHtp.so (in an app: into its jniLibs); the "
+        "skel is looked for only after that",
         "the linker names the stub's file; where the stub is found, lines about the skel follow",
         ("pytorch/executorch#8454",),
         (
@@ -106,7 +106,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "no-fastrpc",
-        "FastRPC's library could not be opened, without which no DSP is reached",
+        "FastRPC's library could not be opened, and without it no program reaches the DSP",
         "look for libcdsprpc.so in the vendor's folder (/vendor/lib64) and put that on the library "
         "path; on a Linux board install qualcomm/fastrpc",
         "`qnn-harness doctor` says whether the device has the file; if so, and only an app does "
@@ -124,8 +124,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "npu-driver",
         "the device's own FastRPC library, NPU driver or DSP firmware is too old for the program, "
         "or made for another SoC",
-        "update the device's image, or on Windows the NPU driver (that of this very SoC); else an "
-        "older version of the program",
+        "update the device's image, or on Windows the NPU driver (the one for this very SoC); "
+        "else take an older version of the program",
         "an older version of the program works on this device, and this one on a newer device",
         ("ggml-org/llama.cpp#16911", "ggml-org/llama.cpp#22204", "qualcomm/GenieX#1390"),
         (
@@ -138,10 +138,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "older-libraries",
-        "older QNN libraries were found than those that were deployed, mostly the device's own in "
+        "older QNN libraries were found in place of the deployed ones, mostly the device's own in "
         "/vendor",
-        "put the folder of yours first in LD_LIBRARY_PATH (colons) and ADSP_LIBRARY_PATH "
-        "(semicolons: with colons the whole list is one folder, which is not there)",
+        "put your folder first in LD_LIBRARY_PATH (colons) and ADSP_LIBRARY_PATH (semicolons: "
+        "with colons the whole list is one folder, which is not there)",
         "/proc/PID/maps names the files that were taken, and their folder",
         ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "qualcomm/ai-hub-apps#26"),
         (
@@ -169,7 +169,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "other-htp-arch",
         "the context binary was made for another HTP architecture or SoC, or for features that "
-        "this one has not",
+        "this one lacks",
         "compile for this SoC",
         "`qnn-harness contexts inspect` says what a binary was made for",
         ("pytorch/executorch#11100", "pytorch/executorch#1176", "qualcomm/ai-hub-apps#31"),
@@ -222,8 +222,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "symbol-missing",
         "a library lacks a function that another one was built with: two versions are mixed, "
-        "mostly since LD_LIBRARY_PATH names the system's folder (/vendor/lib64) or an old package "
-        "is left",
+        "mostly because LD_LIBRARY_PATH names the system's folder (/vendor/lib64) or an old "
+        "package is left",
         "run it without LD_LIBRARY_PATH, or with your folder alone in it; update all packages "
         "together; take all libraries from one release",
         "the line names the function and the library that asks for it",
@@ -321,7 +321,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "compiler-plugin",
         "LiteRT's plug-in for Qualcomm could not set QNN up: it finds no libraries of the SDK, or "
-        "was told no SoC, or one that it does not know",
+        "was given no SoC, or a SoC that it does not know",
         "give it the SDK's libraries (in an app: libQnnHtp.so, libQnnSystem.so, stub, skel and "
         "prepare library beside it) and the SoC; or compile ahead of time",
         "the line before it names library, version or SoC; a version that is too old, too",

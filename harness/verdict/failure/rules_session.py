@@ -26,7 +26,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "skel-refused",
         "the DSP found the skel and its loader refused it: its signature or checksum does not "
-        "satisfy this device, mostly since no unsigned domain was asked for",
+        "satisfy this device, mostly because no unsigned domain was asked for",
         "ask for an unsigned domain before the first call (QNN does), run as another user than "
         "root, or sign the skel for this device",
         "a skel that is not found leaves lines of `fopen` that name the folders; `Unsigned:N` in "
@@ -93,8 +93,9 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "domain-refused",
-        "the DSP refuses the domain that was asked for: known of programs run as root (su), and of "
-        "systems whose unsigned domains are not allowed or whose shell files do not fit",
+        "the DSP refuses the domain that was asked for: that is known of programs that run as "
+        "root (su), and of systems whose unsigned domains are not allowed or whose shell files do "
+        "not fit",
         "run it as the shell user, not under su; on a Linux board take the DSP's files "
         "(fastrpc_shell_unsigned_3) that belong to its firmware",
         "the same command as another user; `fastrpc_test -d 3 -U 1` on a Linux board",
@@ -138,10 +139,10 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "no-dsp-session",
-        "no session with the DSP comes about, in any program: its firmware, its daemon (cdsprpcd), "
-        "the kernel's driver or a setting of the board",
+        "no program gets a session with the DSP: its firmware, its daemon (cdsprpcd), the "
+        "kernel's driver or a setting of the board",
         "look whether the remote processor runs (`cat /sys/class/remoteproc/*/state`), whether "
-        "cdsprpcd does, and whether the files in its dsp folder belong to its firmware",
+        "cdsprpcd runs, and whether the files in its dsp folder belong to its firmware",
         "`fastrpc_test -d 3` fails, too; where that works, it is the skel or its path",
         ("radxa-docs/docs#1303", "qualcomm/fastrpc#325", "qualcomm/fastrpc#400"),
         (

@@ -67,7 +67,7 @@ def test_a_code_that_changed_stands_out(made: ModuleType) -> None:
     line = "cannot open /a/b/libX.so | at 0x7f001234567"
     rows = [case("2.47.0", 14003, log=line), case("2.51.0", None, ended="passed", log=line)]
     text = made.page([{**rows[0], "suite": "other"}, *rows])
-    assert "1 codes, 1 ways to have them, with QNN 2.47.0, 2.51.0." in text
+    assert "1 codes, 1 ways to get them, with QNN 2.47.0, 2.51.0." in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 14003"))
     assert "| **changed:** HTP 2.51.0: no error |" in row
     assert "`cannot open .../libX.so \\| at 0x...`" in row

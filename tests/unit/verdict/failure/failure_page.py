@@ -40,48 +40,62 @@ _HEAD: Final = """\
 
 For whoever has a failure and wants to know why.
 
-What is known to go wrong between a program and Qualcomm's NPU (the HTP, a Hexagon DSP) or GPU: how
-each cause looks, what tells it from its neighbours, and what helps. `qnn-harness explain FILE`
-looks for them in any log ([results.md](results.md#any-log)); records, reports and JUnit name the
-one that a case failed by.
+This page lists what is known to go wrong between a program and Qualcomm's NPU (the HTP, a Hexagon
+DSP) or GPU: what each cause looks like, what tells it from similar ones, and what helps.
+`qnn-harness explain FILE` looks for these causes in any log ([results.md](results.md#any-log)). If
+a case fails by one of them, its record, the reports and JUnit name it.
 
-A program links **libQnnHtp.so**, the *backend*, on the CPU. That opens the **stub**
-(libQnnHtpV73Stub.so for a chip of arch v73), which calls the DSP through FastRPC
-(**libcdsprpc.so**, the vendor's). FastRPC starts a *protection domain* (**PD**), a process on the
-DSP, and loads into it the **skel** (libQnnHtpV73Skel.so), the DSP's half of the backend. Backend,
-stub and skel come of one SDK build. A **context binary** is a compiled model; it is made for an
-arch, a SoC and an amount of fast memory (**VTCM**).
+These words come again and again:
 
-How sure a diagnosis is: **known**, a line states the cause; **likely**, that is what mostly stands
-behind such a line; **possible**, one of several, as with every code that stands alone. Where
-[preflight](preflight.md) had said why it must fail, and it fails so, that is **known**, too. A
-surer cause stands before a less sure one, since codes such as 14001, 4000 and 1008 follow from many
-things; among equals the order of this page decides.
+- the **backend**, libQnnHtp.so, which a program links; it runs on the CPU;
+- the **stub**, which the backend opens (libQnnHtpV73Stub.so for a chip of arch v73). It calls the
+  DSP;
+- **FastRPC** (libcdsprpc.so, the chip vendor's), by which the stub does so;
+- a **protection domain** (**PD**): a process on the DSP, which FastRPC starts;
+- the **skel** (libQnnHtpV73Skel.so), the DSP's half of the backend, which is loaded into it.
+  Backend, stub and skel must come from one SDK build;
+- a **context binary**: a compiled model. It is made for an arch, a SoC (chip) and an amount of fast
+  memory (**VTCM**).
+
+A diagnosis says how sure it is:
+
+- **known**: a line states the cause, or [preflight](preflight.md) had said that it would fail this
+  way;
+- **likely**: this is what mostly causes such a line;
+- **possible**: one of several causes, as with every code that stands alone.
+
+Codes such as 14001, 4000 and 1008 follow from many things, so the surest cause comes first. Among
+equally sure ones the order of this page decides.
 
 ## What the library logs on the way
 
-`tests/field/fastrpc-chains.tsv` has what the real libQnnHtp.so 2.51.0 for arm64 logs when FastRPC
-answers errors: it runs under qemu over a libcdsprpc that answers as it is told
-(`tests/integration/probe/scripted_fastrpc.py`). `tests/field/dsp-chains.tsv` has the same with the
-real skel of v73 behind it, in an emulator (`tests/integration/device/dsp/chains.py`). Compared with
-logs from devices:
+For whoever reads such a log: this is what the real libQnnHtp.so 2.51.0 for arm64 logs when FastRPC
+answers with errors. It ran under qemu in two ways. `tests/field/fastrpc-chains.tsv` has its lines
+with a libcdsprpc that gives scripted answers (`tests/integration/probe/scripted_fastrpc.py`),
+`tests/field/dsp-chains.tsv` with the real skel of v73 in an emulator
+(`tests/integration/device/dsp/chains.py`). Compared with logs from devices:
 
-- The number in `Failed to create transport` and `Failed to load skel` is 1002 whatever failed on
-  the DSP's side. Older versions said 1008 there (pytorch/executorch#2788,
-  microsoft/onnxruntime#23171), or 4000 (UbiquitousLearning/mllm#272). 4000 is still said where
-  the stub or libcdsprpc.so is missing. So the number tells the version rather than the cause.
+- The number in `Failed to create transport` and `Failed to load skel` is 1002, whatever failed on
+  the DSP's side. Older versions said 1008 there ([pytorch/executorch#2788],
+  [microsoft/onnxruntime#23171]), or 4000 ([UbiquitousLearning/mllm#272]). It is still 4000 if the
+  stub or libcdsprpc.so is missing. So the number tells the version rather than the cause.
 - `Unable to load Skel Library. transportStatus: 9` and `Failed to retrieve skel build id`, which
-  older versions add to 0x80000406, are gone.
-- `createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported by HTP` is a warning: the DSP
-  did not tell what it can do, and the library goes on. Only `createUnsignedPD failed` behind it
-  says that no unsigned domain was given (qualcomm/ai-hub-apps#130 has both).
-- A skel that answers with other data than the stub expects gives `QNN_TRANSPORT_CONFIG crc32
+  older versions log after 0x80000406, are gone.
+- `createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported by HTP` is only a warning: the
+  DSP did not say what it can do, and the library goes on. No unsigned domain was given only if
+  `createUnsignedPD failed` follows ([qualcomm/ai-hub-apps#130] has both).
+- If a skel answers with other data than the stub expects, the log says `QNN_TRANSPORT_CONFIG crc32
   failed`.
-- `DspTransport call failed, error 0x00000010` stands for 0x8000040d: the domain died in that call;
-  0x00000007 for 0x27 and 0x68: it, or the whole DSP, was gone before.
-- The library takes the death of one domain for a restart of the DSP: it says `SSR detected`, makes
-  all handles invalid, and opens another. One that dies while QnnDevice_create goes on is not
-  always survived: asked for the skel's state, the library waits for itself, and never returns.
+- `DspTransport call failed, error 0x00000010` stands for 0x8000040d: the domain died in that call.
+  0x00000007 stands for 0x27 and 0x68: the domain, or the whole DSP, was gone before.
+- The library takes the death of one domain for a restart of the DSP: it says `SSR detected`,
+  invalidates all handles, and opens another domain. If a domain dies during QnnDevice_create, that
+  does not always work: the library asks for the skel's state, waits for itself, and never returns.
+
+[UbiquitousLearning/mllm#272]: https://github.com/UbiquitousLearning/mllm/issues/272
+[microsoft/onnxruntime#23171]: https://github.com/microsoft/onnxruntime/issues/23171
+[pytorch/executorch#2788]: https://github.com/pytorch/executorch/issues/2788
+[qualcomm/ai-hub-apps#130]: https://github.com/qualcomm/ai-hub-apps/issues/130
 """
 
 

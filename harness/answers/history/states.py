@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
-from harness.ground import QNN
+from harness.ground import QNN, counted
 from harness.ground.facts.axes import VERSIONS
 
 StateKind = Literal["passing", "failing", "new", "fixed", "flaky"]
@@ -109,7 +109,7 @@ class CaseState:
         named = said_versions(self.versions)
         why = "" if self.never_bad_with else ": it is not the version"
         return (
-            f"{self.failed} of {self.verdicts} attempts failed though nothing changed ({share} %, "
+            f"{attempts_said(self.failed, self.verdicts)} though nothing changed ({share} %, "
             f"95 % sure: {low} to {high} %), first on {self.since[:10] or 'then'}; good and "
             f"bad with {named}{why}"
         )
@@ -157,6 +157,11 @@ def wilson(failed: int, verdicts: int) -> tuple[float, float]:
     middle = (share + z2 / 2) / (1 + z2)
     half = math.sqrt(z2 * (share * (1 - share) + z2 / 4)) / (1 + z2)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def attempts_said(failed: int, of: int) -> str:
+    """How often a case failed, each time that it ran counted: runs have it again."""
+    return f"{failed} of {counted(of, 'attempt')} failed"
 
 
 def versions_of(brief: Brief) -> RanWith:

@@ -120,6 +120,16 @@ class CaseLine:
         return self.passed + self.failed
 
     @property
+    def attempts(self) -> int:
+        """How often it passed or failed, each time that a run has it."""
+        return sum(one.number for one in self.verdicts_seen)
+
+    @property
+    def failed_attempts(self) -> int:
+        """How many of its attempts failed."""
+        return sum(one.failed for one in self.verdicts_seen)
+
+    @property
     def pass_rate(self) -> float | None:
         """How many of its verdicts were passes; None without any."""
         return self.passed / self.verdicts if self.verdicts else None

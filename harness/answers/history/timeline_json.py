@@ -41,12 +41,12 @@ class CaseRow(Bisectable):
 
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
-    when it began to end as it does, `lost` why it has no verdict in its last run. `last_good` and
-    `first_bad` are the last pass and the first failure after it; of what never passed with its own
-    versions, the last pass with other ones. `state` is what its last runs make
-    of it; of what is flaky, `flake_rate` is how many of its verdicts with the same versions are
-    failures, between `flake_low` and `flake_high` (95 %). `blame` is whose fault its first failure
-    is by the last runs.
+    when it began to end as it does, `lost` why it has no verdict in its last run. Runs are counted
+    by their last attempt, `attempts` are all of them. `last_good` and `first_bad` are the last pass
+    and the first failure after it; of what never passed with its own versions, the last pass with
+    other ones. `state` is what its last runs make of it; of what is flaky, `flake_rate` is how many
+    of its verdicts with the same versions are failures, between `flake_low` and `flake_high` (95
+    %). `blame` is whose fault its first failure is by the last runs.
     """
 
     case: str
@@ -59,6 +59,8 @@ class CaseRow(Bisectable):
     expected: int
     no_verdict: int
     flaky_runs: int
+    attempts: int = 0
+    failed_attempts: int = 0
     pass_rate: float | None
     state: StateKind | None = None
     flake_rate: float | None

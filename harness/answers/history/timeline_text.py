@@ -8,6 +8,7 @@ from typing import Final
 
 from harness.answers.history.comparison_json import CaseSide
 from harness.answers.history.not_run import LackingRun
+from harness.answers.history.states import attempts_said
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
 from harness.answers.report.document import shortened
@@ -40,8 +41,9 @@ def lines(report: History) -> Iterator[str]:
             yield f"        failed for {counted(len(case.kinds), 'cause')}: {_some(case.kinds)}"
         yield from _whose(case)
         if case.first_bad_at and case.last_good_at:
-            good = f"{case.last_good_at[:19]}{_with(case.last_good)}"
-            bad = f"{case.first_bad_at[:19]}{_with(case.first_bad)}"
+            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
+            if case.changed:
+                good, bad = good + _with(case.last_good), bad + _with(case.first_bad)
             yield f"        last good {good}, first bad {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
@@ -109,13 +111,16 @@ def rates(case: CaseRow) -> str:
     """How often it passes, in words."""
     if not case.passed + case.failed:
         return f"{counted(case.no_verdict, 'run')}, none with a verdict"
-    told = [f"{case.passed} of {case.passed + case.failed} passed", f"trend {case.trend}"]
+    runs = case.passed + case.failed
+    told = [f"{case.passed} of {counted(runs, 'run')} passed", f"trend {case.trend}"]
+    if case.attempts > runs:
+        told.insert(1, attempts_said(case.failed_attempts, case.attempts))
     if case.flake_rate is not None:
         rate, low, high = (
             round(100 * (one or 0)) for one in (case.flake_rate, case.flake_low, case.flake_high)
         )
         told.insert(
-            1, f"{rate} % of those with the same versions failed (95 % sure: {low} to {high} %)"
+            -1, f"{rate} % of those with the same versions failed (95 % sure: {low} to {high} %)"
         )
     if case.flaky_runs:
         told.append(f"flaky within {counted(case.flaky_runs, 'run')}")

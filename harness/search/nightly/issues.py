@@ -12,9 +12,10 @@ from pydantic import AfterValidator
 from harness.answers import Brief, Pair, as_code
 from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison
-from harness.answers.history.states import CONFIRMED, CaseHistory
+from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
 from harness.answers.history.whose_fault import Blamed
 from harness.answers.report.document import markdown
+from harness.ground import counted
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.example import Example, example_lines, example_of, grid, where_seen
@@ -64,7 +65,7 @@ class CauseSearch(Part):
 class Issue(Part):
     """A cause: failures of one outcome and signature that no known issue expects, or, where there
     is a `fault`, verdicts that are missing for one reason. `flaky` says how often, where its cases
-    fail now and then.
+    fail now and then; `again` what it came to where cases were run again in the night seen last.
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
     `known_issues` expect what it was, if that is why it is closed. `blame` is whose fault it is by
@@ -79,6 +80,7 @@ class Issue(Part):
     diagnosis: str | None
     message: str | None
     flaky: str | None = None
+    again: str | None = None
     example: Example | None = None
     first_seen: str
     first_run: str
@@ -140,6 +142,7 @@ def followed(
                 change = _flaky(stays, histories)
             elif len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
                 change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
+                change["again"] = _again(ended, histories)
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
         error = records[cases[0].case].error
@@ -204,7 +207,17 @@ def _not_run(
 
 def _cases(found: Sequence[Brief], histories: Histories) -> dict[str, Any]:
     cases = tuple(one.case for one in found[:_CASES])
-    return {"count": len(found), "cases": cases, **_flaky(found, histories)}
+    again = _again(found, histories)
+    return {"count": len(found), "cases": cases, "again": again, **_flaky(found, histories)}
+
+
+def _again(cases: Iterable[Brief], histories: Histories) -> str | None:
+    """What came of it where cases were run again; None where none was."""
+    known = [one.now for one in map(histories.get, {one.case: one for one in cases}) if one]
+    ran = [one for one in known if one.passed + one.failed > 1]
+    failed, passed = sum(one.failed for one in ran), sum(one.passed for one in ran)
+    said = f"{attempts_said(failed, failed + passed)} ({counted(len(ran), 'case')})"
+    return said if ran else None
 
 
 def _flaky(cases: Iterable[Brief], histories: Histories) -> dict[str, Any]:
@@ -391,6 +404,8 @@ def _lines(issue: Issue) -> Iterator[str]:
     yield f"- signature: {as_code(issue.signature, 500)}"
     if said := whose(issue):
         yield f"- {said}"
+    if issue.again:
+        yield f"- run again: {issue.again}"
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:

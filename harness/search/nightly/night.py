@@ -160,6 +160,8 @@ def summary_lines(night: Night) -> Iterator[str]:
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
             if said := whose(one):
                 yield f"  - {said}"
+            if one.again:
+                yield f"  - run again: {one.again}"
             if not one.fault:
                 yield f"  - {as_code(bisected(one), 500)}"
     if night.told:

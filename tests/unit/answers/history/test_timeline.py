@@ -239,6 +239,9 @@ def test_a_case_that_was_run_again_fails_since_it_first_did() -> None:
     found = history_of([("r1", [first]), ("r2", [Brief.of(one) for one in made])], advised)
     (row,) = found.cases()
     (kind,) = found.kinds()
+    assert (row.attempts, row.failed_attempts) == (4, 3)
+    said = "1 of 2 runs passed, 3 of 4 attempts failed, trend worse"
+    assert f"        fails since 2026-11-02; {said}" in list(lines(found))
     assert (row.since, row.first_bad_at, kind.first) == (started[0],) * 3
     (line,) = lines_of([attempts_by_name([Brief.of(one) for one in reversed(made)])])
     assert line.since == started[0], "in whatever order they stand"
@@ -330,7 +333,7 @@ def test_what_is_told() -> None:
         "    1 x x: 2026-11-02, 1 case",
         "        on sim; qnn 2.51.0",
         ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
-        "        fails since 2026-11-02; 1 of 2 passed, trend worse",
+        "        fails since 2026-11-02; 1 of 2 runs passed, trend worse",
         "        last good 2026-11-01T20:00:00 (qnn 2.50.40), first bad 2026-11-02T20:00:00 "
         "(qnn 2.51.0)",
         "        do 'this one'",
@@ -348,7 +351,7 @@ def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
         told = list(lines(found))
         (row,) = found.cases()
     assert told[4] == (
-        "        flaky, failed in its last run; 2 of 4 passed, 33 % of those with the same "
+        "        flaky, failed in its last run; 2 of 4 runs passed, 33 % of those with the same "
         "versions failed (95 % sure: 6 to 79 %), trend steady"
     )
     why = (

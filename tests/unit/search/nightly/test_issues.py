@@ -33,10 +33,12 @@ from harness.search.nightly.issues import (
     to_run_again,
     too_long,
 )
+from harness.search.nightly.night import summary_lines
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, briefs
+from tests.unit.search.nightly.nights import a_night
 
 NIGHT = "20261123T010000Z-ab-nightly"
 
@@ -359,6 +361,33 @@ def test_one_of_more_cases_than_it_names_is_open_until_all_have_a_verdict() -> N
 def times(said: str, number: int) -> str:
     """An attempt and so many more."""
     return ";".join(f"{said} n={at}" for at in range(1, number + 1))
+
+
+def test_an_issue_says_what_running_its_cases_again_came_to() -> None:
+    def seen_in(known: Sequence[Issue], before: str, after: str) -> Issue:
+        records = {one.case: one for text in after.split(";") for one in [attempt(text)]}
+        found = compare(briefs(before), briefs(after))
+        histories = histories_of(before, now=after)
+        (issue,) = followed(known, found, records, run="r", seen="s", histories=histories)
+        return issue
+
+    def said(issue: Issue) -> list[str]:
+        night = a_night(issues=(issue,), started="s", run="r")
+        told = [line.strip() for line in summary_lines(night) if "run again" in line]
+        assert told == [line for line in issue_text(issue).splitlines() if "run again" in line]
+        return told
+
+    first = seen_in([], "a passed;b passed", f"{times('a failed', 7)};b failed")
+    assert said(first) == ["- run again: 7 of 7 attempts failed (1 case)"]
+    both = seen_in([], "a passed;b passed", f"{times('a failed', 7)};{times('b failed', 2)}")
+    assert said(both) == ["- run again: 9 of 9 attempts failed (2 cases)"]
+    later = seen_in([first], f"{times('a failed', 7)};b failed", "a failed;b failed")
+    assert said(later) == [], "of another night it says nothing"
+    gone = seen_in([first], "a failed;b failed", f"{times('a passed', 7)};{times('b passed', 7)}")
+    assert (gone.state, said(gone)) == (
+        "closed",
+        ["- run again: 0 of 14 attempts failed (2 cases)"],
+    )
 
 
 def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is_time() -> None:

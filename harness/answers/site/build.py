@@ -103,15 +103,15 @@ def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
     began, site = time.monotonic(), _Site(out)
     runs, nights, note = runs_held(database), nights_held(database), SiteNote.read(out)
-    kept = keep_pages(database, nights, out)
-    digests = dict(_digests(runs, nights, kept))
-    anew = [
-        at
-        for at, one in enumerate(runs)
-        if one.run not in note.nights or note.nights[one.run].digest != digests[one.run]
-    ]
-    told = min([max(0, len(runs) - MARKS), *anew])
     try:
+        kept = keep_pages(database, nights, out)
+        digests = dict(_digests(runs, nights, kept))
+        anew = [
+            at
+            for at, one in enumerate(runs)
+            if one.run not in note.nights or note.nights[one.run].digest != digests[one.run]
+        ]
+        told = min([max(0, len(runs) - MARKS), *anew])
         with Harvest(max(0, len(runs) - MARKS)) as gathered:
             blamed, twins = faults_held(database)
             known = Known(

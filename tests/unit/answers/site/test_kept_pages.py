@@ -10,6 +10,8 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
+import pytest
+
 from harness.answers import project
 from harness.answers.history.database import open_database
 from harness.answers.history.nights import CauseTold, NightTold, keep_night
@@ -17,6 +19,7 @@ from harness.answers.report.document import Heading
 from harness.answers.report.pages import page
 from harness.answers.report.run_data import Since
 from harness.answers.site.links import page_of
+from harness.ground import InfraError
 from harness.verdict import RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder
 from tests.unit.answers.site.test_build import FIRST, SECOND, built
@@ -67,6 +70,13 @@ def leads_of(page: Path) -> list[str]:
     leads = [(page.parent / one).resolve() for one in found]
     assert all(one.is_file() for one in leads), (page, found)
     return [str(one.relative_to(site.resolve())) for one in leads]
+
+
+def test_a_page_that_cannot_be_kept_is_the_labs_and_ends_no_night(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/reports").write_text("a file in the way of the folder")
+    with pytest.raises(InfraError, match="the site cannot be written: .*reports"):
+        written(tmp_path)
 
 
 def test_nights_causes_and_cases_lead_to_them_wherever_the_folder_is(tmp_path: Path) -> None:

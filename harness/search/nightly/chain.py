@@ -76,7 +76,7 @@ from harness.search.nightly.processes import (
     with_bundles,
 )
 from harness.search.nightly.telling import tell_people
-from harness.verdict import CaseRecord, RunFolder, ordered
+from harness.verdict import JOURNAL, CaseRecord, RunFolder, ordered
 from harness.verdict.results.run_folder import making_folders, point_to, run_folders
 from harness.verdict.results.run_order import ORDER, give_place
 
@@ -170,6 +170,9 @@ class Chain:
             open_database(self._database)
         except InfraError as error:
             self._note(f"the history does not answer: {error}")
+        if self.night.run is not None and not (self._run_path / JOURNAL).is_file():
+            self._note(f"its run {self._run_path} is gone: its tests are run anew")
+            self._keep(done=tuple(step for step in self.night.done if step == "fetch"), run=None)
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
             self._tell(step)
@@ -177,7 +180,8 @@ class Chain:
                 steps[STEPS.index(step)]()
                 self._keep(done=(*self.night.done, step))
             except ConfigError:
-                if self._begun_run() is None:  # nobody looks for what was refused
+                # nobody looks for what was refused, unless it has issues
+                if self._begun_run() is None and self.night.verdict is None:
                     shutil.rmtree(self.path, ignore_errors=True)
                 raise
             except OSError as error:
@@ -297,8 +301,12 @@ class Chain:
         return next((one for one in runs if night in str(one.info().get("command"))), None)
 
     @property
+    def _run_path(self) -> Path:
+        return self.reports / str(self.night.run)
+
+    @property
     def _folder(self) -> RunFolder:
-        return RunFolder.open(self.reports / str(self.night.run))
+        return RunFolder.open(self._run_path)
 
     def _compare(self) -> None:
         run = self._folder

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from harness.answers.history.comparison import compare
 from harness.ground.errors import ConfigError, InfraError
 from harness.search.nightly.chain import PROBLEM, STATE, Chain, held, nights
+from harness.search.nightly.issues import followed
 from harness.search.nightly.night import STEPS, Night
 from harness.verdict.results.run_folder import RunFolder, new_run_id
-from tests.unit.answers.history.runs import attempt, run_folder
+from tests.unit.answers.history.runs import attempt, briefs, run_folder
 from tests.unit.search.nightly.nights import a_night
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -97,3 +100,41 @@ def test_a_night_that_was_refused_leaves_no_folder(
     with pytest.raises((ConfigError, InfraError)):
         chain.go_on()
     assert chain.path.exists() == (code == 3), "what the lab kept from it can be gone on with"
+
+
+def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = at_its_last_step(tmp_path)
+    gone = tmp_path / str(chain.night.run)
+    shutil.rmtree(gone)
+
+    def run_anew(*_: object) -> int:
+        command = ("pytest", f"--problem-file={chain.path / PROBLEM}")
+        run_folder(tmp_path, attempt("a passed"), command=command)
+        return 0
+
+    monkeypatch.setattr(chain, "_pytest_run", run_anew)
+    over = chain.go_on()
+    assert over.told == (f"its run {gone} is gone: its tests are run anew",)
+    assert over.next_step is None
+    assert over.run is not None
+    assert (tmp_path / over.run).is_dir()
+    assert over.run != gone.name
+
+
+def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = at_its_last_step(tmp_path)
+    found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
+    (issue,) = followed([], found, {}, run="r", seen="1")
+    chain._keep(verdict="1 new", issues=(issue,))
+    shutil.rmtree(tmp_path / str(chain.night.run))
+    monkeypatch.setattr(chain, "_pytest_run", lambda *_: 4)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="pytest does not take these arguments"):
+            chain.go_on()
+    (kept,) = nights(tmp_path)
+    assert kept.issues == (issue,)
+    assert len(kept.told) == 1, "that its run is gone"

@@ -31,6 +31,7 @@ from harness.search import BisectionResult, Night, Result
 from harness.search.diverge.divergence import Divergence
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.failure.explanation import Explanation
+from harness.verdict.results import known_issues
 from harness.verdict.results.known_issues import KnownIssues
 from harness.verdict.results.record import JournalLine
 from harness.verdict.results.run_order import RunPlace
@@ -63,11 +64,15 @@ def schemas() -> dict[str, str]:
             RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
         ),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
-        "devices.schema.json": _described(_schema(Lab, "devices.yaml", "validation"), *_OF_LAB),
+        "devices.schema.json": _described(
+            _schema(Lab, "devices.yaml", "validation"), Lab, *_OF_LAB
+        ),
         "manifest.schema.json": _schema(
             Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
         ),
-        "known_issues.schema.json": _schema(KnownIssues, "known_issues.yaml", "validation"),
+        "known_issues.schema.json": _described(
+            _schema(KnownIssues, "known_issues.yaml", "validation"), KnownIssues, known_issues
+        ),
     }
     return {name: json.dumps(schema, indent=2) + "\n" for name, schema in made.items()}
 
@@ -97,12 +102,14 @@ def _schema(
     return {"$schema": _DIALECT} | made | {"title": title}
 
 
-def _described(schema: dict[str, Any], *modules: ModuleType) -> dict[str, Any]:
-    """The schema, its properties described by the texts below the fields of modules' models.
+def _described(
+    schema: dict[str, Any], whole: type[BaseModel], *modules: ModuleType
+) -> dict[str, Any]:
+    """The schema of `whole`, described by the texts below the fields of modules' models.
 
-    Pydantic could read them as well, but would do it whenever a lab is read.
+    Pydantic could read them as well, but would do it whenever a file is read.
     """
-    models = {"Lab": schema} | schema["$defs"]
+    models = {whole.__name__: schema} | schema["$defs"]
     for module in modules:
         for name, model in inspect.getmembers(module, inspect.isclass):
             if (

@@ -90,9 +90,16 @@ class IssueSignature(Part):
     """
 
     outcome: Literal["failed", "crashed", "hung"] | None = None
+    """How the case ended; without it, in any of the three ways."""
+
     api: Text | None = None
+    """The call that failed; without it, a failure that names none."""
+
     code: StrictInt | None = None
+    """Its error code; without it, a failure that has none."""
+
     message: Annotated[Text, AfterValidator(_pattern)]
+    """A regular expression for a line of the message; `"."` takes any."""
 
 
 def _suites(alternatives: tuple[object, ...]) -> tuple[object, ...]:
@@ -115,17 +122,40 @@ class Conditions(Part):
     """
 
     suite: Annotated[AnyOf, AfterValidator(_suites)] | None = None
+    """The test's file, without `test_` and `.py`."""
+
     test: AnyOf | None = None
+    """The test's function, without its parameters."""
+
     device: AnyOf | None = None
+    """The device's name in devices.yaml."""
+
     soc: AnyOf | None = None
+    """The device's SoC, such as SM8650."""
+
     htp_arch: AnyOf | None = None
+    """The architecture of its HTP, such as 75."""
+
     target: AnyOf | None = None
+    """What libraries are built for, such as android-arm64."""
+
     backend: AnyOf | None = None
+    """htp, gpu or cpu."""
+
     engine: AnyOf | None = None
+    """What executes the model: qnn, ort, executorch or litert."""
+
     qnn: Range | None = None
+    """Versions of the QNN runtime."""
+
     compiler: Range | None = None
+    """Versions of the compiler that made the contexts."""
+
     ort: Range | None = None
+    """Versions of ONNX Runtime."""
+
     axes: dict[Text, AnyOf] = Field(default={})
+    """Parameters of the test, by their names."""
 
 
 class KnownIssue(Part):
@@ -136,12 +166,25 @@ class KnownIssue(Part):
     """
 
     id: Annotated[Text, AfterValidator(_is_id)]
+    """What reports call it; no two entries have the same."""
+
     link: Annotated[Text, AfterValidator(_is_link)]
+    """Where it is tracked; an https address."""
+
     note: Text | None = None
+    """Words for people."""
+
     signature: IssueSignature
+    """How it fails."""
+
     conditions: Conditions = Conditions()
+    """Where it is expected; without them, everywhere."""
+
     until: datetime.date
+    """The last day on which it is expected, such as 2027-06-30."""
+
     flaky: StrictBool | FlakeRate = False
+    """Whether it comes and goes, or how often, such as 20 %."""
 
     _pattern_place: str = PrivateAttr("")
 
@@ -164,7 +207,10 @@ class KnownIssues(Part):
     """All that known_issues.yaml says."""
 
     schema_version: SchemaOne
+    """Of which version the file is."""
+
     known_issues: tuple[KnownIssue, ...] = ()
+    """The failures that are expected."""
 
 
 def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+from harness.ground.errors import HarnessError
 from harness.run.pytest_plugin.options import OPTIONS
 from harness.tools.cli.schema import schemas
 from tests.unit.tools.cli import reference_pages
@@ -88,9 +89,29 @@ def test_each_field_of_each_document_is_there() -> None:
         assert f"\n| `{key}` | " in section(page, heading), (page, heading, key)
 
 
-def test_each_key_of_devices_yaml_has_a_meaning() -> None:
-    found = [one for one in fields() if one[0] == "devices-yaml.md"]
+@pytest.mark.parametrize("page", OF_YAML.values())
+def test_each_key_of_a_file_that_people_write_has_a_meaning(page: str) -> None:
+    found = [one for one in fields() if one[0] == page]
+    assert found
     assert [(heading, key) for _, heading, key, said in found if not said.get("description")] == []
+
+
+def kinds_of(error: type[HarnessError]) -> Iterator[type[HarnessError]]:
+    yield error
+    for one in error.__subclasses__():
+        yield from kinds_of(one)
+
+
+def test_each_exit_code_is_there() -> None:
+    """Those of errors, of pytest, and what commands say of themselves."""
+    listed = set(re.findall(r"^\| (\d+) \|", section("exit-codes.md", "Exit codes"), re.MULTILINE))
+    ends = {str(one.exit_code) for one in kinds_of(HarnessError)}
+    # pytest 9.1 brings one for --max-warnings, which the harness does not use
+    ends |= {str(int(one)) for one in pytest.ExitCode if one.name != "MAX_WARNINGS_ERROR"}
+    words = section("exit-codes.md", "What they mean for a command")
+    ends |= set(re.findall(r"(?<=[ ,;])\d+(?= [a-z])", words))
+    assert listed == ends
+    assert "130" in ends
 
 
 def test_each_link_to_a_part_leads_to_one() -> None:

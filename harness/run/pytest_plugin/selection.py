@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,26 +13,40 @@ if TYPE_CHECKING:
     import pytest
 
 _NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
-# what a command line says besides which cases it means, of pytest's own options
+# what a command line says besides which cases it means, of pytest's own options and of plug-ins
 _SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
+_SHORT_FLAGS: Final = re.compile("-[dlqsvx]+")
+"""Flags of one letter, also several in one word (`-xvs`)."""
 # these have more options than are listed here, and some whose value may be left out
-_TOLD_TO: Final = ("--cov", "--log-", "--json-report")
+_TOLD_TO: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
+_VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
 SAYS_NO_CASE: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if one.takes_value),
-        *("--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
-        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", "--maxfail", *_SHORT),
-        *("--html", "--css", "--alluredir", "--cov-report", "--cov-config", "--report-log"),
-        *("--log-level", "--log-cli-level", "--log-file", "--log-file-level", "--show-capture"),
-        *("--json-report-file", "--verbosity", "--capture", "--durations-min", "--pythonwarnings"),
+        *("--junitxml", "--junit-xml", "--junitprefix", "--junit-prefix", "--durations"),
+        *("--durations-min", "--color", "--code-highlight", "--tb", "--show-capture", "--capture"),
+        *("--verbosity", "--maxfail", "--rootdir", "--basetemp", "--config-file", "--pdbcls"),
+        *("--pythonwarnings", "--max-warnings", "--report-chars", "--pastebin", *_SHORT),
+        *("--dist", "--numprocesses", "--maxprocesses", "--max-worker-restart", "--maxschedchunk"),
+        *("--timeout", "--timeout-method", "--session-timeout", "--reruns", "--reruns-delay"),
+        *("--only-rerun", "--rerun-except", "--html", "--css", "--report-log"),
+        *("--alluredir", "--allure-link-pattern", "--json-report-file", "--cov-report"),
+        *("--cov-config", "--cov-fail-under", "--cov-context", "--cov-precision", "--log-level"),
+        *("--log-format", "--log-date-format", "--log-cli-level", "--log-cli-format"),
+        *("--log-file", "--log-file-mode", "--log-file-level", "--log-file-format"),
     }
 )
 FLAGS: Final = frozenset(
     {
         *(name for name, one in _NO_CASE.items() if not one.takes_value),
-        *("--json", "-q", "-qq", "-v", "-vv", "-vvv", "-s", "-x", "-l", "--showlocals"),
-        *("--no-header", "--no-summary", "--quiet", "--verbose", "--exitfirst"),
-        *("--self-contained-html", "--clean-alluredir", "--cov", "--no-cov", "--json-report"),
+        *("--json", "--showlocals", "--no-showlocals", "--exitfirst", "--full-trace", "--pdb"),
+        *("--no-header", "--no-summary", "--quiet", "--verbose", "--no-fold-skipped", "--xfail-tb"),
+        *("--disable-warnings", "--disable-pytest-warnings", "--force-short-summary"),
+        *("--strict", "--strict-markers", "--strict-config", "--setup-show", "--cache-clear"),
+        *("--failed-first", "--ff", "--new-first", "--nf", "--loadscope-reorder"),
+        *("--no-loadscope-reorder", "--self-contained-html", "--clean-alluredir"),
+        *("--allure-no-capture", "--json-report", "--cov-append", "--cov-branch", "--cov-reset"),
+        *("--no-cov", "--no-cov-on-fail"),
     }
 )
 
@@ -51,19 +67,24 @@ def selection(command: Sequence[str]) -> tuple[str, ...]:
 
     Versions choose none: with other versions the cases are the same.
     """
-    return tuple(sorted(_words(iter(command[1:]))))
+    return tuple(sorted(_words(deque(command[1:]))))
 
 
-def _words(command: Iterator[str]) -> Iterator[str]:
-    for word in command:
+def _words(words: deque[str]) -> Iterator[str]:
+    while words:
+        word = words.popleft()
         name, equals, value = word.partition("=")
         short = len(word) == 2 and word[0] == "-"
         if equals and name.startswith(_TOLD_TO):
             continue
-        if word in FLAGS or (word[:2] in _SHORT and len(word) > 2):
+        if word in _VALUE_MAY_FOLLOW:
+            if words and not words[0].startswith("-"):
+                words.popleft()
+            continue
+        if word in FLAGS or _SHORT_FLAGS.fullmatch(word) or (word[:2] in _SHORT and len(word) > 2):
             continue  # as in -nauto
         if short or name in WITH_VALUE or name in SAYS_NO_CASE:
-            value = value if equals else next(command, "")
+            value = value if equals or not words else words.popleft()
             if name not in SAYS_NO_CASE:
                 yield f"{name}={value}"
         else:

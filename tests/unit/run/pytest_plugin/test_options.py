@@ -59,6 +59,15 @@ def test_what_comes_with_the_package_where_a_folder_has_none(tmp_path: Path) -> 
         *("-rA", "-r A", "--maxfail=1", "--html=a.html", "--html a.html", "--alluredir=al"),
         *("--cov=tests", "--cov", "--cov-report xml", "--self-contained-html", "-vvv", "-x"),
         *("--log-cli-level=INFO", "--log-file x", "--json-report", "--report-log=x", "-W error"),
+        *(
+            "--cov suites",
+            "--cov-append",
+            "--cov-fail-under 80",
+            "--no-cov-on-fail",
+            "-xvs",
+            "-vvvv",
+        ),
+        *("--junit-xml j.xml", "--reruns 2", "--reruns=2", "--timeout-method=thread", "--ff"),
     ],
 )
 def test_how_pytest_reports_chooses_no_case(told: str) -> None:

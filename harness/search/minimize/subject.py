@@ -225,11 +225,14 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
     )
 
 
-def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | None:
+def record_in_run(
+    case: str, run: Path | None, reports: Path, *, must_be_there: bool = False
+) -> CaseRecord | None:
     """What the journal of a run says of a case; None without a `run` named, if none is there.
 
     Without a name it is the latest of the last 100 runs of the reports that has the case, with a
-    verdict if one has that. Raises ConfigError for a named run that does not have the case.
+    verdict if one has that. Raises ConfigError for a named run that does not have the case, and for
+    a case that `must_be_there` and is in no run.
     """
     base, parameters = split_node_id(case)
 
@@ -241,27 +244,30 @@ def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | No
         ]
 
     runs = [run] if run is not None else run_folders(reports)[: -_MOST_RUNS - 1 : -1]
-    found, records = list[CaseRecord](), list[CaseRecord]()
+    found, others = list[CaseRecord](), dict[str, None]()
     for folder in runs:
         try:
-            records = [*RunFolder.open(folder).contents().cases]
+            records = RunFolder.open(folder).contents().cases
         except HarnessError:
             if run is not None:
                 raise
             continue  # one of another version, or damaged: others have the case, or none
         here = called_so(records)
         found = found or here
+        others |= dict.fromkeys(one.case for one in records if f"::{QNN.test}" in one.case)
         if any(expected_of(one) is not None for one in here):
             found = here
             break
     if len(found) == 1:
         return found[0]
-    if run is None and not found:
+    if not found and run is None and not must_be_there:
         return None
-    problem = "several cases are called so" if found else f"has no case {case}"
-    known = found or [one for one in records if f"::{QNN.test}" in one.case]
-    choices = [one.case for one in known] or [_TAKEN]
-    raise ConfigError(problem, file=run or folder, field="CASE", choices=choices)
+    lacks = "has no case" if run is not None else "no run has"
+    problem = "several cases are called so" if found else f"{lacks} {case}"
+    of_its_file = [one for one in others if split_node_id(one)[0] == base]
+    choices = [one.case for one in found] or of_its_file or [*others] or [_TAKEN]
+    where = run or (folder if found else reports)
+    raise ConfigError(problem, file=where, field="CASE", choices=choices)
 
 
 def expected_of(record: CaseRecord) -> Expects | None:

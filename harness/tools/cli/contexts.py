@@ -205,9 +205,9 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
             for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
                 for tensor in tensors:
                     yield f"        {kind:<4}{_tensor(tensor)}"
-    read = len(report.contexts)
-    if read or not (report.problems or report.models):
-        more = "; --long shows each" if read > _MOST_LONG and not whole else ""
+    read = sum(one.kind == "context" for one in report.contexts)
+    if read or not (report.problems or report.models or report.contexts):
+        more = "; --long shows each" if len(report.contexts) > _MOST_LONG and not whole else ""
         yield f"{counted(read, 'context')}, read by QNN {report.qnn}{more}"
 
 
@@ -226,11 +226,13 @@ def _alike(contexts: Sequence[ContextReport]) -> Iterator[str]:
         graphs = sum(len(one.graphs) for one in found)
         more = "" if file or len(found) == 1 else f" and {counted(len(found) - 1, 'more file')}"
         each = f", {_span(sizes)} each" if len(found) > 1 else ""
-        yield f"{found[0].file}{more}: {counted(len(found), 'context')}{each}, {size(sum(sizes))}"
+        number = counted(len(found), "context" if found[0].kind == "context" else "model")
+        yield f"{found[0].file}{more}: {number}{each}, {size(sum(sizes))}"
         yield f"    {what}"
         if any(needed):
             yield f"    each needs {_span(needed)} at least, all {size(sum(needed))}"
-        yield f"    {counted(graphs, 'graph')}"
+        if graphs:
+            yield f"    {counted(graphs, 'graph')}"
 
 
 def _span(values: Sequence[int]) -> str:

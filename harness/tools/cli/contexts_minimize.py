@@ -134,10 +134,9 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
     CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run`, `inspect`
     and all that takes a FILE take the archive. No host, serial number or path is told in it.
     """
-    subject, record = _subject(case, given)
+    subject, record = _subject(case, given, must_be_there=True)
     if record is None or subject.expects is None:
-        why = "ended without a verdict there" if record else "is in no run: run it"
-        raise ConfigError(f"{case} {why}, or name another run", field="--run")
+        raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     subject.bundle(out, subject.way, record, subject.expects)
     told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
     what = f"{out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
@@ -146,10 +145,10 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
 
 
 def _subject(
-    case: str, given: dict[str, Any], *, failing: bool = False
+    case: str, given: dict[str, Any], *, failing: bool = False, must_be_there: bool = False
 ) -> tuple[Subject, CaseRecord | None]:
     """The case that is meant, as a run knows it, and its record there."""
-    record = record_in_run(case, given["run"], given["reports"])
+    record = record_in_run(case, given["run"], given["reports"], must_be_there=must_be_there)
     lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
     subject = subject_of(
         record.case if record is not None else case,

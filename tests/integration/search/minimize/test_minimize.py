@@ -145,7 +145,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     packed = lab.qnn_harness("contexts", "bundle", record["case"], "--out=again.zip")
     assert packed.returncode == 0, packed.stderr
     for words, says in (
-        (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), "is in no run"),
+        (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), record["case"]),
         (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
         (("minimize", record["case"], "--out=none/x.zip"), "a folder that there is"),
     ):

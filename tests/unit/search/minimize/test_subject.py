@@ -62,6 +62,9 @@ def test_a_case_in_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no case none") as told:
         record_in_run("none.bin::test_contexts", folder.path, tmp_path)
     assert told.value.choices == [CASE, other, "one.bin::test_contexts[1]"]
+    with pytest.raises(ConfigError, match="no run has model") as told:
+        record_in_run(CASE.replace("66", "5"), None, tmp_path, must_be_there=True)
+    assert told.value.choices == [CASE, other]
     with pytest.raises(ConfigError, match="several cases are called so") as told:
         record_in_run("model.pte::test_contexts", None, tmp_path)
     assert told.value.choices == [CASE, other]

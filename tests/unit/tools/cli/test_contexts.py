@@ -69,6 +69,16 @@ def test_many_contexts_are_a_line_for_those_that_are_alike() -> None:
     ]
 
 
+def test_a_model_for_the_device_is_no_context() -> None:
+    dlc = ContextReport("a.dlc", "dlc", "", "dlc", 0, 1000, "ab", {})
+    report = Inspection(1, "2.51.0", (dlc,), ())
+    a_model = "a DLC: a model that is compiled on the device"
+    assert [*lines(report)] == ["a.dlc: 1.000 kB, sha256 ab", f"    {a_model}"]
+    many = tuple(replace(dlc, file=f"{at}.dlc") for at in range(10))
+    told = "0.dlc and 9 more files: 10 models, 1.000 kB each, 10.000 kB"
+    assert [*lines(replace(report, contexts=many))] == [told, "    a DLC"]
+
+
 def test_a_model_is_told_as_one(tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     file.write_bytes(Model("tiny").serialized())

@@ -19,9 +19,6 @@ Cause = Literal["target", "infra", "config", "harness"]
 NO_ROOM: Final = "No space left on device"
 """What devices say that are full."""
 
-OUTPUT_SO_FAR: Final = "; output so far: "
-"""What is behind it in the text of an error is no sentence: it belongs to a log."""
-
 _MAX_CHOICES = 24
 _MAX_COMMAND = 200
 _SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")
@@ -109,7 +106,8 @@ class DeviceError(InfraError):
     """Something went wrong between the host and one device.
 
     It has what an engineer needs to go on: the device's serial, what was being done (a command, a
-    path, or words), and the output before the failure, possibly cut.
+    path, or words), and the output before the failure, possibly cut. That is in no text: half an
+    answer tells a reader nothing, and it differs each time.
     """
 
     def __init__(
@@ -125,8 +123,6 @@ class DeviceError(InfraError):
             if _SCRIPT.search(command) or len(shown) > _MAX_COMMAND:
                 shown = "in a shell script"  # which says nobody what was being done
             text += f" [{shown}]"
-        if output:
-            text += f"{OUTPUT_SO_FAR}{output[-400:].decode('utf-8', 'replace')!r}"
         super().__init__(text)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground import Cause, ConfigError, DeviceError, HarnessError, InfraError
-from harness.ground.errors import OUTPUT_SO_FAR, DeviceFull, DeviceHot
+from harness.ground.errors import DeviceFull, DeviceHot
 from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from harness.run.workbench import Placement
 
 _COMPARED_CHARS: Final = 2000
+_OUTPUT_BYTES: Final = 400
 _JUDGED: Final = (AssertionError, pytest.fail.Exception)
 """How a test says that the target does wrong."""
 
@@ -252,9 +253,10 @@ class Case:
             # pytest appends how it compared; the first line is what the test says.
             said, _, compared = text.partition("\n")
             more = [compared[:_COMPARED_CHARS].rstrip(), _where(failure, self.item)]
-        elif isinstance(failure, DeviceError):
-            said, so_far, output = text.partition(OUTPUT_SO_FAR)
-            more = [so_far.removeprefix("; ") + output]
+        elif isinstance(failure, DeviceError) and failure.output:
+            more = [
+                f"output so far: {failure.output[-_OUTPUT_BYTES:].decode('utf-8', 'replace')!r}"
+            ]
         first = ErrorRecord.of(message=said).signature
         self._error = ErrorRecord.of(message="\n".join(filter(None, (said, *more))))
         self._error = self._error.model_copy(update={"signature": first})

@@ -51,6 +51,7 @@ def test_faults_of_a_device(error: BaseException, kind: type[DeviceError], text:
     assert caught.value.__cause__ is error
     if not isinstance(error, AdbFailError):
         assert caught.value.output == b"so far"
+    assert "so far" not in str(caught.value)
 
 
 @pytest.mark.parametrize("error", [fault[0] for fault in FAULTS], ids=lambda value: str(value)[:30])

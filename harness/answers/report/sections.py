@@ -12,6 +12,7 @@ from harness.answers.report.model_figures import figure_blocks
 from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.pages import clip
 from harness.answers.report.run_data import RunData
+from harness.answers.report.summary import only_simulated
 from harness.answers.report.tables import drift_tables, pairings, sharings
 from harness.ground import counted
 from harness.verdict import is_figure
@@ -39,7 +40,12 @@ def remarks(run: RunData) -> list[str]:
     same = (
         f"{counted(drifting, 'output')} {'is' if drifting == 1 else 'are'} not the same everywhere"
     )
-    return [f"{same}: see Drift."] if drifting else []
+    said = [f"{same}: see Drift."] if drifting else []
+    if foreign := sum(map(only_simulated, run.cases)):
+        said.append(
+            f"{foreign} passed with contexts for another HTP, which only a simulator takes."
+        )
+    return said
 
 
 def _bisections(run: RunData) -> Iterator[Block]:

@@ -22,6 +22,7 @@ from harness.verdict.results.outputs import Outputs
 from harness.verdict.results.record import PreflightRecord
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+_OTHER_HTP: Final = "context-arch"
 _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
@@ -143,6 +144,12 @@ def summary_lines(
     return [*(_fit(line, width) for line in lines), f"report: {report}"]
 
 
+def only_simulated(record: CaseRecord) -> bool:
+    """Whether a case passed with a context for another HTP: a device refuses that."""
+    found = any(one.code == _OTHER_HTP for one in record.preflight)
+    return found and record.outcome == "passed"
+
+
 def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
     """What preflight had found, and what came of it: a line per code that was more than info.
 
@@ -152,7 +159,7 @@ def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> li
     for record in final_attempts(records):
         seen = set()
         for one in record.preflight:
-            only_here = one.code == "context-arch" and record.outcome == "passed"
+            only_here = one.code == _OTHER_HTP and only_simulated(record)
             if one.severity != "info" or only_here:
                 key = one.severity, one.code
                 _, said, counts = found.setdefault(key, (one, set(), Counter()))

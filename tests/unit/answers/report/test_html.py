@@ -16,7 +16,7 @@ from harness.verdict.failure.error import LoadedLibrary
 from harness.verdict.results.checks import held, undecided
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents, Damage
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.record import CaseRecord, PreflightRecord
 from tests.report_page import details_of, rows_of
 from tests.unit.verdict.results.records import error, record
 
@@ -117,6 +117,13 @@ def test_only_beside_an_earlier_run_nothing_is_new() -> None:
         "2 of 2 cases have a verdict. Nothing fails unexpectedly: 1 passed. "
         "1 fails as a known issue says."
     )
+
+
+def test_a_pass_that_only_a_simulator_gives_is_in_the_headline() -> None:
+    found = PreflightRecord(code="context-arch", severity="info", explanation="v75", fix="-")
+    for outcome, said in (("passed", True), ("failed", False)):
+        text = page([record(outcome=outcome, preflight=(found,))]).whole
+        assert ("1 passed with contexts for another HTP" in text) == said
 
 
 def test_an_empty_run_can_be_shown() -> None:

@@ -196,4 +196,6 @@ def test_a_run_reads_what_it_has_kept_and_nothing_else(tmp_path: Path) -> None:
     finish(folder, exit_code=0)
     (told,) = folder.info()["drift"]
     assert (told["context"], told["differences"][1]["max_steps"]) == ("m.pte#0", 3)
-    assert "outputs that are not the same everywhere" in (folder.path / "report.html").read_text()
+    page = (folder.path / "report.html").read_text()
+    assert "1 output is not the same everywhere: see Drift." in page
+    assert "outputs that are not the same everywhere" in page

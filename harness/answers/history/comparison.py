@@ -57,7 +57,7 @@ TITLES: Final[Mapping[Category, str]] = {
     "new": "new",
     "changed": "fails otherwise",
     "flaky": "flaky",
-    "vanished": "tested no more",
+    "vanished": "vanished",
     "lab": "no verdict this time",
     "added": "no verdict before",
     "known": "fails as known",

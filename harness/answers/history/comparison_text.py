@@ -206,9 +206,9 @@ def lines(found: ToldComparison) -> Iterator[str]:
     """For a terminal: a line for each group, and one for what to do about it."""
     for name, title in TITLES.items():
         for group in found.groups[name]:
-            said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
+            said = "" if name == "fixed" else f": {shortened(group.said, _WIDTH)}"
             if name in ("added", "fixed") and group.was and found.base is not None:
-                said += f", was {shortened(group.was, _WIDTH)}"
+                said += f"; before: {shortened(group.was, _WIDTH)}"
             said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
             yield f"{len(group.pairs):4} x {title}{said}  [first: {group.pairs[0].shown.case}]"
             if group.advice:
@@ -283,7 +283,7 @@ def _item(
     """A group of cases; what they were is told if that is `known`."""
     line: list[str | Span] = [Span(counted(len(group.pairs), "case"), style="strong"), ": "]
     line.append(said(group.said))
-    line += [", was ", said(group.was)] if group.was and known else []
+    line += ["; before: ", said(group.was)] if group.was and known else []
     line += [", ", said(group.until_now)] if group.until_now else []
     below: list[Line] = [code(group.advice, _ADVICE_CHARS)] if group.advice else []
     below += [said(pair.shown.case) for pair in group.pairs[:cases]]

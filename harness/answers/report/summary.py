@@ -31,7 +31,7 @@ FailureGroup = Sequence[CaseRecord]
 """Cases with the same signature, cause and expectation."""
 SECTIONS: Final = {
     "failing": "What fails",
-    "lab": "No verdict: lab, input or harness",
+    "lab": "No verdict: test, input, lab or harness",
     "expected": "Fails as known",
     "unsupported": "Unsupported",
 }
@@ -191,7 +191,7 @@ def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[s
 
 def _group_line(group: FailureGroup, width: int) -> str:
     record, error = group[0], group[0].error
-    where = "" if record.cause in (None, "target") else f" ({record.cause})"
+    where = f", {LOST_TO[record.standing]}" if record.standing in LOST_TO else ""
     known = record.known_issue if record.standing == "known" else None
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
     what = [] if error is None else [error.call, _why(error)]

@@ -83,7 +83,7 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     said = f"{coverage.headline[:1].upper()}{coverage.headline[1:]}. "
     if not fails:
         if _tests_less(known, at):
-            return f"{said}Nothing of it fails, but what was tested before was not tested."
+            return f"{said}Nothing of it fails, but cases have vanished."
         return said + (
             "Nothing fails." if coverage.is_whole else "Nothing that has a verdict fails."
         )
@@ -115,7 +115,7 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
 
 
 def _tests_less(known: Known, at: int) -> bool:
-    """Whether a night itself said that cases with a verdict before were tested no more."""
+    """Whether a night itself said that cases with a verdict before have vanished."""
     night = known.nights.get(known.runs[at].run)
     return night is not None and "vanished" in night.failed_on
 

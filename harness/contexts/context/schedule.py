@@ -37,8 +37,9 @@ def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
 
     Raises ConfigError for a number of contexts or a window below 1.
     """
-    if contexts < 1 or window < 1:
-        raise ConfigError(f"contexts and window must be at least 1, not {contexts} and {window}")
+    for what, given in (("the number of contexts", contexts), ("the window", window)):
+        if given < 1:
+            raise ConfigError(f"{what} must be at least 1, is {given}")
     if residency == "resident":
         return Schedule(
             moves=(*_each("load", range(contexts)), *_each("execute", range(contexts))),

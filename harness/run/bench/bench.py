@@ -271,7 +271,7 @@ class Bench:
             self._case.notes.executions = executions  # those of the program itself
             self.measure(replay=replay.figures())
             self.conclude(str(replay))
-        self._case.notes.verdict = observation.verdict
+        self._case.notes.came_to(observation.verdict)
         return observation
 
     def litert(
@@ -321,7 +321,7 @@ class Bench:
         nothing here.
         """
         observation = self.attempt(plan, timeout_s=timeout_s)
-        self._case.notes.verdict = observation.verdict
+        self._case.notes.came_to(observation.verdict)
         self.measure(**observation.measurements)
         return observation
 

@@ -22,6 +22,7 @@ from harness.ground.errors.outgoing_text import log_without_secrets
 from harness.libraries.runtimes.runtime import LibraryMissing
 from harness.probe import Plan, ProbeRun, kept_events, run_plan
 from harness.run.bench.kept_outputs import KeptOutput
+from harness.run.bench.wrong_call import line_at_work
 from harness.run.workbench import Placement
 from harness.run.workbench.refusals import Refusal
 from harness.verdict import Check, ErrorRecord, RuntimeRecord, Verdict, diagnosed
@@ -94,10 +95,11 @@ class Observation:
 class Notes:
     """What a case has found out so far; becomes part of its record.
 
-    `verdict` is what the last plan that the case ran came to, None once that was accepted; `makers`
-    are the QNN versions that made the contexts it took. `outputs_compared`: the case has compared
-    outputs with a reference by itself. `surroundings` are those of its processes; the record has
-    them if they measured times. `said` is what a simulated DSP answered, each once.
+    `verdict` is what the last plan that the case ran came to, None once that was accepted, and `at`
+    the line of the test that ran it. `makers` are the QNN versions that made the contexts it took.
+    `outputs_compared`: the case has compared outputs with a reference by itself. `surroundings` are
+    those of its processes; the record has them if they measured times. `said` is what a simulated
+    DSP answered, each once.
     """
 
     measurements: dict[str, object] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class Notes:
     grid: tuple[str, str] | None = None
     checks: list[Check] = field(default_factory=list)
     verdict: Verdict | None = None
+    at: str | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
     runtime: RuntimeRecord | None = None
@@ -118,6 +121,10 @@ class Notes:
     def outputs(self) -> Outputs | None:
         """What is known of the outputs of all that was executed."""
         return "reference" if self.outputs_compared else outputs_of(self.executions)
+
+    def came_to(self, verdict: Verdict) -> None:
+        """What the last plan came to, of those that the case stands by."""
+        self.verdict, self.at = verdict, line_at_work()
 
     def accept_refusal(self) -> None:
         """What the last plan came to is as it must be; its code becomes a figure."""
@@ -267,7 +274,7 @@ class CaseBench:
         verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen, said=said)
         # whoever counts how much succeeds must not take an emulator's limit for the target's
         if verdict.cause == "infra" or any(one.kind == "emulator" for one in said):
-            self.notes.verdict = verdict
+            self.notes.came_to(verdict)
             raise NotPassed.of(verdict)
         self.notes.executions += executions(run.plan, run.transcript)
         if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):

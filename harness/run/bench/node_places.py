@@ -101,7 +101,7 @@ def placed_session(case: CaseBench, path: Path, seen: Observation) -> Observatio
         }
     )
     verdict = replace(seen.verdict, error=diagnosed("failed", plain, foreseen=case.foreseen))
-    case.notes.verdict = verdict
+    case.notes.came_to(verdict)
     return replace(seen, verdict=verdict)
 
 

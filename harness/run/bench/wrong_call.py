@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import reprlib
 import sys
 import sysconfig
@@ -19,12 +20,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
+import harness
 from harness.ground import ConfigError
 
 _DEEPEST: Final = 5
 _MOST_ITEMS: Final = 200
 _PACKAGE: Final = __name__.partition(".")[0]
-_REFUSED: Final = "pytest cannot run the test as it is written"
+REFUSED: Final = "pytest cannot run the test as it is written"
+_LAZY: Final = "__getattr__"
+"""A function of a module that has not got a name."""
+_CALL: Final = re.compile(r"(?P<name>[\w.]+?)(\.__init__)?\(\) (?=got|missing|takes)")
 _INSTALLED: Final = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -41,12 +46,13 @@ def at_fault(
     """
     caller, called, last = _calls(failure, test)
     if caller is None:
-        return ("config", _REFUSED) if called is None and last == "_pytest" else ("harness", None)
-    if called is None:
-        return "config", None
-    problem = next(_misfits(called), None)
+        return ("config", REFUSED) if called is None and last == "_pytest" else ("harness", None)
+    if called is None or called.f_code.co_name == _LAZY:
+        problem = _not_there(failure)
+    else:
+        problem = next(_misfits(called), None)
     if problem is None:
-        return "harness", None
+        return "config" if called is None else "harness", None
     return "config", f"{caller[0].name}:{caller[1]}: {problem}"
 
 
@@ -54,6 +60,14 @@ def place_of(failure: BaseException | None, test: str) -> str | None:
     """The line of a test, file:line, that called the harness; None if that is not known."""
     caller, called, _ = _calls(failure, test)
     return None if caller is None or called is None else f"{caller[0].name}:{caller[1]}"
+
+
+def line_at_work() -> str | None:
+    """The line of a test, file:line, that is calling the harness now; None if no test is."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _package_of(frame) == _PACKAGE:
+        frame = frame.f_back
+    return None if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def with_its_place(error: ConfigError, test: str) -> ConfigError:
@@ -84,13 +98,55 @@ def _calls(
     trace = failure.__traceback__ if failure else None
     while trace is not None:
         frame = trace.tb_frame
-        last = str(frame.f_globals.get("__name__")).partition(".")[0]
+        last = _package_of(frame)
         if last == _PACKAGE:
             called = called or frame
         elif (file := frame.f_code.co_filename) == test or not file.startswith((*_INSTALLED, "<")):
             caller, called = (Path(file), trace.tb_lineno), None
         trace = trace.tb_next
     return caller, called, last
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _not_there(failure: BaseException | None) -> str | None:
+    """What the harness has not got and a test asked it for: a name, or an argument."""
+    from harness.ground.yaml_lines.models import did_you_mean
+
+    if isinstance(failure, AttributeError):
+        of: Any = failure.obj
+        of = of if isinstance(of, type | types.ModuleType) else type(of)
+        names = [name for name in dir(of) if not name.startswith("_")]
+        ours = getattr(of, "__module__", of.__name__).partition(".")[0] == _PACKAGE
+        return f"{failure}{did_you_mean(failure.name or '', names)}" if ours else None
+    call = _CALL.match(str(failure)) if isinstance(failure, TypeError) else None
+    if call is None or (function := _public(call["name"])) is None:
+        return None
+    said = str(failure)[call.end() :]
+    said = "takes no more positional arguments" if said.startswith("takes") else said
+    signature = inspect.signature(function)
+    given = [
+        one.replace(annotation=one.empty)
+        for one in signature.parameters.values()
+        if one.name != "self"
+    ]
+    shown = signature.replace(parameters=given, return_annotation=signature.empty)
+    return f"{call['name']}{shown} {said}"
+
+
+def _public(path: str) -> Callable[..., Any] | None:
+    """What a test calls by this name; None if it is not ours."""
+    first, *rest = path.split(".")
+    for scope in (harness, harness.steps, harness.experiments):
+        found: Any = getattr(scope, first, None)
+        for name in rest:
+            found = getattr(found, name, None)
+        if callable(found):
+            function: Callable[..., Any] = found
+            return function
+    return None
 
 
 def _misfits(frame: FrameType) -> Iterator[str]:

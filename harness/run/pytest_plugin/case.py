@@ -20,7 +20,7 @@ from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
 from harness.run.bench import CaseBench, NotPassed
-from harness.run.bench.wrong_call import at_fault, place_of
+from harness.run.bench.wrong_call import REFUSED, at_fault, place_of
 from harness.run.pytest_plugin.attempts import AttemptEnd
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.run.pytest_plugin.case_names import own_test
@@ -112,6 +112,11 @@ class Case:
         """The failure of a plan whose observation the test did not `check`; None if it passed."""
         verdict = self.bench.notes.verdict if self.bench else None
         return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
+
+    def place_of(self, failure: BaseException) -> str | None:
+        """The line of the test that met a failure; of one that it did not check, what ran it."""
+        own = place_of(failure, str(self.item.path))
+        return own or (self.bench.notes.at if self.bench and not failure.__traceback__ else None)
 
     def problem_of_the_suite(self) -> ConfigError | None:
         """What the test's own code did wrong, if there is no verdict for that reason."""
@@ -217,7 +222,7 @@ class Case:
                 verdict.cause,
                 verdict.error,
             )
-            if verdict.error is not None and (place := place_of(failure, str(self.item.path))):
+            if verdict.error is not None and (place := self.place_of(failure)):
                 self._error = verdict.error.with_line(f"at {place}")
             return
         cause, wrong_call = at_fault(failure, str(self.item.path))
@@ -242,12 +247,12 @@ class Case:
             text = (missing_fixture(report) or text).partition("\n")[0]
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
-            if own and (place := _where(failure, self.item).removeprefix("at ")):
+            if wrong_call == REFUSED:
+                text = f"{wrong_call}; {text}"
+            elif wrong_call is not None:
+                text = self.wrong_call = wrong_call
+            elif own and (place := _where(failure, self.item).removeprefix("at ")):
                 text = f"{place}: the test's own mistake: {text}"
-            text = text if wrong_call is None else f"{wrong_call}; {text}"
-            self.wrong_call = (
-                text if wrong_call and place_of(failure, str(self.item.path)) else None
-            )
         said, more = text, []
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.

@@ -334,7 +334,6 @@ def _explain(
 ) -> None:
     """Says what a failure means: an expected one, the target's, or the lab's."""
     from harness.run.bench import NotPassed
-    from harness.run.bench.wrong_call import place_of
 
     record, run = case.record(), item.config.stash[RUN]
     issue = run.asked.expected(record)
@@ -356,7 +355,7 @@ def _explain(
     elif isinstance(failure, NotPassed | HarnessError):
         named = record.error is not None and isinstance(failure, InfraError)
         told = record.error.message if named and record.error else str(failure)
-        if isinstance(failure, NotPassed) and (place := place_of(failure, str(item.path))):
+        if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
             told = f"{place}: {told}"
         report.longrepr = "\n".join([told, *remarks])
     elif case.wrong_call is not None:  # a traceback would be of our own code

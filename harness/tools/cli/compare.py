@@ -103,11 +103,11 @@ def compare(
 ) -> int:
     """Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.
 
-    So do failures that are other ones than before, and cases that had a verdict and are tested no
-    more; --fail-on says it otherwise. Where none of these is, verdicts that the new run lacks end
-    with 2 if input was wrong, else 3. For each new failure it prints the bisection that finds the
-    version to blame; with --bisect they are run, all together in --max-minutes, and can be gone on
-    with later. Speed and memory of what passes in both are judged by what earlier runs of the same
+    So do failures that are other ones than before, and cases that had a verdict and have vanished;
+    --fail-on says it otherwise. Where none of these is, verdicts that the new run lacks end with 2
+    if input was wrong, else 3. For each new failure it prints the bisection that finds the version
+    to blame; with --bisect they are run, all together in --max-minutes, and can be gone on with
+    later. Speed and memory of what passes in both are judged by what earlier runs of the same
     cases, beside BASE, say of noise: one run alone never proves a change.
     """
     asked_for = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}

@@ -61,7 +61,7 @@ def nightly(
 
     \b
     Exit codes: 0 nothing new fails, and all that was selected has a verdict; 1 something new fails,
-    or is tested no more; else 2 the input is wrong, 3 the lab failed or not all was run.
+    or has vanished; else 2 the input is wrong, 3 the lab failed or not all was run.
     """
     Ending().watch()
     _refuse_misspelt(arguments)

@@ -27,7 +27,7 @@ Fault = Literal["input", "lab", "harness", "not run"]
 VERDICTS: Final[tuple[Standing, ...]] = ("passed", "failed", "known")
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 LOST_TO: Final[Mapping[Standing | Fault, str]] = {
-    "input": "lost to wrong input",
+    "input": "lost to a wrong test or input",
     "lab": "lost to the lab",
     "harness": "lost to the harness",
     "not run": "not run",

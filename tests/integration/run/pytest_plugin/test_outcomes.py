@@ -162,14 +162,18 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     ):
         assert said in told
     (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
-    said = "Bench.resident: number must be int | None, is '3' (str); TypeError: "
-    assert re.match(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
-    assert re.search(rf"^test_ends\.py:\d+: {re.escape(said)}", done.output, re.M)
+    said = "Bench.resident: number must be int | None, is '3' (str)"
+    assert re.fullmatch(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
+    assert re.search(rf"^test_ends\.py:\d+: {re.escape(said)}$", done.output, re.M)
     assert "def schedule(" not in done.output  # no traceback of ours stands before it
     (bug,) = (case for case in done.cases if "test_bug_of_the_suite" in case["case"])
     line = 1 + SUITE.splitlines().index('    raise ValueError("oops")')
     told = f"test_ends.py:{line}: the test's own mistake: ValueError: oops"
     assert bug["error"]["message"] == told
+    line = 1 + SUITE.splitlines().index("def test_unchecked(bench):")
+    (unchecked,) = (case for case in done.cases if "test_unchecked" in case["case"])
+    assert f"at test_ends.py:{line + 1}" in unchecked["error"]["message"]
+    assert f"\ntest_ends.py:{line + 1}: crashed in step 0" in done.output
     (unknown,) = (case for case in done.cases if "test_unknown" in case["case"])
     assert "fixture 'nothing_of_this_name' not found" in unknown["error"]["message"]
     (binary,) = (case for case in done.cases if "test_binary" in case["case"])

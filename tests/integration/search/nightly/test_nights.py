@@ -258,7 +258,7 @@ def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: 
     code, second, said = night(farm, NEW)
     assert (code, second["exit_code"], second["failed_on"]) == (2, 2, []), said
     assert second["verdict"].startswith(
-        "1 of 3 cases has a verdict, 2 lost to wrong input; 2 no verdict this time; "
+        "1 of 3 cases has a verdict, 2 lost to a wrong test or input; 2 no verdict this time; "
     )
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert summary.startswith("### Devices: verdicts are missing\n")
@@ -271,7 +271,7 @@ def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: 
     states = {one["fault"]: one["state"] for one in third["issues"]}
     assert states == {"input": "closed", None: "open"}
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert "`passed`, was `lost to wrong input`" in summary
+    assert "`passed`; before: `lost to a wrong test or input`" in summary
     assert "no whole context binary" not in summary.partition("####")[0]
 
 

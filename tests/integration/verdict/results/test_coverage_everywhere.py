@@ -110,7 +110,7 @@ SAID = {
     "failed": "4 of 4 cases have a verdict",
     "known": "4 of 4 cases have a verdict",
     "lab": "3 of 4 cases have a verdict, 1 lost to the lab",
-    "input": "3 of 4 cases have a verdict, 1 lost to wrong input",
+    "input": "3 of 4 cases have a verdict, 1 lost to a wrong test or input",
     "killed": "1 of 4 cases has a verdict, 3 not run",
     "unknown": "1 case with a verdict, of how many is unknown",
     "vanished": "3 of 3 cases have a verdict",

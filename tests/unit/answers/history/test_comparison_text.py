@@ -48,10 +48,10 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "   2 x new: failed (x): call|1002|it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-a]]",
         "       do this",
-        "   1 x tested no more  [first: suites/test_a.py::test_b[sim-htp-2.51.0-d]]",
+        "   1 x vanished: not run  [first: suites/test_a.py::test_b[sim-htp-2.51.0-d]]",
         "   1 x still failing: failed: call|1002|it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-c]]",
-        "3 of 3 cases have a verdict; 2 new, 1 tested no more; 1 still failing, 0 still passing",
+        "3 of 3 cases have a verdict; 2 new, 1 vanished; 1 still failing, 0 still passing",
         "ends with 1: new",
     ]
 
@@ -95,7 +95,7 @@ def test_where_no_speed_was_measured_no_heading_says_so() -> None:
 def test_a_comment_has_what_is_new_first() -> None:
     text = markdown(told_of([attempt("a passed"), attempt("b failed")], [attempt("a failed")]))
     heads = [line for line in text.splitlines() if line.startswith("#")]
-    assert heads == ["### Devices: failed", "#### New", "#### Tested no more"]
+    assert heads == ["### Devices: failed", "#### New", "#### Vanished"]
     assert "- **1 case**: `failed: call|1002|it broke`\n  - `do this`\n" in text
     assert "Run `run` beside `base`." in text
 
@@ -117,7 +117,7 @@ def test_nothing_new_is_said_so() -> None:
             "1 of 1 case has a verdict; the base has no cases, 1 no verdict before; 0",
         ),
         ([], ["a skipped"], "0 of 1 case has a verdict, 1 skipped; the base has no cases; 0"),
-        (["a passed"], [], "no case was run; 1 tested no more; 0"),
+        (["a passed"], [], "no case was run; 1 vanished; 0"),
         (["a skipped"], [], "no case was run; no difference; 0"),
         ([], [], "no case was run; the base has no cases; 0"),
     ],
@@ -154,22 +154,26 @@ def test_of_what_was_something_else_before_each_is_told_apart() -> None:
         [attempt(f"{name} passed") for name in "abcdefg"],
     )
     text = markdown(found)
-    assert text.count("**2 cases**: `passed`, was ") == 2
-    assert "- **1 case**: `passed`, was `lost to wrong input`" in text
-    assert "- **1 case**: `passed`, was `not run`" in text
+    assert text.count("**2 cases**: `passed`; before: ") == 2
+    assert "- **1 case**: `passed`; before: `lost to a wrong test or input`" in text
+    assert "- **1 case**: `passed`; before: `not run`" in text
     assert "no whole context binary" not in text
     told_lines = list(lines(found))
-    assert any("2 x fixed, was call|-|other" in line for line in told_lines), told_lines
-    assert any("1 x no verdict before: passed, was lost to wrong" in one for one in told_lines)
+    assert any("2 x fixed; before: call|-|other" in line for line in told_lines), told_lines
+    assert any(
+        "1 x no verdict before: passed; before: lost to a wrong" in one for one in told_lines
+    )
     assert "2 no verdict before" in found.verdict
-    assert "in the base, 5 of 6 cases have a verdict, 1 lost to wrong input" in found.verdict
+    assert (
+        "in the base, 5 of 6 cases have a verdict, 1 lost to a wrong test or input" in found.verdict
+    )
 
 
 def test_what_is_missing_stands_first_and_is_no_pass() -> None:
     lost = [attempt("a passed"), attempt("b error cause=config")]
     found = told_of([attempt("a passed"), attempt("b passed")], lost)
     assert (found.mark, found.exit_code, found.is_good) == ("verdicts are missing", 2, False)
-    assert found.verdict.startswith("1 of 2 cases has a verdict, 1 lost to wrong input; ")
+    assert found.verdict.startswith("1 of 2 cases has a verdict, 1 lost to a wrong test or input; ")
     assert list(lines(found))[-1] == "ends with 2: verdicts are missing"
     again = told_of(lost, lost)
     assert (again.mark, again.exit_code) == ("verdicts are missing", 2)
@@ -191,9 +195,9 @@ def test_what_fails_as_before_is_told_once_and_whether_it_is_known() -> None:
         "3 of 3 cases have a verdict; 1 fails otherwise; 2 still failing (1 as known), "
         "0 still passing"
     )
-    assert markdown(found).count(", was `") == 1
-    assert ", was `call|1002|other`" in markdown(found)
-    assert page(found).count(", was <code>") == 1
+    assert markdown(found).count("; before: `") == 1
+    assert "; before: `call|1002|other`" in markdown(found)
+    assert page(found).count("; before: <code>") == 1
 
 
 class Tags(HTMLParser):

@@ -152,7 +152,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     project(folder, since)
     page = (folder.path / "report.html").read_text()
     assert "2 of 2 cases have a verdict. 1 fails, for 1 reason; 1 of them new." in page
-    for told in ("1 new", "1 fixed", "1 tested no more", gone, f"../{since.base}/report.html"):
+    for told in ("1 new", "1 fixed", "1 vanished", gone, f"../{since.base}/report.html"):
         assert told in page
     rows = rows_of(page)
     assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]

@@ -44,8 +44,8 @@ def test_each_wrong_file_has_a_line_of_its_own() -> None:
     ]
     lines = lines_of(made, "r")[1:-1]
     assert [line.split("  [")[0] for line in lines] == [
-        "   2 x ERROR (config): /here/two.bin: is none",
-        "   1 x ERROR (config): /here/one.bin: is none",
+        "   2 x ERROR, lost to a wrong test or input: /here/two.bin: is none",
+        "   1 x ERROR, lost to a wrong test or input: /here/one.bin: is none",
     ]
 
 
@@ -73,7 +73,7 @@ def test_the_lines_say_what_happened() -> None:
         "2 expected",
         "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
         "  [first: d]",
-        "   1 x ERROR (infra): QNN_COMMON_ERROR_MEM_ALLOC gone  [first: f]",
+        "   1 x ERROR, lost to the lab: QNN_COMMON_ERROR_MEM_ALLOC gone  [first: f]",
         "   2 x expected, pd: failed: QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC "
         "Failed to find available PD for contextId 56 on deviceId 0 coreId 0with context size "
         "estimate 74989568  [first: b]",

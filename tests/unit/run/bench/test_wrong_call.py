@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import Bench, ConfigError, Model, Plan
+import harness
+from harness import Bench, ConfigError, Model, Plan, held, steps
 from harness.probe.plan import Step
-from harness.run.bench.wrong_call import at_fault, place_of, with_its_place
+from harness.run.bench.wrong_call import at_fault, line_at_work, place_of, with_its_place
 
 HERE = Path(__file__).name
 BENCH: Any = object.__new__(Bench)  # of no case: whatever it does fails, which is our bug
 PLAN: Any = Plan
+MODEL: Any = Model
+HELD: Any = held
+STEPS: Any = steps
 
 
 def failure_of(call: Callable[[], object]) -> BaseException:
@@ -73,13 +79,64 @@ def test_a_right_call_that_fails_is_a_bug_of_ours(call: Callable[[], object]) ->
     [
         lambda: 1 / 0,
         lambda: json.loads("{"),
-        lambda: BENCH.resident(),
-        lambda: BENCH.residnt(),
-        lambda: BENCH.resident(Model("tiny"), numbr=3),
+        lambda: BENCH.__dict__["a"],
+        lambda: json.loads(*"ab"),
     ],
 )
 def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) -> None:
     assert at_fault(failure_of(call)) == ("config", None)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: BENCH.resident(),
+            "Bench.resident(contexts, number=None) missing 1 required positional argument: 'con",
+        ),
+        (
+            lambda: BENCH.resident(Model("tiny"), numbr=3),
+            "Bench.resident(contexts, number=None) got an unexpected keyword argument 'numbr'",
+        ),
+        (
+            lambda: BENCH.window(Model("tiny"), 3, 4),
+            "Bench.window(contexts, number=None, *, most=4) takes no more positional arguments",
+        ),
+        (lambda: MODEL(), "Model(kind, "),
+        (lambda: MODEL("tiny", mb=3), " got an unexpected keyword argument 'mb'"),
+        (lambda: HELD("a"), "held(name, holds, reason, **figures) missing 2 required positional"),
+        (lambda: STEPS.execute(), "execute(context, "),
+        (
+            lambda: getattr(harness, "Modl"),  # noqa: B009 - mypy would see it
+            "module 'harness' has no attribute 'Modl', did you mean 'Model'?",
+        ),
+        (
+            lambda: STEPS.context_laod(),
+            "module 'harness.probe.steps' has no attribute 'context_laod', did you mean 'context",
+        ),
+        (lambda: PLAN.residnt(), "type object 'Plan' has no attribute 'residnt'"),
+        (
+            lambda: BENCH.residnt(),
+            "'Bench' object has no attribute 'residnt', did you mean 'resident'?",
+        ),
+    ],
+)
+def test_what_the_harness_has_not_got_is_told_with_what_it_has(
+    call: Callable[[], object], says: str
+) -> None:
+    cause, told = at_fault(failure_of(call))
+    assert cause == "config"
+    assert told is not None
+    assert re.match(rf"{re.escape(HERE)}:\d+: ", told)
+    assert says in told
+    assert "\n" not in told
+
+
+def test_the_line_that_is_at_work_is_that_of_the_test() -> None:
+    ours: dict[str, Any] = {"__name__": "harness.anything", "line_at_work": line_at_work}
+    exec("def deep():\n    return line_at_work()\ndef run():\n    return deep()", ours)
+    told = ours["run"]()
+    assert told == f"{HERE}:{sys._getframe().f_lineno - 1}"
 
 
 def test_without_a_test_in_it_an_exception_is_ours() -> None:

@@ -342,7 +342,7 @@ def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Pa
         str(run_folder(tmp_path, *records)) for records in (all_of_them, other, worse)
     )
     code, output = compared(base, gone)
-    assert (code, "  95 x tested no more  [first: " in output) == (1, True)
+    assert (code, "  95 x vanished: not run  [first: " in output) == (1, True)
     assert output.endswith("ends with 1: vanished\n")
     assert compared(base, gone, "--fail-on", "new,changed")[0] == 0
     assert compared(gone, gone)[0] == 0

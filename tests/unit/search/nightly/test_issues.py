@@ -129,7 +129,7 @@ def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one() -> N
     assert {(one.fault, one.count) for one in first} == {("input", 2), ("lab", 1), ("harness", 1)}
     assert len({one.id for one in first}) == 3
     by_fault = {one.fault: issue_text(one) for one in first}
-    assert by_fault["input"].startswith("# `lost to wrong input: call it broke` [")
+    assert by_fault["input"].startswith("# `lost to a wrong test or input: call it broke` [")
     assert "not bisected: a verdict that is missing tells of no version" in by_fault["lab"]
     second = night(first, lost, "a failed;b error cause=config;c passed", "2")
     states = {one.fault: (one.state, one.count) for one in second}

@@ -80,12 +80,13 @@ def test_run_json_says_how_many_were_selected(
         (
             {"selected": 9, "passed": 1, "failed": 1, "input": 4, "lab": 1, "not_run": 2},
             1,
-            "2 of 9 cases have a verdict, 4 lost to wrong input, 1 lost to the lab, 2 not run",
+            "2 of 9 cases have a verdict, 4 lost to a wrong test or input, 1 lost to the lab, "
+            "2 not run",
         ),
         (
             {"selected": 5, "input": 1, "lab": 1, "harness": 1, "unsupported": 1, "skipped": 1},
             2,
-            "0 of 5 cases have a verdict, 1 lost to wrong input, 1 lost to the lab, "
+            "0 of 5 cases have a verdict, 1 lost to a wrong test or input, 1 lost to the lab, "
             "1 lost to the harness, 1 unsupported, 1 skipped",
         ),
         (

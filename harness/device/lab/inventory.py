@@ -410,8 +410,8 @@ def shipped_lab(names: Iterable[str]) -> Path | None:
     known = [device.name for device in load_lab(SIMULATED_LAB).devices]
     unknown = [name for name in names if name not in known]
     for name in unknown:
-        if name.startswith("sim-"):
-            problem = f"this computer simulates no {name!r}{did_you_mean(name, known)}"
+        if (meant := did_you_mean(name, known)) or name.startswith("sim-"):
+            problem = f"this computer simulates no {name!r}{meant}"
             raise ConfigError(problem, field="--device", choices=known)
     return None if unknown else SIMULATED_LAB
 

@@ -52,6 +52,7 @@ _BOUNDS = {
 _Said = tuple[str, Sequence[object] | None]
 """A problem, and the choices that there are."""
 _MOST_CHOICES = 200
+_DIGIT = re.compile(r"[0-9]")
 _LONGEST_WORD = 100
 
 
@@ -128,13 +129,23 @@ def matching(
 def did_you_mean(word: str, choices: Collection[object]) -> str:
     """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing.
 
+    Of choices that differ in digits only, one with the same digits is meant, else the next number.
     Nothing is looked for among hundreds of choices, whose names are alike: it would take long.
     """
     if len(choices) > _MOST_CHOICES or len(word) > _LONGEST_WORD:
         return ""
     names = {str(choice).casefold(): str(choice) for choice in choices}
-    close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    asked = word.casefold()
+    like = [one for one in names if _DIGIT.sub("0", one) == _DIGIT.sub("0", asked)]
+    close = difflib.get_close_matches(asked, names, n=1, cutoff=0.6)
+    if like:
+        close = [min(like, key=lambda one: (sorted(one) != sorted(asked), _apart(one, asked)))]
     return f", did you mean {names[close[0]]!r}?" if close else ""
+
+
+def _apart(one: str, other: str) -> int:
+    first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (one, other))
+    return abs(first - second)
 
 
 def _explained(

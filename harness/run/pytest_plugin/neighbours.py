@@ -7,14 +7,18 @@ import os
 import shlex
 from argparse import Namespace
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Final
 
 import pytest
 
 from harness.ground import ConfigError
-from harness.run.pytest_plugin.pytest_internals import root_for
+from harness.run.pytest_plugin.options import OPTIONS
+from harness.run.pytest_plugin.pytest_internals import root_for, say_if_refused
 
+_CLOSE: Final = 0.75
+"""How like an option of ours an unknown one is that may be meant for it."""
 _RERUNS: Final = (
     "what only the lab failed is tried again without it (--retries N), and a verdict about the "
     "target stands; for how often it fails see `qnn-harness bisect --repeat auto`"
@@ -77,10 +81,15 @@ def known_arguments(
 ) -> Namespace:
     """What of its command line pytest knows before it runs a conftest.py; all paths that it has.
 
-    Before pytest 9, a path that stands behind an option is still unknown to it.
+    Should it refuse what it does not know, it says which option of ours may be meant. Before pytest
+    9, a path that stands behind an option is still unknown to it.
     """
     known, more = parser.parse_known_and_unknown_args(words, copy.copy(config.option))
     known.file_or_dir += [word for word in more if not word.startswith("-")]
+    names = (word.partition("=")[0] for word in more if word.startswith("--"))
+    close = [get_close_matches(name, [one.name for one in OPTIONS], 1, _CLOSE) for name in names]
+    if meant := ", ".join(name for one in close for name in one):
+        say_if_refused(parser, "did you mean", meant)
     return known
 
 

@@ -107,7 +107,7 @@ def _programs(path: Path, given: Given) -> list[WholeFile]:
     given.require_expected(path)
     methods = methods_to_run(path) if given.graph is None else (given.graph,)
     programs = [open_program(path, method) for method in methods]
-    return [
+    wholes = [
         WholeFile.of(
             path,
             one.readable(),
@@ -117,6 +117,10 @@ def _programs(path: Path, given: Given) -> list[WholeFile]:
         )
         for one in programs
     ]
+    for program, whole in zip(programs, wholes, strict=True):
+        program.given("inputs", whole.given.inputs)
+        program.given("expected", whole.given.expected)
+    return wholes
 
 
 def _session(path: Path, given: Given) -> list[WholeFile]:

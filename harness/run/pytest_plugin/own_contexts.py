@@ -27,6 +27,8 @@ from harness.verdict import split_node_id
 if TYPE_CHECKING:
     from harness.contexts import Given, Residency, SourceList, WholeFile
     from harness.libraries import Artefact
+    from harness.run.workbench import Workbench
+    from harness.run.workbench.placement import Need
 
 TAKES: Final = "takes_contexts"
 
@@ -160,6 +162,19 @@ def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
     left = ANY_DISTANCE if closeness and asked.expected else 0.0
     tolerance = asked.tolerance or left
     return Given(asked.inputs, asked.expected, tolerance, asked.graph, allowed, closeness)
+
+
+def refuse_wrong_files(
+    items: Sequence[pytest.Item], needs: Sequence[Need], workbench: Workbench
+) -> None:
+    """Raises what is wrong with the files of a user's if no case of the run can be run with them.
+
+    Else each wrong one has a record of its own.
+    """
+    if all(item.getparent(ArtefactFile) is not None for item in items):
+        wrong = [workbench.wrong_input(need) for need in needs]
+        if (error := wrong[0]) is not None and all(wrong):
+            raise error
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:

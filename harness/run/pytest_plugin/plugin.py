@@ -37,6 +37,7 @@ from harness.run.pytest_plugin.own_contexts import (
     ArtefactFile,
     collect_artefact,
     left_out,
+    refuse_wrong_files,
 )
 from harness.run.pytest_plugin.pytest_internals import tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
@@ -231,6 +232,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
         run.will_run(cases)
         run.begin(needs)
+        refuse_wrong_files(session.items, needs, run.workbench)
         if not any(item.get_closest_marker("timed") for item in session.items):
             run.prepare_ahead()
     except HarnessError as error:
@@ -238,6 +240,8 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             from harness.run.pytest_plugin.case import record_not_run
 
             record_not_run(session.items, run, error)
+        elif isinstance(error, ConfigError):
+            run.records.withdraw()
         run.problem = error
         _stop(session.config, error)
     return None

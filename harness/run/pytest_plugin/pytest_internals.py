@@ -86,6 +86,14 @@ def root_for(
     return root, file
 
 
+def say_if_refused(parser: pytest.Parser, name: str, text: str) -> None:
+    """Has pytest say this below the options that it does not know, if it refuses some.
+
+    Nothing public adds to that message. Without it a misspelt option of ours would have no hint.
+    """
+    parser.extra_info[name] = text
+
+
 @contextlib.contextmanager
 def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
     """Keeps reports of an attempt that is made again out of pytest's own `--junitxml`.

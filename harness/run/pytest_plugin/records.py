@@ -88,6 +88,13 @@ class Records:
             )
         return self.folder
 
+    def withdraw(self) -> None:
+        """Nothing stays of a run that was refused before a case of it had a record."""
+        folder, begun_here = self.folder, self._asked.options.resume is None and not self.is_worker
+        if folder is not None and begun_here and not folder.contents().records:
+            folder.remove()
+            self.folder = None
+
     @cached_property
     def earlier(self) -> dict[str, CaseRecord]:
         """With `--resume`, the last record of each case that the run holds already."""

@@ -30,7 +30,7 @@ from harness.device.lab.health import Tell
 from harness.device.store.claims import own_claim
 from harness.device.store.delivery import Push
 from harness.device.store.instances import Instances
-from harness.ground import Deadline, HarnessError, InfraError, VersionError
+from harness.ground import ConfigError, Deadline, HarnessError, InfraError, VersionError
 from harness.ground.errors import DeviceFull, NotYet
 from harness.ground.files.cache import quarantine_root, simulated_root
 from harness.libraries import Catalog, Finding
@@ -151,6 +151,12 @@ class Workbench:
                         failed[need.placement] = error
         found = {place: self._held_for(place).failed.get(place) for place in wanted}
         return later | {place: error for place, error in found.items() if error is not None}
+
+    def wrong_input(self, need: Need) -> ConfigError | None:
+        """What is wrong with the contexts of a case; None if nothing is, or if it is not known."""
+        ready = self._held_for(need.placement).ready.get(need.placement)
+        made = ready.stock.contexts(need.contexts).values() if ready is not None else ()
+        return next((one for one in made if isinstance(one, ConfigError)), None)
 
     def ready(self, placement: Placement, within: Deadline | None = None) -> ReadyPlacement:
         """A placement with all that its cases need, made ready now if that was not tried.

@@ -40,7 +40,7 @@ from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, drift
 from harness.verdict.results.journal import Contents, Journal, read_journal
 from harness.verdict.results.json_value import as_json, more_values_than
-from harness.verdict.results.run_order import ORDER, give_place, ordered
+from harness.verdict.results.run_order import LAST, ORDER, give_place, ordered
 
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
@@ -190,6 +190,18 @@ class RunFolder:
         folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
         point_to(folder.path, LATEST)
         return folder
+
+    def remove(self) -> None:
+        """Takes the folder away, and that of all runs if it was the first; `latest` goes back."""
+        reports = self.path.parent
+        shutil.rmtree(self.path, ignore_errors=True)
+        if earlier := run_folders(reports):
+            point_to(earlier[-1], LATEST)
+            return
+        for name in (LATEST, LAST):
+            (reports / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it holds something else
+            reports.rmdir()
 
     @property
     def run_id(self) -> str:

@@ -29,7 +29,7 @@ from harness.verdict.failure.error import Part
 _log = logging.getLogger(__name__)
 
 ORDER: Final = "order.json"
-_LAST: Final = ".order"
+LAST: Final = ".order"
 _MAX_BYTES: Final = 4096
 _STATES: Final = ("results.jsonl", "log.jsonl", "nightly.json")
 _ID_CHARS: Final = 200
@@ -57,7 +57,7 @@ def give_place(folder: Path) -> RunPlace:
     reports = folder.parent
     try:
         # the folder may be somebody else's: a link in it would have another file overwritten
-        note = reports / _LAST
+        note = reports / LAST
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(note, flags, 0o644), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -277,13 +277,25 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path: Path) -> None:
-    code, said, records = lab.run_files(FOREIGN, "--graph=decode")
-    assert (code, "graph: has no graph 'decode'" in said) == (2, True), said
-    assert {one["cause"] for one in records} == {"config"}
-    # what lies inside another file is called as users know it, not as its copy in the cache
-    _, said, (wrong,) = lab.run_files(FOREIGN.parent / "executorch-3-contexts.pte", "--graph=nix")
-    named = "executorch-3-contexts.pte#0: graph: has no graph 'nix'"
-    assert wrong["error"]["message"].startswith(named), said
+    program = FOREIGN.parent / "executorch-3-contexts.pte"
+    (lab.folder / "empty").mkdir()
+    for file, option, words in (
+        (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
+        # what lies inside another file is called as users know it, not as its copy in the cache
+        (program, "--graph=nix", "error: executorch-3-contexts.pte#0: graph: has no graph 'nix'"),
+        (program, "--expected=empty", f"#0: expected: there is no {lab.folder}/empty/0, a folder"),
+        (FOREIGN, "--inputs=empty", "0 files, and the graph takes 1"),
+    ):
+        code, said, records = lab.run_files(file, option)
+        assert (code, records, words in said) == (2, [], True), said
+        assert "qnn-harness ==" not in said
+        assert "!!!" not in said
+        assert not lab.reports.exists()
+    # where one of several can be run, the other has a record
+    code, said, records = lab.run_files(FOREIGN, program, "--graph=forward")
+    assert code == 2, said
+    assert [one["cause"] for one in records] == ["config", None]
+    assert lab.reports.exists()
     # pytest itself takes what is called like an artefact, and nothing else by its name alone
     (tmp_path / "half.pte").write_bytes(b"no")
     taken = lab.run(suites=tmp_path / "half.pte")

@@ -45,9 +45,9 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     # each method has its own folder: those of the other one are no files for it
     (method, other) = TOKENS
     wrong = f"--expected={tmp_path}/outputs/{LLAMA.name}/{other}"
-    code, said, (one,) = lab.run_files(LLAMA, "--engine=executorch", f"--graph={method}", wrong)
-    assert (code, one["cause"]) == (2, "config"), said
-    assert one["axes"]["workload"] == LLAMA.name
+    code, said, records = lab.run_files(LLAMA, "--engine=executorch", f"--graph={method}", wrong)
+    assert (code, records) == (2, []), said
+    assert "expected: " in said
 
 
 def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:

@@ -93,8 +93,18 @@ def test_what_a_missing_lab_is_told(tmp_path: Path) -> None:
 def test_devices_that_need_no_file() -> None:
     assert shipped_lab(["sim-v75", "sim-arm64"]) == shipped_lab([]) == SIMULATED_LAB
     assert shipped_lab(["phone"]) is None
-    with pytest.raises(ConfigError, match="simulates no 'sim-v77', did you mean 'sim-v7"):
-        shipped_lab(["phone", "sim-v77"])
+    for asked, meant in (
+        ("sim-v74", "sim-v73"),
+        ("sim-v78", "sim-v79"),
+        ("sim-v37", "sim-v73"),
+        ("sim-v86", "sim-v68"),
+        ("SIM-V99", "sim-v81"),
+        ("simv73", "sim-v73"),
+        ("sim-arm46", "sim-arm64"),
+    ):
+        problem = f"simulates no {asked!r}, did you mean {meant!r}"
+        with pytest.raises(ConfigError, match=re.escape(problem)):
+            shipped_lab(["phone", asked])
 
 
 def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path) -> None:

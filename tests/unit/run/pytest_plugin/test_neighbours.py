@@ -87,6 +87,24 @@ def test_options_of_the_environment_count(
         rootdir()
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("--devise", "sim-v73"), "--device"),
+        (("--devise=sim-v73", "--qn=latest"), "--device, --qnn"),
+        (("--contexts-exspected=out",), "--contexts-expected"),
+        (("--fooo",), ""),
+    ],
+)
+def test_an_option_that_pytest_does_not_know_may_be_meant_for_ours(
+    rootdir: Callable[..., Path], words: tuple[str, ...], meant: str
+) -> None:
+    with pytest.raises(pytest.UsageError, match="unrecognized arguments") as caught:
+        rootdir(*words)
+    said = f"  did you mean: {meant}" in str(caught.value).splitlines()
+    assert said == bool(meant)
+
+
 def case(path: str, name: str) -> pytest.Item:
     return SimpleNamespace(path=Path(path), nodeid=name)  # type: ignore[return-value]
 

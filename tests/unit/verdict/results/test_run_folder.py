@@ -160,6 +160,18 @@ def test_latest_is_the_newest(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".latest*"))
 
 
+def test_what_is_removed_leaves_what_was_before_it(tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    first, second = create(reports), create(reports)
+    second.remove()
+    assert RunFolder.open(reports / "latest").run_id == first.run_id
+    first.remove()
+    assert not reports.exists()
+    (tmp_path / "mine").touch()
+    create(tmp_path).remove()
+    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+
+
 def test_latest_of_a_run_that_was_deleted_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "latest").symlink_to("gone")
     assert (tmp_path / "latest").resolve() != create(tmp_path).path.parent

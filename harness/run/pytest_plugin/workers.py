@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground import ConfigError, HarnessError
@@ -79,11 +81,20 @@ def _markers(config: pytest.Config) -> list[Marker]:
     places = [config.invocation_params.dir / word.partition("::")[0] for word in config.args]
     if not all(one.is_dir() or one.suffix == ".py" for one in places):
         return []  # a model, or a package by its name
-    patterns = config.getini("python_files")
-    found = (file for one in places for name in patterns for file in one.rglob(name))
+    found = (file for one in places for file in _files_of_tests(config, one))
     files = [*islice(found, _MOST_FILES + 1), *(one for one in places if one.is_file())]
     try:
         known = files if len(files) <= _MOST_FILES else ()
         return [one for file in known for one in markers_in(file.read_bytes())]
     except (OSError, ValueError, SyntaxError, RecursionError):
         return []
+
+
+def _files_of_tests(config: pytest.Config, place: Path) -> Iterator[Path]:
+    """Those below a folder, but for folders where pytest does not look: environments above all."""
+    ignores, patterns = config.hook.pytest_ignore_collect, config.getini("python_files")
+    for folder, below, names in os.walk(place):
+        inner = [Path(folder, name) for name in below]
+        below[:] = [one.name for one in inner if not ignores(collection_path=one, config=config)]
+        files = (Path(folder, name) for name in names)
+        yield from (file for file in files if any(map(file.match, patterns)))

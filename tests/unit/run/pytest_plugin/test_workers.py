@@ -73,6 +73,7 @@ def test_what_cannot_be_read_off_is_not_guessed(source: bytes) -> None:
         (["test_old.py"], 1),
         (["test_old.py::test_a", "more"], 2),
         (["."], 2),
+        (["old"], 1),
         (["test_old.py", "test_named.py"], 2),
         (["model.pte"], 2),
         (["harness.suites.test_backends"], 2),
@@ -80,19 +81,32 @@ def test_what_cannot_be_read_off_is_not_guessed(source: bytes) -> None:
     ],
 )
 def test_a_worker_for_each_device_of_the_files_named(
-    tmp_path: Path, words: list[str], number: int
+    tmp_path: Path, words: list[str], number: int, pytestconfig: pytest.Config
 ) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "more/test_new.py").write_bytes(NEW)
     (tmp_path / "test_old.py").write_bytes(OLD)
+    for place in ("old/.venv/lib", "old/env/lib"):  # where pytest looks for no test
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "test_foreign.py").write_bytes(NEW)
+    (tmp_path / "old/env/pyvenv.cfg").touch()
+    (tmp_path / "old/test_old.py").write_bytes(OLD)
     (tmp_path / "test_named.py").write_bytes(b"@mark.device(soc=MINE)\ndef test(bench): ...")
     (tmp_path / "devices.yaml").write_text(LAB)
     options: Any = SimpleNamespace(lab=tmp_path / "devices.yaml", devices=[], backends=[])
     said = {"python_files": ["test_*.py"]}
+
+    def ignored(collection_path: Path, config: object) -> bool | None:
+        found: bool | None = pytestconfig.hook.pytest_ignore_collect(
+            collection_path=collection_path, config=pytestconfig
+        )
+        return found
+
     config: Any = SimpleNamespace(
         args=words,
         invocation_params=SimpleNamespace(dir=tmp_path),
         getini=said.__getitem__,
+        hook=SimpleNamespace(pytest_ignore_collect=ignored),
     )
     assert number_of_workers(config, Selection(options)) == number
 

@@ -14,6 +14,7 @@ from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, 
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.states import CaseHistory, CaseState
+from harness.answers.history.surroundings import files_changed
 from harness.ground import ConfigError
 from harness.verdict import Coverage, Output, coverage_of, steps_of
 from harness.verdict.results.drift import Read, changes
@@ -21,7 +22,7 @@ from harness.verdict.results.drift import Read, changes
 if TYPE_CHECKING:
     from harness.answers.history.ops import OpsCompared
     from harness.answers.history.speed import Speed
-    from harness.answers.history.whose_fault import Blamed
+from harness.answers.history.whose_fault import Blamed
 
 Category = Literal[
     "new",
@@ -117,6 +118,8 @@ class Comparison:
     """Why it could not be, if it was to be."""
     states: Mapping[str, CaseState] = field(default_factory=dict)
     """What flaky cases are at, by their names, where all runs before were looked at."""
+    files_changed: Sequence[str] = ()
+    """Files of tests, models and inputs that are others than before."""
     faults: Mapping[str, Blamed] = field(default_factory=dict)
     """Whose fault causes are, by their ids, where there is a history."""
 
@@ -228,7 +231,7 @@ def compare(
     for name, then in old.items():
         if name not in met:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
-    return Comparison(pairs, covered, base, drifted)
+    return Comparison(pairs, covered, base, drifted, files_changed=files_changed(*infos))
 
 
 def settled(found: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:

@@ -164,9 +164,9 @@ class ComparisonReport(Part):
 
     `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
     `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
-    case was profiled in both. `failed_on` has
-    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty. Else it
-    ends with 2 or 3 if verdicts are missing in the new run.
+    case was profiled in both. `files_changed` are files of tests, models and inputs. `failed_on`
+    has what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty. Else
+    it ends with 2 or 3 if verdicts are missing in the new run.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -177,6 +177,7 @@ class ComparisonReport(Part):
     coverage: Coverage
     base_coverage: Coverage
     failed_on: tuple[str, ...]
+    files_changed: tuple[str, ...] = ()
     exit_code: int
     new: tuple[Row, ...]
     changed: tuple[Row, ...]
@@ -224,6 +225,7 @@ def report_head(told: ToldComparison) -> dict[str, Any]:
         "coverage": found.coverage,
         "base_coverage": found.base_coverage,
         "failed_on": told.reasons,
+        "files_changed": found.files_changed,
         "exit_code": told.exit_code,
         "drifted": drifted,
         "speed": found.speed and SpeedReport.of(found.speed),

@@ -10,6 +10,7 @@ from typing import Final
 from harness.answers.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
 from harness.answers.history.ops_text import op_counts, op_lines
 from harness.answers.history.speed_text import noise_said, speed_counts, speed_lines
+from harness.answers.history.surroundings import named_files
 from harness.answers.report import document, pages
 from harness.answers.report.document import (
     Block,
@@ -222,6 +223,8 @@ def lines(found: ToldComparison) -> Iterator[str]:
         yield from speed_lines(found.comparison.speed)
     if found.comparison.ops is not None:
         yield from op_lines(found.comparison.ops)
+    if found.comparison.files_changed:
+        yield f"changed since then: {named_files(found.comparison.files_changed)}"
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
@@ -249,6 +252,8 @@ def _blocks(
     yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
     beside: list[str | Span] = [] if found.base is None else [" beside ", said(found.base)]
     yield Paragraph(["Run ", said(found.run), *beside, "."])
+    if found.comparison.files_changed:
+        yield Paragraph(["Changed since then: ", said(named_files(found.comparison.files_changed))])
     if found.reasons:
         yield Paragraph(f"Fails because of: {', '.join(found.reasons)}.")
     known = found.base is not None

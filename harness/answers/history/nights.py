@@ -30,12 +30,14 @@ class DeviceTold(Part):
 
 class CauseTold(Part):
     """What a night knew of a cause: what its bisection came to, its folder beside the run, the
-    command that searches for it, and whose fault it seemed to be."""
+    command that searches for it, whose fault it seemed to be, and which files of tests, models and
+    inputs changed when it came."""
 
     known: str = ""
     folder: str = ""
     command: tuple[str, ...] = ()
     whose: str = ""
+    files_changed: tuple[str, ...] = ()
 
 
 class NightTold(Part):

@@ -16,6 +16,8 @@ _CLOCK: Final = 0.05
 _PLACES: Final = 10
 _FRESH_S: Final = 600.0
 _MOST_CHARS: Final = 40
+_NAMED: Final = 5
+_NAME_CHARS: Final = 100
 
 
 def differences(base: _Around, new: _Around) -> Iterator[str]:
@@ -40,6 +42,21 @@ def differences(base: _Around, new: _Around) -> Iterator[str]:
     was, now = (_middle(side, "cases_before") + 1 for side in (base, new))
     if len(new) == 1 and abs(now - was) >= _PLACES and max(now, was) >= 2 * min(now, was):
         yield f"number {now:.0f} on its device (was {was:.0f})"
+
+
+def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The files of tests, models and inputs that are others in a run than before, or are there in
+    one alone, by run.json of each; none where one does not say."""
+    was, now = ((info or {}).get("code") for info in (base, new))
+    if not (isinstance(was, dict) and isinstance(now, dict) and was and now):
+        return ()
+    return tuple(name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name))
+
+
+def named_files(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(name[:_NAME_CHARS] for name in names[:_NAMED])}{more}"
 
 
 def _middle(side: _Around, name: str) -> float:

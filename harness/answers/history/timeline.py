@@ -73,7 +73,8 @@ class CaseLine:
     """The versions of each of them."""
     diagnoses: Counter[str] = field(default_factory=Counter)
     verdicts_seen: list[Verdicts] = field(default_factory=list)
-    _judged: Brief | None = None
+    judged: Brief | None = None
+    """The last of them that had a verdict."""
 
     def add(self, attempts: EarlierAttempts) -> None:
         """What the next run says of it."""
@@ -86,7 +87,7 @@ class CaseLine:
             self.no_verdict += 1
             return
         self.verdicts_seen.append(Verdicts.of(attempts, attempts.begun, self.under[-1]))
-        before, self._judged = self._judged, now
+        before, self.judged = self.judged, now
         if before is None or before.is_bad != now.is_bad:
             self.since, self.turned = attempts.begun, attempts.at
         if now.is_bad:
@@ -107,7 +108,7 @@ class CaseLine:
     @property
     def fails(self) -> bool:
         """Whether its last verdict is a bad one."""
-        return self._judged is not None and self._judged.is_bad
+        return self.judged is not None and self.judged.is_bad
 
     @property
     def lost(self) -> Fault | None:

@@ -22,7 +22,7 @@ Faults = Mapping[str, Blamed]
 
 class KindRow(Part):
     """A kind of failure: when it was seen, how often, where, with which versions; whose fault its
-    most frequent cause is by the last runs.
+    most frequent cause is by the last runs, if some case still fails so.
     """
 
     kind: str

@@ -14,7 +14,7 @@ from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState
-from harness.answers.history.timeline import Failure, FailureKind, lines_of
+from harness.answers.history.timeline import Failure, FailureKind, kind_of, lines_of
 from harness.answers.history.timeline_json import (
     CaseRow,
     Faults,
@@ -48,6 +48,8 @@ class History:
         # a file of its own that nobody sees, and that goes when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
         self._faults: Faults = {}
+        self._failing = set[str]()
+        """The kinds of failures that some case ends with now."""
         for statement in _TABLES:
             self._rows.execute(statement)
 
@@ -121,6 +123,7 @@ class History:
                 if diagnosis and diagnosis not in line.diagnoses:
                     continue
                 row = case_row(line, bisectable, self._faults)
+                self._failing.update([kind_of(line.judged)] if line.judged and line.fails else [])
                 troubled = bool(row.failed or row.flaky_runs)
                 self.rows += 1
                 self.troubled += troubled
@@ -151,7 +154,8 @@ class History:
                 kind.add(failure)
             if kind is not None:
                 self.kind_rows += 1
-                row = kind_row(kind, self._faults).model_dump_json()
+                faults = self._faults if name in self._failing else {}
+                row = kind_row(kind, faults).model_dump_json()
                 self._insert("kinds", [(kind.failures, row)])
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from harness.answers.history.nights import CauseTold, NightTold
 from harness.answers.history.spread import spread
+from harness.answers.history.surroundings import named_files
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -116,12 +117,12 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     tests = [links.to("case", one.test, short_name(one.test), "code") for one in named]
     what += _first_of(tests)
     since = min(one.since for one in found)
+    told = known.cause(first.at, first.cause)
     begun: Line = "before all that is held"
     if since >= 0:
-        begun = _begun(known, since, found, links)
-    told = known.cause(first.at, first.cause)
-    whose = known.whose.get(first.cause, "") if first.at == known.last else ""
-    fault, _, why = (whose or told.whose).partition(": ")
+        begun = _begun(known, since, found, links, () if became == "fixed" else told.files_changed)
+    whose = (first.at == known.last and known.whose.get(first.cause)) or told.whose
+    fault, _, why = ("" if became == "fixed" else whose).partition(": ")
     said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
     if told.command:
         said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
@@ -133,11 +134,12 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
 
 
 def _begun(
-    known: Known, since: int, found: Sequence[NightChange], links: Links
+    known: Known, since: int, found: Sequence[NightChange], links: Links, files: Sequence[str]
 ) -> list[str | Span]:
     changed = next((one.changed for one in found if one.since == since), "")
     night = links.to("night", known.runs[since].run, known.day(since))
-    return [night, Span(f", as {changed} changed" if changed else ", with the same versions")]
+    said = f", as {changed} changed" if changed else ", with the same versions"
+    return [night, Span(f"{said}; also changed: {named_files(files)}" if files else said)]
 
 
 def where(known: Known, found: Sequence[NightChange], links: Links) -> list[str | Span]:

@@ -38,26 +38,30 @@ class Messages:
         self._begun: pytest.Item | None = None
 
     def tell_cases(
-        self, worker: str, cases: Mapping[str, CaseNeeds], shard: Shard | None = None
+        self,
+        worker: str,
+        cases: Mapping[str, CaseNeeds],
+        code: Mapping[str, str],
+        shard: Shard | None = None,
     ) -> None:
-        """Which of the tests that a worker collected are cases, and of which shard.
+        """Which of the tests that a worker collected are cases, of which code and which shard.
 
         Told before pytest-xdist says which tests there are.
         """
-        told = [cases, shard.model_dump(mode="json") if shard is not None else None]
+        told = [cases, code, shard.model_dump(mode="json") if shard is not None else None]
         (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
 
-    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], Shard | None]:
+    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], dict[str, str], Shard | None]:
         """What a worker told by `tell_cases`; empty if it has no case."""
         try:
-            cases, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
+            cases, code, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
         except FileNotFoundError:
-            return {}, None
+            return {}, {}, None
         if shard is not None:
             from harness.answers import Shard
 
             shard = Shard.model_validate(shard)
-        return cases, shard
+        return cases, code, shard
 
     def is_pause(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Whether a worker is to begin a case, or has done so and waits for the next one.

@@ -153,7 +153,8 @@ class Controller:
         """Notes how many cases there are; the journal begins here."""
         if self._cases:
             return
-        told, self._run.records.shard = self._messages.cases(node.gateway.id)
+        records = self._run.records
+        told, records.code, records.shard = self._messages.cases(node.gateway.id)
         self._cases.update({name: told[name] for name in ids if name in told})
         if self._cases:
             for text in ignored_options(node.config, ()):

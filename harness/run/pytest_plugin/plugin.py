@@ -212,7 +212,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if needs:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
         told = {name: (*one.told, run.asked.kinds_for(one.placement)) for name, one in needs}
-        run.messages.tell_cases(worker, told, run.records.shard)
+        run.records.note_code([item for item in session.items if placement_of(item)])
+        run.messages.tell_cases(worker, told, run.records.code, run.records.shard)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -230,6 +231,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         for text in ignored_options(session.config, session.items):
             _log.warning(text)
         cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
+        run.records.note_code([item for item in session.items if item.nodeid in cases])
         run.will_run(cases)
         run.begin(needs)
         refuse_wrong_files(session.items, needs, run.workbench)

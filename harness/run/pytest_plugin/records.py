@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain
@@ -46,6 +46,7 @@ class Records:
         self.to_run = 0
         self.folder: RunFolder | None = None
         self.shard: Shard | None = None
+        self.code: Mapping[str, str] = {}
         self._asked = asked
         self._ending = ending
         self._works_for = works_for
@@ -82,6 +83,7 @@ class Records:
                 more={
                     "known_issues": {issue.id: issue.link for issue in self._asked.known_issues},
                     "selection": list(selection(sys.argv)),
+                    "code": dict(self.code),
                     **(self.shard.in_run_json(selection(sys.argv)) if self.shard else {}),
                 },
                 run_id=self.planned_folder.name,
@@ -179,6 +181,10 @@ class Records:
             if options.resume:
                 self.shard.refuse_to_complete(held)
         return [item for item in items if item.nodeid not in own]
+
+    def note_code(self, items: Sequence[pytest.Item]) -> None:
+        """Takes note of what says what these tests do, so that runs tell whether it changed."""
+        self.code = self.shard.code if self.shard else test_code(items, self._asked)
 
     def will_run(self, cases: Collection[str]) -> None:
         """Opens the run's folder: from now on every case that has no record was not run."""

@@ -13,6 +13,7 @@ from harness.answers import Brief, Pair, as_code
 from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
+from harness.answers.history.surroundings import named_files
 from harness.answers.history.whose_fault import Blamed
 from harness.answers.report.document import markdown
 from harness.ground import counted
@@ -68,7 +69,8 @@ class Issue(Part):
     fail now and then; `again` what it came to where cases were run again in the night seen last.
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
-    `known_issues` expect what it was, if that is why it is closed. `blame` is whose fault it is by
+    `files_changed` are files of tests, models and inputs that changed when it came. `known_issues`
+    expect what it was, if that is why it is closed. `blame` is whose fault it is by
     what the history says. `hindrance` is why no bisection can tell more.
     """
 
@@ -87,6 +89,7 @@ class Issue(Part):
     last_seen: str
     last_run: str
     closed: str | None = None
+    files_changed: tuple[str, ...] = ()
     known_issues: tuple[str, ...] = ()
     blame: Blamed | None = None
     count: int
@@ -114,6 +117,7 @@ def followed(
     """
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
+    came_with: dict[str, Any] = {"files_changed": tuple(found.files_changed)}
     pairs = [pair for listed in found.pairs.values() for pair in listed]
     judged = {
         name: one.after
@@ -133,6 +137,7 @@ def followed(
         if cases := failing.pop(issue.id, None):
             change = {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases, histories)
+            change |= {} if issue.state == "open" else came_with
             change["example"] = example_of([one.case for one in cases], records, run=run, lab=lab)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
@@ -156,6 +161,7 @@ def followed(
                 message=error.message if error else None,
                 **begins,
                 **_cases(cases, histories),
+                **came_with,
                 example=example_of([one.case for one in cases], records, run=run, lab=lab),
             )
         )
@@ -361,8 +367,13 @@ def blamed(issues: Iterable[Issue], faults: Mapping[str, Blamed]) -> Iterator[Is
 
 
 def whose(issue: Issue) -> str:
-    """Whose fault it is, as code; empty if the history does not say."""
-    return f"whose fault: {as_code(issue.blame.said, 500)}" if issue.blame else ""
+    """Whose fault it is, and what changed when it came; empty if nobody knows, or it is gone."""
+    if issue.state == "closed":
+        return ""
+    said = [f"whose fault: {as_code(issue.blame.said, 500)}"] if issue.blame else []
+    if issue.files_changed:
+        said.append(f"changed when it came: {as_code(named_files(issue.files_changed), 500)}")
+    return "; ".join(said)
 
 
 def issue_text(issue: Issue) -> str:

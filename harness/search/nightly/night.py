@@ -162,7 +162,7 @@ def summary_lines(night: Night) -> Iterator[str]:
                 yield f"  - {said}"
             if one.again:
                 yield f"  - run again: {one.again}"
-            if not one.fault:
+            if not one.fault and (one.state == "open" or one.search):
                 yield f"  - {as_code(bisected(one), 500)}"
     if night.told:
         yield from ("", f"#### What went wrong besides, {night.night}", "")

@@ -228,6 +228,21 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
             assert (page.parent / unquote(unescape(link))).exists(), (page, link)
 
 
+def test_a_night_says_which_files_of_tests_changed(farm: DeviceRuns) -> None:
+    night(farm, OLD)
+    suite = farm.folder / "test_mine.py"
+    suite.write_text(SUITE.replace('"2.49", "too', '"2.40", "too'))
+    code, second, said = night(farm, OLD, "-n", "2")
+    assert code == 1, said
+    (issue,) = second["issues"]
+    assert issue["files_changed"] == ["test_mine.py"]
+    for name in ("summary.md", f"issues/{issue['id']}.md"):
+        text = (farm.reports / "latest-nightly" / name).read_text()
+        assert "; changed when it came: `test_mine.py`\n" in text
+    again = night(farm, OLD)[1]["issues"]
+    assert [one["files_changed"] for one in again] == [["test_mine.py"]]
+
+
 FILES = """import pytest
 from harness import ContextFile
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.surroundings import differences
+from harness.answers.history.surroundings import differences, files_changed, named_files
 
 USUAL: dict[str, Any] = {
     "log_level": "warn",
@@ -84,3 +84,26 @@ def test_what_is_no_such_thing_is_not_told(name: str, odd: object) -> None:
 def test_of_many_cases_the_middle_counts_and_no_order() -> None:
     hot = [USUAL | {"hottest_c": heat, "cases_before": 50} for heat in (40, 52, 53)]
     assert list(differences([USUAL] * 3, hot)) == ["12 C hotter"]
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "said"),
+    [
+        ({"a.py": "1"}, {"a.py": "1"}, ()),
+        ({"a.py": "1", "b.py": "2"}, {"b.py": "3", "a.py": "1"}, ("b.py",)),
+        ({"a.py": "1", "gone.py": "2"}, {"a.py": "1", "fresh.py": "2"}, ("fresh.py", "gone.py")),
+        # a run of before says nothing of them, which is no change
+        (None, {"a.py": "1"}, ()),
+        ({"a.py": "1"}, None, ()),
+        ({}, {"a.py": "1"}, ()),
+        ("a.py", {"a.py": "1"}, ()),
+    ],
+)
+def test_files_of_tests_that_changed(base: object, new: object, said: tuple[str, ...]) -> None:
+    assert files_changed({"code": base}, {"code": new}) == said
+    assert files_changed(None, {"code": new}) == ()
+
+
+def test_of_many_files_the_first_are_named() -> None:
+    assert named_files(["a", "b"]) == "a, b"
+    assert named_files(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -291,6 +291,9 @@ def test_whose_fault_a_kind_and_a_case_are_is_told() -> None:
     }
     said = "        whose fault: phone, 87 % sure: on one, where its twins pass"
     assert [line for line in lines(found) if "whose fault" in line] == [said] * 2
+    gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
+    mended = {kind.kind: kind.blame for kind in history_of(gone, faults=faults).kinds()}
+    assert mended == {"x": None, "call|1002|two": faults[causes[1]]}, "nothing fails so any more"
     assert "on 1 of 1 S" not in "".join(lines(found)), "nobody knows: that is not told"
 
 

@@ -13,9 +13,11 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner
 
+from harness.answers.history.brief import Brief
+from harness.answers.history.causes import cause_id
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
-from harness.answers.history.nights import NightTold, keep_night
+from harness.answers.history.nights import CauseTold, NightTold, keep_night
 from harness.answers.site.build import Built, build
 from harness.answers.site.links import page_of
 from harness.tools.cli.site import site
@@ -24,6 +26,7 @@ from harness.verdict.results.run_folder import INFO
 from tests.unit.answers.history.runs import attempt, run_folder
 
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"
+BAD = "a failed id=x"
 FIRST, SECOND, THIRD = (f"2026110{day}T220000Z-{day:016x}" for day in (1, 2, 3))
 
 
@@ -73,6 +76,27 @@ def test_the_front_page_tells_what_broke(pages: Path) -> None:
     assert page_of("case", attempt("a passed").test) in text
     assert page_of("night", SECOND) in text
     assert "case without a verdict</li>" not in text  # its own are said above
+
+
+def test_what_came_with_a_cause_is_told_and_what_is_fixed_accuses_nobody(tmp_path: Path) -> None:
+    runs = [
+        run_folder(tmp_path, attempt(said), run_id=one)
+        for one, said in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
+    ]
+    cause = cause_id(Brief.of(attempt(BAD)))
+    causes = {cause: CauseTold(whose="phone, 99 % sure: so", files_changed=("test_a.py",))}
+    built(tmp_path, *runs[:2])
+    told = NightTold(night="n", run=SECOND, started="2026", causes=causes)
+    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    built(tmp_path, *runs[2:])
+    broke, fixed = (
+        (tmp_path / "site" / page_of("night", run)).read_text() for run in (SECOND, THIRD)
+    )
+    assert "<h2>New: 1 case</h2>" in broke
+    assert "with the same versions; also changed: test_a.py" in broke
+    assert ">phone, 99 % sure<" in broke
+    assert "<h2>Fixed: 1 case</h2>" in fixed
+    assert not [word for word in ("99 % sure", "also changed") if word in fixed]
 
 
 def test_the_front_page_names_earlier_nights_that_lost_cases(tmp_path: Path) -> None:

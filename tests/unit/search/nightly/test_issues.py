@@ -73,6 +73,34 @@ def test_whose_fault_it_is_stays_with_an_issue() -> None:
     assert "whose fault" not in issue_text(issue)
 
 
+def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_nobody() -> None:
+    def seen(known: Sequence[Issue], before: str, after: str, code: str) -> Issue:
+        infos = {"code": {"test_a.py": "1"}}, {"code": {"test_a.py": code}}
+        records = {one.case: one for one in [attempt(after)]}
+        found = compare(briefs(before), briefs(after), infos=infos)
+        (issue,) = (
+            one for one in followed(known, found, records, run="r", seen="s") if not one.fault
+        )
+        return issue
+
+    first = seen([], "a passed", "a failed", "2")
+    (told,) = blamed([first], {first.id: Blamed(fault="unknown", confidence=0, why="so")})
+    line = "- whose fault: `unknown: so`; changed when it came: `test_a.py`"
+    assert line in issue_text(told).splitlines()
+    assert "- changed when it came: `test_a.py`" in issue_text(first).splitlines()
+    later = seen([told], "a failed", "a failed", "1")
+    assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
+    gone = seen([later], "a failed", "a passed", "1")
+    assert gone.state == "closed"
+    summary = "\n".join(summary_lines(a_night(issues=(gone,), started="s", run="r")))
+    for text in (issue_text(gone), summary):
+        assert "fault" not in text
+        assert "test_a.py`" not in text
+    assert "not bisected" not in summary
+    again = seen([gone], "a passed", "a failed", "1")
+    assert (again.state, again.files_changed) == ("open", ()), "this time none had changed"
+
+
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
     assert {(one.outcome, one.count, one.state) for one in first} == {

@@ -9,12 +9,12 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import harness
 from harness import experiments
+from tests.unit import api_page
 
 ROOT = Path(__file__).parents[2]
 SUITES = [path for path in sorted((ROOT / "suites").glob("*.py")) if "page" not in path.stem]
@@ -28,20 +28,26 @@ def test_each_name_is_there_and_told_of(name: str) -> None:
 
 @pytest.mark.parametrize("name", harness.__all__)
 def test_each_name_has_its_place_among_the_apis_and_an_example(name: str) -> None:
-    page = (ROOT / "docs/api.md").read_text()
-    assert f"\n::: harness.{name}\n" in page
+    page = api_page.PAGE.read_text("utf-8")
+    assert f"\n### {name}\n\n" in page
     imports = re.findall(r"^from harness import (.*)$", page, re.MULTILINE)
     assert name in {one for line in imports for one in line.split(", ")}
 
 
-def test_each_step_is_listed_among_the_apis() -> None:
-    (listed,) = re.findall(r"members: \[([^\]]*)\]", (ROOT / "docs/api.md").read_text())
-    there = {
-        name
-        for name, value in vars(harness.steps).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    assert {one.strip() for one in listed.split(",")} == there
+def test_the_apis_are_those_of_the_code() -> None:
+    page = api_page.PAGE.read_text("utf-8")
+    assert page == api_page.page(page), f"docs/api.md is outdated: run `{api_page.COMMAND}`"
+    assert "- `Bench.window(contexts: Source | Sequence[Source], number: int | None = None" in page
+    assert "- `steps.context_free(context: int) -> Step`\n\n    Frees a context if it" in page
+    assert " object at 0x" not in page
+
+
+def test_of_a_page_that_is_outdated_the_examples_are_kept() -> None:
+    kept = "# Names\n\nWhat.\n\n## held\n\n```\nexample\n```\n\n### held\n\n"
+    made = api_page.page(f"{kept}- `held()`\n\n    Old.\n")
+    assert made.startswith(kept)
+    assert "- `held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check`" in made
+    assert "Old." not in made
 
 
 @pytest.mark.parametrize("name", experiments.__all__)

@@ -1,0 +1,110 @@
+"""Makes what docs/api.md says of each public name: its signature and docstring, as text.
+
+`python -m tests.unit.api_page` writes it below the examples, which people write; a test compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import harness
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "api.md"
+COMMAND: Final = "python -m tests.unit.api_page"
+
+
+class _AsWritten(str):
+    """A type as it stands in the code, which signatures put into quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def page(text: str) -> str:
+    """The page with all that the code says; of `text` the examples are kept, under their titles."""
+    head, *parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    made = [head]
+    for part in parts:
+        title, _, own = part.partition("\n")
+        example = own.partition("\n### ")[0].rstrip()
+        made.append(f"{title}\n{example}\n\n")
+        names = title.removeprefix("## ").split(", ")
+        made.append("\n".join(line for name in names for line in _told(name)))
+        made.append("\n")
+    return "".join(made).rstrip() + "\n"
+
+
+def _told(name: str) -> Iterator[str]:
+    found = getattr(harness, name)
+    yield f"### {name}\n"
+    if inspect.ismodule(found):
+        yield f"{_doc(found)}\n"
+        for inner, value in _public(found):
+            if inspect.isroutine(value) or inspect.isclass(value):
+                yield from _one(f"{name}.{inner}", value)
+            else:
+                shown = sorted(value) if isinstance(value, Mapping) else value
+                yield f"- `{name}.{inner}`: `{shown}`\n".replace("typing.", "")
+        return
+    yield from _one(name, found)
+    if inspect.isclass(found):
+        for inner, value in _members(found):
+            yield from _one(f"{name}.{inner}", value)
+
+
+def _one(name: str, value: Any) -> Iterator[str]:
+    """A signature, and below it what the code says of it."""
+    yield f"- `{name}{_signature(value)}`\n"
+    yield from (f"    {line}" if line else "" for line in f"{_doc(value)}\n".splitlines())
+    yield ""
+
+
+def _public(module: Any) -> Iterator[tuple[str, Any]]:
+    names = getattr(module, "__all__", vars(module))
+    found = ((name, getattr(module, name)) for name in names if not name.startswith("_"))
+    yield from (one for one in found if not inspect.ismodule(one[1]))
+
+
+def _members(of: type) -> Iterator[tuple[str, Any]]:
+    """Methods and properties of our own, those of its bases behind them."""
+    seen: set[str] = set()
+    for base in of.__mro__:
+        if base.__module__.partition(".")[0] != harness.__name__:
+            continue
+        for name, value in vars(base).items():
+            told = inspect.isroutine(value) or isinstance(value, property)
+            if told and not name.startswith("_") and name not in seen and inspect.getdoc(value):
+                seen.add(name)
+                yield name, value
+
+
+def _signature(value: Any) -> str:
+    if isinstance(value, property):
+        return f": {inspect.signature(value.fget).return_annotation}"
+    if inspect.isclass(value) and getattr(value, "_is_protocol", False):
+        return ""
+    function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    signature = inspect.signature(function)
+    written = {**vars(value).get("__annotations__", {})} if inspect.isclass(value) else {}
+    given = [
+        one.replace(annotation=_AsWritten(written.get(one.name, one.annotation)))
+        if one.annotation is not one.empty
+        else one
+        for one in signature.parameters.values()
+        if one.name not in ("self", "cls")
+    ]
+    returns = signature.return_annotation
+    gives = f" -> {returns}" if isinstance(returns, str) and returns != "None" else ""
+    return f"{signature.replace(parameters=given, return_annotation=signature.empty)}{gives}"
+
+
+def _doc(value: Any) -> str:
+    return inspect.cleandoc(value.__doc__ or "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")

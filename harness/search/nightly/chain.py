@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Final
 
 from pydantic import ValidationError
@@ -220,8 +221,11 @@ class Chain:
         return (one for one in until if one.night != self.night.night)
 
     def _fetch(self) -> None:
-        """What cannot be had is told: a run needs no more than what it asks for."""
-        lab = load_lab(Path(self.night.lab))
+        """What pytest refuses is found out first; what cannot be had is told."""
+        lab, look = load_lab(Path(self.night.lab)), ("--collect-only", "-q")
+        code = self._pytest_run(self._left_s, None, *look, stdout=DEVNULL)
+        if code in _REFUSED:
+            raise self._refused(code)
         if not self.night.lab_before:
             known = next((one.lab_after or one.lab_before for one in self._earlier()), ())
             self._keep(lab_before=self._lab(known))
@@ -238,14 +242,21 @@ class Chain:
                 except HarnessError as error:
                     self._note(f"not fetched: {source.name} {target}: {error}")
 
-    def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
+    def _pytest_run(
+        self, left_s: float, run: RunFolder | None, *more: str, stdout: int = 2
+    ) -> int | None:
         """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
         marker = f"--problem-file={self.path / PROBLEM}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
         words += [f"--site={self.night.site}"] if self.night.site else []
         words += [f"--resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
-        return ended("pytest", words, left_s, cwd=self.night.folder, stdout=2)
+        return ended("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
+
+    def _refused(self, code: int | None) -> HarnessError:
+        problem = read_problem(self.path / PROBLEM)
+        text = problem.text if problem else _REFUSED.get(code or 0, f"pytest ended with {code}")
+        return InfraError(text) if code == InfraError.exit_code else ConfigError(text)
 
     def _run(self) -> None:
         run, code = self._begun_run(), None
@@ -255,10 +266,7 @@ class Chain:
             if code is None:
                 raise InfraError("the time was over before the run: --resume goes on with it")
         if run is None:
-            problem = read_problem(self.path / PROBLEM)
-            why = _REFUSED.get(code or 0, f"pytest ended with {code}")
-            text = problem.text if problem else why
-            raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
+            raise self._refused(code)
         if not run.info().get("finished"):
             raise InfraError(f"run {run.run_id} did not end in order ({code})")
         info = run.info()

@@ -96,7 +96,7 @@ def test_a_night_that_was_refused_leaves_no_folder(
 ) -> None:
     chain = Chain(night_at(NOON).model_copy(update={"done": STEPS[:1]}), (), tmp_path, None)
     chain._keep()
-    monkeypatch.setattr(chain, "_pytest_run", lambda *_: code)
+    monkeypatch.setattr(chain, "_pytest_run", lambda *_, **__: code)
     with pytest.raises((ConfigError, InfraError)):
         chain.go_on()
     assert chain.path.exists() == (code == 3), "what the lab kept from it can be gone on with"
@@ -138,3 +138,23 @@ def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
     (kept,) = nights(tmp_path)
     assert kept.issues == (issue,)
     assert len(kept.told) == 1, "that its run is gone"
+
+
+@pytest.mark.parametrize("code", [4, 5])
+def test_what_pytest_refuses_is_said_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    lab = tmp_path / "devices.yaml"
+    lab.write_text("schema: 1\ndevices: [{name: a, serial: s}]\n")
+    chain = Chain(night_at(NOON).model_copy(update={"lab": str(lab)}), (), tmp_path, None)
+    asked: list[str] = []
+
+    def look(_: float, __: object, *words: str, stdout: int) -> int:
+        asked.extend(words)
+        return code
+
+    monkeypatch.setattr(chain, "_pytest_run", look)
+    monkeypatch.setattr(chain, "_lab", lambda _: pytest.fail("the devices are asked"))
+    with pytest.raises(ConfigError):
+        chain.go_on()
+    assert asked == ["--collect-only", "-q"]

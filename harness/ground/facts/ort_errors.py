@@ -49,12 +49,13 @@ _NUMBER: Final = re.compile(
     re.I,
 )
 _LEVEL: Final = re.compile(r"^\s*(?:<[EWIVD]>\s*)+")
-# Where in the library a line comes from, in front of it or behind: of no use to whoever compares
-# two versions.
+# Where in the library a line comes from, in front of it, of a part of it, or behind: of no use to
+# whoever compares two versions.
 _PLACE_BEHIND: Final = re.compile(r"\s*\[[\w./-]+\.(?:cc|cpp|h|hpp):\d+ [^\]]*\]\s*$")
 _PLACE_BEFORE: Final = re.compile(
-    r"^/?(?:[\w.-]+/)*[\w.-]+\.(?:cc|cpp|h):\d+ "
-    r"(?:.*?\)(?:::\S+|(?: const)?(?: \[[^\]]*\])?))? ?(?=[A-Z])"
+    r"(?:^|(?<=: ))/?(?:[\w.-]+/)*[\w.-]+\.(?:cc|cpp|h):\d+ "
+    r"(?:(?:.*?\)(?:::\S+|(?: const)?(?: \[[^\]]*\])?))? ?(?=[A-Z])"
+    r"|[^()]*\([^()]*\)(?: const)?(?: \[[^\]]*\])? (?=\S)|\w+(?:::[\w~]+)+ (?=\S))"
 )
 
 

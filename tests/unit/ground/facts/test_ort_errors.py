@@ -127,6 +127,20 @@ def test_names_are_those_of_the_header() -> None:
             "provider: [ONNXRuntimeError] : 1 : FAIL : no",
             "Error creating execution provider: [ONNXRuntimeError] : 1 : FAIL : no",
         ),
+        (
+            "Non-zero status code returned while running Reshape node. Name:'r' Status Message: "
+            "/onnxruntime_src/onnxruntime/core/providers/cpu/tensor/reshape_helper.h:47 onnxruntime"
+            "::ReshapeHelper::ReshapeHelper(const onnxruntime::TensorShape&, onnxruntime::"
+            "TensorShapeVector&, bool) input_shape_size == size was false. It cannot be reshaped",
+            "Non-zero status code returned while running Reshape node. Name:'r' Status Message: "
+            "input_shape_size == size was false. It cannot be reshaped",
+        ),
+        (
+            "qnn_backend_manager.cc:56 onnxruntime::qnn::QnnBackendManager::GetProvider Unable to "
+            "load backend",
+            "Unable to load backend",
+        ),
+        ("at a.cc:7 it ends", "at a.cc:7 it ends"),
         ("Load model from /a/b.onnx failed", "Load model from /a/b.onnx failed"),
         ("a [list] of things", "a [list] of things"),
     ],

@@ -29,6 +29,7 @@ from harness.libraries import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
 from harness.search import BisectionResult, Night, Result
 from harness.search.diverge.divergence import Divergence
+from harness.tools.cli.documents import Printed
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.failure.explanation import Explanation
 from harness.verdict.results import known_issues
@@ -59,6 +60,9 @@ def schemas() -> dict[str, str]:
         "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
         "nightly.schema.json": _schema(
             Night, "What nightly --json prints (with exit_code), and its nightly.json"
+        ),
+        "printed.schema.json": _schema(
+            Printed, "What other commands print with --json", "validation"
         ),
         "order.schema.json": _schema(
             RunPlace, "The order.json of a run, a bisection or a night: its place among the others"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from harness.contexts.compiler.models import Model
+from harness.tools.cli.schema import schemas
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.unit.tools.cli.reference_pages import every_command, options_of
 
@@ -44,6 +47,14 @@ CALLS = {
     "runtimes verify": ["2.51.0"],
 }
 """Each call, and what it is given; in this order, since some take what others leave."""
+
+SCHEMA = json.loads((ROOT / "docs/schema/printed.schema.json").read_text())
+PRINTED = {
+    call: name
+    for name, one in SCHEMA["$defs"].items()
+    for call in re.findall(r"^`(.*?) --json`", one.get("description", ""))
+}
+"""The names of the small documents, by the command that prints them."""
 
 ELSEWHERE = {"contexts minimize", "tell"}
 """Want a failure, and a night with channels; tests/integration/search/ has both."""
@@ -83,6 +94,14 @@ def keys_of(value: object) -> Iterator[str]:
         yield from keys_of(one)
 
 
+def test_each_command_has_its_document_in_the_reference() -> None:
+    titles = [json.loads(text)["title"] for text in schemas().values()]
+    described = {one for title in titles for one in re.findall(r"What (.*?) --json prints", title)}
+    # records as of results.jsonl; as of `bisect`; the lines of a log.jsonl
+    as_others = {"run", "bisect replay", "bisect log", "run --plan"}
+    assert described | set(PRINTED) | as_others == ELSEWHERE | set(CALLS)
+
+
 def test_no_command_is_forgotten() -> None:
     printing = {
         name.removeprefix("qnn-harness ")
@@ -109,6 +128,9 @@ def test_it_says_its_schema(call: str, prepared: DeviceRuns) -> None:
     assert all(type(one.get("schema")) is int for one in heads), done.stdout[:2000]
     assert "schema_version" not in set(keys_of(found))
     assert not any("version" in one for one in found)
+    if call in PRINTED:
+        (document,) = found
+        jsonschema.validate(document, SCHEMA | {"anyOf": [{"$ref": f"#/$defs/{PRINTED[call]}"}]})
 
 
 @pytest.mark.nightly

@@ -334,6 +334,8 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
     assert code == 1, said
     *cases, drift = found
     assert {(case["outcome"], case["outputs"]) for case in cases} == {("passed", "agreement")}
+    printed = json.loads((ROOT / "docs/schema/printed.schema.json").read_text())
+    jsonschema.validate(drift, printed | {"anyOf": [{"$ref": "#/$defs/OutputDrifted"}]})
     assert (drift["kind"], drift["context"], drift["output"]) == ("drift", "net.bin", "y")
     assert [point["variant"] for point in drift["points"]] == [0, 1]
     assert drift["differences"][1]["elements"] == 535

@@ -102,6 +102,11 @@ class ToldComparison:
     reasons: Sequence[str]
 
     @property
+    def name(self) -> str:
+        """Which runs it is of."""
+        return f"{self.run} beside {self.base}" if self.base is not None else self.run
+
+    @property
     def exit_code(self) -> int:
         """1 if there are reasons to fail; else the code for verdicts that the new run lacks."""
         return _NEGATIVE if self.reasons else self.comparison.coverage.lost_code
@@ -240,7 +245,7 @@ def markdown(found: ToldComparison) -> str:
 
 def page(found: ToldComparison) -> str:
     """One page without network or assets."""
-    title = f"{found.mark.capitalize()}: {found.run} beside {found.base}"
+    title = f"{found.mark.capitalize()}: {found.name}"
     return pages.page(title, _blocks(found, _PAGE_CASES, _DRIFTS, partial(code, most=_PAGE_CHARS)))
 
 

@@ -87,8 +87,7 @@ def news_of_comparison(found: ToldComparison) -> News:
         if name in _BECAME
         for one in groups
     ]
-    told = f"{found.run} beside {found.base}"
-    return News(id=told, verdict=found.verdict, items=tuple(items))
+    return News(id=found.name, verdict=found.verdict, items=tuple(items))
 
 
 def message(news: News, template: str | None = None) -> tuple[str, str]:

@@ -17,6 +17,6 @@ def seconds_of(text: str, field: str) -> float:
     hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total <= _MOST_S:
-        problem = f"{text!r} is no time of at most 168 hours"
+        problem = f"{text!r} is no time; the longest is 168h"
         raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
     return float(total)

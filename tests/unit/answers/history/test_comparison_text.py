@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -15,6 +16,7 @@ from harness.answers.history.comparison import Pair, compare
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.answers.history.whose_fault import Blamed
+from harness.answers.telling.news import message, news_of_comparison
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
@@ -83,6 +85,17 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
     assert ("not run" in text, "beside" in text, "No verdict before" in text) == (False,) * 3
     assert "1 failure, all new" in text
     assert "test_b[sim-htp-2.51.0-b]" in text
+
+
+def test_beside_nothing_nothing_is_named() -> None:
+    after = [Brief.of(attempt(one)) for one in ("a failed", "b passed", "c error")]
+    found = told(
+        *(compare([], after), []), base=None, run="r", advice=lambda *_: None, apart=lambda _: 0
+    )
+    news = news_of_comparison(found)
+    for text in ("\n".join(lines(found)), markdown(found), page(found), *message(news), news.id):
+        assert not re.search(r"\bNone\b", text), text
+    assert "<title>Verdicts are missing: r</title>" in page(found)
 
 
 def test_where_no_speed_was_measured_no_heading_says_so() -> None:

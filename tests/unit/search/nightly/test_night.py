@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+from harness.answers.history.whose_fault import Blamed
+from harness.answers.telling.news import message
 from harness.device import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import CatalogEntry
@@ -22,9 +25,12 @@ from harness.search.nightly.chain import (
     nights,
     unfetched,
 )
-from harness.search.nightly.issues import CauseSearch, Issue
-from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.example import Example
+from harness.search.nightly.issues import CauseSearch, Issue, issue_text
+from harness.search.nightly.night import STEPS, Night, summary_lines
+from harness.search.nightly.night_told import night_told
 from harness.search.nightly.processes import answer_of
+from harness.search.nightly.telling import news_of
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
 from tests.logged import Logged
@@ -295,3 +301,32 @@ def test_a_night_without_a_lab_tells_of_what_it_asked_for_and_says_so(
     names = [one.name for one in load_lab(SIMULATED_LAB).devices]
     assert sorted(filter(night.tells_of, names)) == told
     assert "simulated device of this computer" in night.on_a_simulator
+
+
+MAY_BE_KNOWN: dict[str, Any] = {
+    "fault": "lab",
+    "diagnosis": "d",
+    "message": "m",
+    "flaky": "f",
+    "again": "a",
+    "closed": "2026-11-23T10:50",
+    "hindrance": "h",
+    "blame": Blamed(fault="unknown", confidence=0.1, why="so"),
+    "search": CauseSearch(command=("c",), case="c", cost_s=1, since="n"),
+    "example": Example(ran=(), log=(), command=("pytest",)),
+}
+
+
+@given(st.sets(st.sampled_from(sorted(MAY_BE_KNOWN))), st.sampled_from(["open", "closed"]))
+def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: str) -> None:
+    least: dict[str, Any] = {"id": "i", "outcome": "failed", "signature": "-", "count": 1}
+    least |= {"diagnosis": None, "message": None, "cases": ("c",), "state": state}
+    least |= dict.fromkeys(("first_seen", "last_seen", "first_run", "last_run"), "r")
+    issue = Issue(**least | {name: MAY_BE_KNOWN[name] for name in known})
+    night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
+    news = news_of(night, ())
+    told = night_told(night)
+    assert told is not None
+    causes = (f"{one.known} {one.whose} {one.folder}" for one in told.causes.values())
+    for text in (issue_text(issue), *summary_lines(night), *message(news), *causes):
+        assert not re.search(r"\bNone\b", text), text

@@ -6,19 +6,20 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import pytest
+from click.shell_completion import CompletionItem
 
 from harness.contexts import RESIDENCIES
 from harness.ground import BACKENDS, ENGINES, QNN, ConfigError, HarnessError
 from harness.ground.facts.engines import ORT
 from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
-from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, split_list
+from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, Option, split_list
 from harness.run.pytest_plugin.terminal import LIVE_FROM
 from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
 from harness.tools.cli.say import say
@@ -41,6 +42,8 @@ _READ: Final[Mapping[str, Any]] = {
     "--fail-on": str,
     "--fallback": click.Choice(("allow", "refuse")),
 }
+_PATHS: Final = ("FILE", "DIR", "MODEL", "RUN")
+_Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 _INTERRUPTED: Final = 130
@@ -61,6 +64,7 @@ def _with_options_of_pytest(command: click.Command) -> click.Command:
             is_flag=None if option.takes_value else True,
             multiple=option.given.get("action") == "append",
             help=option.run,
+            shell_complete=_completion(option),
         )
         made.append(one)
     command.params[1:1] = made
@@ -71,6 +75,18 @@ def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
     if isinstance(type_, click.Choice):
         return None
     return f"[{'|'.join(given['choices'])}]" if "choices" in given else given.get("metavar")
+
+
+def _completion(option: Option) -> _Completion | None:
+    """What the Tab key writes behind an option whose type click does not know."""
+    choices = BACKENDS if option.name == "--backend" else option.given.get("choices")
+    if choices:
+        return lambda _, __, begun: [
+            CompletionItem(one) for one in choices if one.startswith(begun)
+        ]
+    if option.given.get("metavar") in _PATHS:
+        return lambda _, __, begun: [CompletionItem(begun, type="file")]
+    return None
 
 
 @_with_options_of_pytest

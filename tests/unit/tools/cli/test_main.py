@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from harness.tools.cli.main import COMMANDS, commands
@@ -75,3 +76,24 @@ def test_the_version_tells_the_schemas() -> None:
     said = CliRunner().invoke(commands, ["--version"]).output
     before, now = READ
     assert f"results {now} (reads {before}), all others 1" in said
+
+
+@pytest.mark.parametrize(
+    ("begun", "completed"),
+    [
+        ("expl", [("plain", "explain")]),
+        ("contexts ins", [("plain", "inspect")]),
+        ("run --resid", [("plain", "--residency")]),
+        ("run --residency se", [("plain", "sequential")]),
+        ("run --engine o", [("plain", "ort")]),
+        ("run --backend h", [("plain", "htp")]),
+        ("run --reference m", [("file", "m")]),
+        ("run --lab m", [("file", "m")]),
+        ("run m", [("file", "m")]),
+    ],
+)
+def test_the_tab_key_completes(begun: str, completed: list[tuple[str, str]]) -> None:
+    *words, last = begun.split()
+    shell = ShellComplete(commands, {}, "qnn-harness", "_QNN_HARNESS_COMPLETE")
+    found = shell.get_completions(words, last)
+    assert [(one.type, one.value) for one in found] == completed

@@ -170,7 +170,7 @@ def _bound_directory(file: IO[bytes], limits: ArchiveLimits) -> None:
     if at < 0 or tail[at : at + 4] != _END_MAGIC or tail[-2:] != b"\0\0":
         at = tail.rfind(_END_MAGIC)
     if at < 0 or len(tail) - at < _END_BYTES:
-        raise zipfile.BadZipFile("it is not a zip archive")
+        raise zipfile.BadZipFile("it is no zip archive, or one that was cut short")
     entries, directory_bytes = struct.unpack_from("<HI", tail, at + 10)
     locator = tail[max(0, at - _ZIP64_LOCATOR_BYTES) : at]
     if locator[:4] == _ZIP64_LOCATOR_MAGIC:

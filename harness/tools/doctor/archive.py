@@ -25,6 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness.device import USER_SERVER, Lab
 from harness.device.evidence.text import EvidenceFile, clean, fit, redact
 from harness.ground import ConfigError, InfraError, counted, name_problem, without_secrets
+from harness.ground.errors.schemas import other_schema
 from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_archive
 from harness.ground.files.names_inside import read_inside
 from harness.ground.files.whole_file import written_whole
@@ -189,9 +190,11 @@ def read_archive(path: Path) -> DoctorReport:
             opened.open(REPORT) as report,
         ):
             told = report.read(_FILE_BYTES + 1)
-    except (OSError, KeyError, ArchiveError) as error:
-        problem = f"is no archive of `doctor --acceptance`: {error}"
-        raise ConfigError(problem, file=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except (KeyError, ArchiveError) as error:
+        why = f"it has no {REPORT}" if isinstance(error, KeyError) else error
+        raise ConfigError(f"is no archive of `doctor --acceptance`: {why}", file=path) from None
     if len(told) > _FILE_BYTES:
         raise ConfigError(f"its {REPORT} is larger than {_FILE_BYTES} bytes", file=path)
     try:
@@ -199,6 +202,9 @@ def read_archive(path: Path) -> DoctorReport:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
+        if where == "schema" and first["type"] == "literal_error":
+            problem = f"its {REPORT} {other_schema(first['input'], [1])}"
+            raise ConfigError(problem, file=path) from None
         problem = f"its {REPORT} is not one of `doctor`: {first['msg']}"
         raise ConfigError(problem, file=path, field=where) from None
 
@@ -212,7 +218,7 @@ def row_of(report: DoctorReport) -> str:
         _found(report, "SoC"),
         _found(report, "system"),
         _found(report, "runtime"),
-        f"{counted(len(good), 'step')}: {', '.join(good)}" if good else "none",
+        f"{counted(len(good), 'step')}: {'; '.join(good)}" if good else "none",
         "; ".join(f"{one.name}: {one.found}"[:_CELL_CHARS] for one in bad) or "-",
     )
     return f"| {' | '.join(map(_cell, cells))} |"

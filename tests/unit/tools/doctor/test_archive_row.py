@@ -21,6 +21,7 @@ CHECKS = (
     Checked("device", "<device>", "system", "ok", "android-arm64: Android 15"),
     Checked("device", "<device>", "runtime", "ok", "QNN 2.51.0 for android-arm64"),
     Checked("acceptance", "<device>", "probe", "ok", "started"),
+    Checked("acceptance", "<device>", "a push cut, resumed", "ok", ""),
     Checked("acceptance", "<device>", "reboot", "not-applicable", "not asked for"),
     Checked("acceptance", "<device>", "backend htp", "fail", "14001 | skel"),
 )
@@ -42,7 +43,7 @@ def test_a_row(tmp_path: Path) -> None:
     done = CliRunner().invoke(doctor, ["--read", str(file)])
     assert done.output == (
         "| SM8650, HTP v75 | android-arm64: Android 15 | QNN 2.51.0 for android-arm64 "
-        "| 1 step: probe | backend htp: 14001 \\| skel |\n"
+        "| 2 steps: probe; a push cut, resumed | backend htp: 14001 \\| skel |\n"
     )
     told = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
     assert json.loads(told.output) == json.loads(json.dumps(report_of(CHECKS).as_json()))
@@ -53,6 +54,7 @@ def test_a_row(tmp_path: Path) -> None:
     [
         ("{}", "is not one of `doctor`"),
         ("[", "is not one of `doctor`"),
+        ('{"schema": 2, "checks": []}', "is of schema 2; this version reads schema 1: a newer"),
         (" " * (2 << 20), "is larger than"),
     ],
 )
@@ -63,8 +65,15 @@ def test_what_is_no_report(tmp_path: Path, text: str, says: str) -> None:
 
 def test_what_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"PK\3\4")
-    for path in (tmp_path / "a.zip", tmp_path / "none", tmp_path):
-        with pytest.raises(ConfigError, match="is no archive"):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("other.json", "{}")
+    for path, says in (
+        (tmp_path / "a.zip", "is no archive of"),
+        (tmp_path / "b.zip", "it has no report.json$"),
+        (tmp_path / "none", "none: cannot be read: No such file or directory$"),
+        (tmp_path, "cannot be read: Is a directory$"),
+    ):
+        with pytest.raises(ConfigError, match=says):
             read_archive(path)
 
 

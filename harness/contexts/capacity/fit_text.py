@@ -129,7 +129,8 @@ def fit_lines(told: Fit) -> Iterator[str]:
     how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
     if any(one.refused for one in told.contexts):
         refused_ones = sum(one.refused for one in dict.fromkeys(told.contexts))
-        yield f"does not fit: {counted(refused_ones, 'context')} refused even alone ({how})"
+        refuses = f"QNN {told.qnn} refuses {counted(refused_ones, 'context')} even alone"
+        yield f"does not fit: {refuses}; no budget changes that"
         return
     for number, domain in enumerate(told.domains):
         held = counted(len(domain.contexts), "context")
@@ -161,11 +162,11 @@ def _problems(told: Fit) -> Iterator[str]:
     kinds: dict[tuple[str | None, ...], list[FitContext]] = {}
     for one in dict.fromkeys(told.contexts):
         if one.problem:
-            at_least = None if one.refused else f"{one.bytes:,} bytes at least"
+            at_least = None if one.refused else f"at least {one.bytes:,} bytes"
             kinds.setdefault((at_least, one.problem, one.diagnosis), []).append(one)
     for (at_least, problem, diagnosis), alike in kinds.items():
         more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
         what = f"refused by QNN {told.qnn}" if at_least is None else at_least
-        yield f"{alike[0].name}{more}: {what}; alone: {problem}"
+        yield f"{alike[0].name}{more}: {what}; loaded alone: {problem}"
         if diagnosis:
             yield f"    {diagnosis}"

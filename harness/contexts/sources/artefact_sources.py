@@ -133,8 +133,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     for piece in pieces:
         if piece.kind != "context":
             where = f"{piece.origin}: " if piece.origin else ""
-            what = f"is a {piece.kind.upper()}, which a backend compiles into contexts: name those"
-            problem = f"{where}{what}; contexts are loaded here"
+            what = f"is a {piece.kind.upper()}, a model that is not compiled yet"
+            problem = f"{where}{what}: give the context binary that QNN's tools make of it"
             raise ConfigError(problem, file=piece.path)
     if not pieces:
         able = [engine.name for engine in ENGINES.values() if engine.compiles == artefact.kind]

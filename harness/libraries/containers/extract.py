@@ -109,8 +109,8 @@ def nothing_in(opened: Sequence[Artefact]) -> ConfigError:
     more = f", nor in {counted(len(opened) - 1, 'other file')}" if len(opened) > 1 else ""
     onnx = any(one.kind == "onnx" for one in opened)
     advice = "; `qnn-harness contexts compile` makes one of a model" if onnx else ""
-    what = opened[0].kind if opened else "nothing"
-    problem = f"no context binary is in it: {what} without one{more}{advice}"
+    what = opened[0].kind if opened else "list"
+    problem = f"no context binary is in this {what}{more}{advice}"
     return ConfigError(problem, file=opened[0].path if opened else None)
 
 

@@ -74,7 +74,7 @@ def open_artefact(path: str | os.PathLike[str], within: Path | None = None) -> A
             if head[one.at :].startswith(one.magic) and (found := one.read(data)):
                 return found
     begins = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
-    problem = f"is no artefact that is known: it {begins}, and should be {_KNOWN}"
+    problem = f"is no file of a known kind: it {begins}, and should be {_KNOWN}"
     raise UnknownFileError(problem, file=Path(path))
 
 
@@ -183,7 +183,7 @@ def _recognised(
             with _told(told):
                 raise problem
     if len(passed) == len(files):
-        raise ArtefactError(f"holds no artefact, which would be {_KNOWN}", file=where)
+        raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=where)
     return [one for one in found if one.path not in sides]
 
 

@@ -139,7 +139,8 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Whole
     from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 
     if asked.numbers or asked.residencies:
-        problem = f"{engine.title} loads what a file holds, all at once: no number, no residency"
+        all_at_once = f"{engine.title} loads what a file holds, all at once"
+        problem = f"{all_at_once}: it takes no number of contexts and no residency"
         raise ConfigError(problem, file=path)
     return WHOLE_FILES[engine.name](path, _given(path, engine, asked))
 

@@ -370,7 +370,7 @@ def _calibrated(catalog: Catalog, runtime: Runtime) -> Calibration:
 def _contexts(
     files: Sequence[Path], catalog: Catalog, runtime: Runtime, soc: Soc
 ) -> list[tuple[str, Piece]]:
-    root, found = cache_root(), []
+    root, found, passed = cache_root(), [], []
     opened = list(open_artefacts(files))
     for artefact in opened:
         name = artefact.path.name
@@ -382,12 +382,14 @@ def _contexts(
             made = store.get(model, compiler, soc.htp_arch or 0)
             pieces = [Piece(made.path, 0, made.size, "", "context")]
         if (left_out := len(artefact.pieces) - len(pieces)) > 0:
-            _log.warning("%s: left out, without a context: %d", artefact.path, left_out)
+            passed.append(f"{artefact.path}: left out, without a context: {left_out}")
         elif not pieces:
-            _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
+            passed.append(f"{artefact.path}: {artefact.kind} without a context in it")
         found += [(f"{name}#{one.origin}" if one.origin else name, one) for one in pieces]
     if not found:
         raise nothing_in(opened)
+    for text in passed:
+        _log.warning(text)
     return found
 
 

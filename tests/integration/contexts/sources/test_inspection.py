@@ -155,7 +155,7 @@ def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
     text.write_text("no context")
     done = CliRunner().invoke(inspect, [str(text), str(FOREIGN)], standalone_mode=False)
     assert done.return_value == 2
-    assert f"{text}: is no artefact that is known" in done.stderr
+    assert f"{text}: is no file of a known kind" in done.stderr
     assert "1 context, read by" in done.stdout
     done = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
     assert (done.return_value, done.stdout) == (2, "")

@@ -138,7 +138,7 @@ def test_a_named_file_needs_no_test(module_lab: DeviceRuns, tmp_path: Path) -> N
     wrong = module_lab.run(*given, f"--contexts-expected={tmp_path}/in", suites=program)
     assert (wrong.code, "x.raw has 64 bytes (raw), and output_0 (1024" in wrong.output) == (2, True)
     refused = module_lab.run(*given, "--contexts-number=3", suites=program)
-    assert (refused.code, "no number, no residency" in refused.output) == (2, True)
+    assert (refused.code, "no number of contexts and no residency" in refused.output) == (2, True)
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("no_program", "is no artefact that is known"),
+        ("no_program", "is no file of a known kind"),
         ("no_method", "method=, names one (valid: forward)"),
         ("unmarked", 'device(engine="executorch")'),
     ],

@@ -239,7 +239,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         open_artefact(other)
     for arguments, words in (
         ((), "FILE: none is named"),
-        ((other,), f"{other}: is no artefact that is known"),
+        ((other,), f"{other}: is no file of a known kind"),
         ((tmp_path / "nowhere.pte",), f"{tmp_path}/nowhere.pte: cannot be read: No such file"),
         ((FOREIGN, "--fail-on=3"), "error: --fail-on: '3' is not drift:STEPS"),
         ((FOREIGN, "--expected="), "'--expected': it is empty"),
@@ -299,7 +299,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
     # pytest itself takes what is called like an artefact, and nothing else by its name alone
     (tmp_path / "half.pte").write_bytes(b"no")
     taken = lab.run(suites=tmp_path / "half.pte")
-    assert (taken.code, "half.pte: is no artefact that is known" in taken.output) == (2, True)
+    assert (taken.code, "half.pte: is no file of a known kind" in taken.output) == (2, True)
 
 
 def test_the_plan_is_there_for_programs_too(lab: DeviceRuns) -> None:

@@ -187,15 +187,17 @@ def test_a_context_that_is_refused_alone_never_fits() -> None:
     silent = replace(well, source="metadata", problem="no word")
     told = fit("2.51.0", [silent], Room(100), "given")
     assert told.fits
-    assert "a.bin: 40 bytes at least; alone: no word" in list(fit_lines(told))
+    assert "a.bin: at least 40 bytes; loaded alone: no word" in list(fit_lines(told))
     refused = replace(silent, name="b.bin", problem="5000", refused=True, diagnosis="newer")
     for room, residency in product((None, Room(100)), RESIDENCIES):
         for contexts, loads in (([refused], 0), ([well, refused] * 200, 1)):
             told = fit("2.47.0", contexts, room, "given", residency=residency)
             assert (told.fits, told.loads, told.changes, told.most) == (False, loads, (), None)
             lines = list(fit_lines(told))
-            assert lines[:2] == ["b.bin: refused by QNN 2.47.0; alone: 5000", "    newer"]
-            assert lines[2].startswith("does not fit: 1 context refused even alone"), lines
+            assert lines[:2] == ["b.bin: refused by QNN 2.47.0; loaded alone: 5000", "    newer"]
+            assert lines[2].startswith("does not fit: QNN 2.47.0 refuses 1 context even alone"), (
+                lines
+            )
             assert len(lines) == 3
     alike = [replace(refused, name=name) for name in "xyz"]
     assert next(fit_lines(fit("1", alike * 9, None, "given"))).startswith("x and 2 more: ")

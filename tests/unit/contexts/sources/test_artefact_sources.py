@@ -153,7 +153,7 @@ def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: 
 
 def test_a_dlc_among_extracted_files_is_named(tmp_path: Path) -> None:
     piece = Piece(tmp_path / "net.dlc", 0, 4, "", "dlc")
-    with pytest.raises(ConfigError, match=r"net.dlc: is a DLC, which a backend compiles"):
+    with pytest.raises(ConfigError, match=r"net.dlc: is a DLC, a model that is not compiled yet"):
         contexts_of(Artefact(tmp_path / "manifest.json", "manifest", (piece,)), tmp_path)
 
 

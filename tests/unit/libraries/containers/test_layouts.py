@@ -219,7 +219,11 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
     assert names(tmp_path / "**/*.bin") == ["[1].bin", "b.bin", "c.bin"]
     assert names(tmp_path / "[1].bin", tmp_path / "below") == ["[1].bin", "c.bin"]
     (tmp_path / "none").mkdir()
-    for wrong, said in [("none", "holds no artefact"), ("*.pte", "no file"), ("x", "No such")]:
+    for wrong, said in [
+        ("none", "holds no file of a known kind"),
+        ("*.pte", "no file"),
+        ("x", "No such"),
+    ]:
         with pytest.raises(ArtefactError, match=said):
             open_artefacts([tmp_path / wrong])
     with pytest.raises(UnknownFileError, match="begins with 68 65"):

@@ -28,7 +28,7 @@ def test_help_loads_no_command() -> None:
     assert rooms <= {"tools.cli", "ground.errors"}
     listed = shown[shown.index("Commands:") + 1 : shown.index("", shown.index("Commands:"))]
     page = shown[shown.index("  All pages to read:") + 1]  # whole, to be copied as one word
-    assert Path(page.strip()).read_text().startswith("# qnn-harness")
+    assert Path(page.strip()).read_text().startswith("# Start here")
     assert [line.split()[0] for line in listed if line[2] != " "] == list(COMMANDS)
 
 

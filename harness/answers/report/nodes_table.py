@@ -32,7 +32,7 @@ def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
         told = ", ".join(f"{number} on the {where}" for where, number in where)
         cut = "".join(f"; {words}" for words in _cut(record))
         line: list[str | Span] = [
-            code(record.case),
+            code(record.case.rpartition("/")[2]),
             f": of {counted(len(rows), 'node')} ",
             Span(told),
             cut,

@@ -171,6 +171,17 @@ def say_no_end(config: pytest.Config) -> None:
         reporter._report_keyboardinterrupt = lambda: None
 
 
+def say_no_count(config: pytest.Config) -> None:
+    """Keeps pytest from counting the tests of a run in which nothing was run.
+
+    Its quiet forms have that line, too. Without it, `no tests ran` would follow an error that says
+    all to who named a file and no test.
+    """
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not reporter.stats:
+        reporter.summary_stats = lambda: None
+
+
 @contextlib.contextmanager
 def uncaptured(config: pytest.Config) -> Generator[None]:
     """What is written in this block is seen, though pytest captures what a case writes.

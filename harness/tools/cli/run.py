@@ -20,6 +20,7 @@ from harness.ground.facts.engines import ORT
 from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, Option, split_list
+from harness.run.pytest_plugin.pytest_internals import say_no_count
 from harness.run.pytest_plugin.terminal import LIVE_FROM
 from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
 from harness.tools.cli.say import say
@@ -195,14 +196,18 @@ class _Watch:
     folder: RunFolder | None = None
     plan: PlanReport | None = None
     interrupted = False
+    config: pytest.Config | None = None
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Comes at Ctrl-C, and where the plug-in itself ends a run."""
         self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)
+        if not self.interrupted and self.config is not None:
+            say_no_count(self.config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Comes when all options are known, also those of PYTEST_ADDOPTS."""
+        self.config = config
         config.stash[LIVE_FROM] = -1
         if config.option.lab is not None or (config.rootpath / DEFAULT_LAB).exists():
             return

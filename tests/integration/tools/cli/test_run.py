@@ -289,7 +289,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
         code, said, records = lab.run_files(file, option)
         assert (code, records, words in said) == (2, [], True), said
         assert "qnn-harness ==" not in said
-        assert "!!!" not in said
+        assert not re.search("!!!|no tests ran", said)
         assert not lab.reports.exists()
     # where one of several can be run, the other has a record
     code, said, records = lab.run_files(FOREIGN, program, "--graph=forward")

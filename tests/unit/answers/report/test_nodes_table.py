@@ -17,7 +17,7 @@ def test_nodes_on_the_npu_are_counted_and_the_others_named() -> None:
     nodes = [node("r1", "Relu"), node("r2", "Relu"), node("s", "Shrink", "CPU", "no | kernel")]
     carried = {"tensors": 2, "bytes": 2048}
     figures = {"nodes": nodes, "partitions": 2, "transfers": carried}
-    blocks = nodes_tables([record(case="m.onnx::test_session[a]", measurements=figures)])
+    blocks = nodes_tables([record(case="../m.onnx::test_session[a]", measurements=figures)])
     told = markdown(blocks)
     assert (
         "`m.onnx::test_session[a]`: of 3 nodes 2 on the NPU, 1 on the CPU; "

@@ -76,6 +76,11 @@ class AttachedDevice:
         known = SOCS.get(self.soc or "")
         return self.config.adreno or self.facts.adreno or (known.adreno if known else None)
 
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a simulated one: the lab says so, or the device itself, as of a farm."""
+        return self.config.simulated or self.facts.simulated
+
     def identity(self) -> dict[str, object]:
         """The `device` object of a result record."""
         shown = self.facts.coprocessors
@@ -85,7 +90,7 @@ class AttachedDevice:
             "soc": self.soc,
             "htp_arch": self.htp_arch,
             "target": self.target,
-            "simulated": self.config.simulated,
+            "simulated": self.simulated,
             "os_build": self.facts.os_build,
             "coprocessors": None if shown is None else asdict(shown),
         }

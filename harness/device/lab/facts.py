@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
+from harness.device.simulator.properties import SIMULATED_HARDWARE
 from harness.device.transport.questions import (
     boot_of,
     first_line,
@@ -40,11 +41,11 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, its SoC's number and its
-    machine-id, as far as it says them. `boot` names its present boot. `libc` is what tells its C
-    library; `android_api` is the API level, of Android only; `target_reason` says what the target
-    was told by, or why there is none. `loses_adb`: a reboot ends its adb on the network, as far as
-    it is known. `page_bytes` is how large pages of its memory are. `coprocessors` is what it shows
-    of DSP and GPU.
+    machine-id, as far as it says them. `simulated`: it says that it is one of a simulated farm.
+    `boot` names its present boot. `libc` is what tells its C library; `android_api` is the API
+    level, of Android only; `target_reason` says what the target was told by, or why there is none.
+    `loses_adb`: a reboot ends its adb on the network, as far as it is known. `page_bytes` is how
+    large pages of its memory are. `coprocessors` is what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -64,6 +65,7 @@ class DeviceFacts:
     page_bytes: int | None = None
     loses_adb: bool = False
     coprocessors: Coprocessors | None = None
+    simulated: bool = False
 
     @property
     def glibc(self) -> str | None:
@@ -102,6 +104,7 @@ def parse_facts(text: str) -> DeviceFacts:
         loses_adb=_loses_adb(properties),
         page_bytes=integer(first_line(sections, "pages")),
         coprocessors=parse_coprocessors(sections),
+        simulated=properties.get("ro.hardware") == SIMULATED_HARDWARE,
     )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+SIMULATED_HARDWARE: Final = "simulator"
+"""What ro.hardware says, as of no phone."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}")
 _MAX_VALUE_CHARACTERS: Final = 4096
 
@@ -44,7 +46,7 @@ def device_properties(
     return {
         "ro.adb.secure": "1",
         "ro.board.platform": _PLATFORMS.get(soc, product),
-        "ro.boot.hardware": "simulator",
+        "ro.boot.hardware": SIMULATED_HARDWARE,
         "ro.boot.serialno": serial,
         "ro.build.display.id": build,
         "ro.build.fingerprint": f"{made}:{build_type}/test-keys",
@@ -56,7 +58,7 @@ def device_properties(
         "ro.build.version.release": release,
         "ro.build.version.sdk": sdk,
         "ro.debuggable": "1" if root else "0",
-        "ro.hardware": "simulator",
+        "ro.hardware": SIMULATED_HARDWARE,
         "ro.product.board": product,
         "ro.product.brand": brand,
         "ro.product.cpu.abi": abi,

@@ -193,8 +193,7 @@ class CaseBench:
         """In words, what executes a case's graphs."""
         backend, arch = self.placement.backend.upper(), self.ready.stock.htp_arch
         name = f"{backend} v{arch}" if backend == "HTP" and arch else backend
-        simulated = self._held.lab_device.config.simulated
-        return f"{name}, simulated on this computer" if simulated else name
+        return f"{name}, simulated on this computer" if self.device.simulated else name
 
     @property
     def run_folder(self) -> Path:

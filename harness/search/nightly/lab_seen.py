@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from harness.answers import as_code
@@ -24,6 +24,7 @@ class DeviceSeen(DeviceTold):
     device: str
     host: str = ""
     host_lost: bool = False
+    simulated: bool = False
 
 
 class LostOn(Part):
@@ -60,6 +61,7 @@ def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[
                     hands=_hands(row, text),
                     host=row.get("host") or "",
                     host_lost=bool(row.get("host_lost")),
+                    simulated=bool(row.get("simulated")),
                 )
             )
     return tuple(found)
@@ -107,7 +109,8 @@ def lab_lines(
     away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
     if first:
         far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
-        yield f"Lab: {there} of {counted(len(first), 'device')} there{far}."
+        kind = _simulated(first.values())
+        yield f"Lab: {there} of {counted(len(first), 'device')} there{far}.{kind}"
     for host in (one for one in hosts if one in away or one in at_end):
         told = [f"out of reach since {away[host][:16]}"] if host in away else []
         if (host in away) != (host in at_end) and last:
@@ -133,6 +136,15 @@ def lost_devices(lost: Iterable[LostOn]) -> str:
     shown = [f"{as_code(one.device)} ({one.cases})" for one in most[:_NAMED]]
     more = [f"{len(most) - _NAMED} more"] if len(most) > _NAMED else []
     return f": {', '.join([*shown, *more])}" if most else ""
+
+
+def _simulated(seen: Collection[DeviceSeen]) -> str:
+    number = sum(one.simulated for one in seen)
+    if not number:
+        return ""
+    if number < len(seen):
+        return f" {number} of them simulated."
+    return " All are simulated." if number > 1 else " It is simulated."
 
 
 def _lost_hosts(seen: Iterable[DeviceSeen]) -> dict[str, str]:

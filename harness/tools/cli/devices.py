@@ -160,7 +160,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     if attached.simulated_dsp is not None:
         row["findings"].append(SIMULATED_DSP)
     row |= {"serial": attached.transport.serial, "state": "device"}
-    row |= {name: getattr(attached, name) for name in _DESCRIBED}
+    row |= {name: getattr(attached, name) for name in (*_DESCRIBED, "simulated")}
     return row | {name: getattr(facts, name) for name in _ASKED}
 
 

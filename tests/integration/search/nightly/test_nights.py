@@ -150,7 +150,8 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert "first bad 2.49.40" in summary
     assert summary.startswith(
-        "### Devices: failed\n\nLab: 1 of 2 devices there, 0 of 1 other host.\n"
+        "### Devices: failed\n\nLab: 1 of 2 devices there, 0 of 1 other host. "
+        "1 of them simulated.\n"
         "- host `lab-pc`: out of reach since "
     )
     assert "\n- `phone`: away since " in summary
@@ -375,7 +376,9 @@ def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
     assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert summary.startswith("### Devices: nothing new fails\n\nLab: 1 of 1 device there.\n")
+    assert summary.startswith(
+        "### Devices: nothing new fails\n\nLab: 1 of 1 device there. It is simulated.\n"
+    )
 
 
 @pytest.mark.nightly

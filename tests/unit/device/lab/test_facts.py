@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.device.lab.facts import DeviceFacts, parse_facts
+from harness.device.simulator.properties import device_properties
 from tests.properties import damaged, reached, reaches
 
 PHONE = """@qnn-harness:machine\r
@@ -93,6 +94,13 @@ QCS6490
 )
 def test_known_systems(text: str, expected: DeviceFacts) -> None:
     assert parse_facts(text) == expected
+
+
+def test_a_device_of_a_simulated_farm_is_told_from_a_phone_by_itself() -> None:
+    listed = "".join(f"[{key}]: [{value}]\n" for key, value in device_properties("a", "X").items())
+    told = parse_facts(f"@qnn-harness:properties\n{listed}@qnn-harness:end\n")
+    assert told.simulated
+    assert not parse_facts(PHONE).simulated
 
 
 def test_silence_is_all_unknown() -> None:

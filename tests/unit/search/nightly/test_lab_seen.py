@@ -194,3 +194,20 @@ def test_what_no_device_is_to_blame_for_names_none() -> None:
     broken = placed("a error", "phone-1")
     assert broken.standing == "lab"
     assert lost_on([broken.model_copy(update={"cause": "config"})]) == ()
+
+
+@pytest.mark.parametrize(
+    ("simulated", "said"),
+    [
+        ((False,), "Lab: 1 of 1 device there."),
+        ((True,), "Lab: 1 of 1 device there. It is simulated."),
+        ((True, False), "Lab: 2 of 2 devices there. 1 of them simulated."),
+        ((True, True), "Lab: 2 of 2 devices there. All are simulated."),
+    ],
+)
+def test_what_is_simulated_is_told(simulated: tuple[bool, ...], said: str) -> None:
+    rows = [
+        {"name": str(at), "enabled": True, "health": "good", "simulated": one}
+        for at, one in enumerate(simulated)
+    ]
+    assert list(lab_lines(devices_seen({"devices": rows}, (), "now"), (), ())) == [said]

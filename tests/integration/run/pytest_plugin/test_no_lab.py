@@ -72,6 +72,14 @@ def test_who_asks_for_devices_is_told(folder: Path, options: tuple[str, ...], sa
     assert "!!" not in said, "the error is all"
 
 
+def test_workers_that_cannot_begin_are_told_of_once(folder: Path) -> None:
+    broken = ("-d", "--tx", "2*popen//python=/bin/false")
+    code, said = run(folder, "-m", "device", "--device", "sim-v73", *broken)
+    assert code == 3
+    assert said.count("error: workers of pytest-xdist died as they were started: ") == 1
+    assert "!!" not in said
+
+
 def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Path) -> None:
     code, said = run(folder, "-m", "device", "-k", "nothing")
     assert code == 5

@@ -326,7 +326,7 @@ class Chain:
         records = {one.case: one for one in run.contents().cases}
         flaky = {name for name, one in seen.items() if one.is_flaky and one.now.failed}
         records |= {one.case: one for one in run.contents().records if _fails(one, flaky)}
-        ids = {"run": run.run_id, "seen": self.night.started, "lab": self.night.lab}
+        ids = {"run": run.run_id, "seen": self.night.started, **self.night.where}
         issues = followed(known, found, records, **ids, histories=seen)
 
         def command(failure: NewFailure) -> list[str] | None:

@@ -34,7 +34,7 @@ class PlaceTried(Part):
 
 class Example(Part):
     """A case that failed so: what it ran on and with, what was logged, and how the same tests did
-    in all `places` that were tried.
+    in all `places` that were tried. The `command` runs it again, from the `folder`.
 
     `logs` is its folder among the reports, `bundle` the command that packs it for others, if it can
     be packed, with files of `bundle_bytes`; `packed` is where that is done.
@@ -44,6 +44,7 @@ class Example(Part):
     log: tuple[str, ...]
     places: tuple[PlaceTried, ...] = ()
     command: tuple[str, ...]
+    folder: str = ""
     logs: str | None = None
     bundle: tuple[str, ...] | None = None
     bundle_bytes: int = 0
@@ -51,7 +52,12 @@ class Example(Part):
 
 
 def example_of(
-    failing: Sequence[str], records: Mapping[str, CaseRecord], *, run: str, lab: str
+    failing: Sequence[str],
+    records: Mapping[str, CaseRecord],
+    *,
+    run: str,
+    lab: str,
+    folder: str = "",
 ) -> Example:
     """That of the shortest of the cases that fail of one cause in a run; `records` has all."""
     record = min((records[name] for name in failing), key=lambda one: one.duration_s)
@@ -62,7 +68,7 @@ def example_of(
         else []
     )
     said = chain or (error.message.splitlines() if error else [])
-    folder = record.logs[0].rpartition("/")[0] if record.logs else None
+    left = record.logs[0].rpartition("/")[0] if record.logs else None
     words = ("qnn-harness", "contexts", "bundle", record.case, "--run", f"reports/{run}")
     files: Any = record.measured("context_files") if is_of_a_file(record.case) else None
     return Example(
@@ -70,7 +76,8 @@ def example_of(
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
         places=tuple(_places(set(failing), records)),
         command=tuple(again(record, f"--lab={lab}")),
-        logs=f"reports/{run}/{folder}" if folder else None,
+        folder=folder,
+        logs=f"reports/{run}/{left}" if left else None,
         bundle=words if files else None,
         bundle_bytes=sum(one.get("bytes", 0) for one in (files or {}).values()),
     )
@@ -139,7 +146,8 @@ def example_lines(example: Example) -> Iterator[str]:
     if example.log:
         yield "- log:"
         yield from (f"  - {as_code(line, 320)}" for line in example.log)
-    yield f"- to reproduce: {as_code(shlex.join(example.command), 2000)}"
+    where = f", in {as_code(example.folder)}" if example.folder else ""
+    yield f"- to reproduce{where}: {as_code(shlex.join(example.command), 2000)}"
     if example.logs:
         yield f"- what it left: {as_code(example.logs)}"
     if example.packed:

@@ -107,6 +107,7 @@ def followed(
     seen: str,
     histories: Histories = NO_HISTORIES,
     lab: str = "devices.yaml",
+    folder: str = "",
 ) -> tuple[Issue, ...]:
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
@@ -115,6 +116,7 @@ def followed(
     believed. One with more cases than it names waits for a run that lacks no verdict. `records` are
     those of the run, by case, `seen` is when it was.
     """
+    at = {"run": run, "lab": lab, "folder": folder}
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
     came_with: dict[str, Any] = {"files_changed": tuple(found.files_changed)}
@@ -138,7 +140,7 @@ def followed(
             change = {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases, histories)
             change |= {} if issue.state == "open" else came_with
-            change["example"] = example_of([one.case for one in cases], records, run=run, lab=lab)
+            change["example"] = example_of([one.case for one in cases], records, **at)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
             names_all = issue.count == len(issue.cases) or not issue.cases
@@ -162,7 +164,7 @@ def followed(
                 **begins,
                 **_cases(cases, histories),
                 **came_with,
-                example=example_of([one.case for one in cases], records, run=run, lab=lab),
+                example=example_of([one.case for one in cases], records, **at),
             )
         )
     issues = list(_not_run(issues, found.coverage, begins))

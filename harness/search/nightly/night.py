@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AliasChoices, Field
@@ -87,6 +88,13 @@ class Night(Part):
     def issues_told(self) -> list[Issue]:
         """The issues that people are told of: what is open, and what this night closed."""
         return [one for one in self.issues if one.state == "open" or one.closed == self.started]
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The folder that the night was begun in, and its lab as it is named there."""
+        lab = PurePath(self.lab)
+        named = lab.relative_to(self.folder) if lab.is_relative_to(self.folder) else lab
+        return {"folder": self.folder, "lab": str(named)}
 
     @property
     def on_a_simulator(self) -> str:

@@ -76,6 +76,8 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
         *("--device", "one", "--backend", "htp", "--qnn", "2.51.0", "--compiler", "2.47.0"),
         "--lab=my lab.yaml",
     )
+    there = found.model_copy(update={"folder": "/a farm"})
+    assert "- to reproduce, in `/a farm`: `pytest " in "\n".join(example_lines(there))
     assert not any("`it`" in line for line in lines), "nothing in it is more than text"
 
 

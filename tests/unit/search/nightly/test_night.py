@@ -330,3 +330,16 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     causes = (f"{one.known} {one.whose} {one.folder}" for one in told.causes.values())
     for text in (issue_text(issue), *summary_lines(night), *message(news), *causes):
         assert not re.search(r"\bNone\b", text), text
+
+
+@pytest.mark.parametrize(
+    ("lab", "named"),
+    [
+        ("/farm/devices.yaml", "devices.yaml"),
+        ("/farm/labs/a.yaml", "labs/a.yaml"),
+        ("/farm-2/devices.yaml", "/farm-2/devices.yaml"),
+        ("/etc/lab.yaml", "/etc/lab.yaml"),
+    ],
+)
+def test_a_lab_is_named_as_from_the_folder_of_the_night(lab: str, named: str) -> None:
+    assert a_night(folder="/farm", lab=lab).where == {"folder": "/farm", "lab": named}

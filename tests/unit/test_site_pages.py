@@ -7,7 +7,8 @@ from pathlib import Path
 import markdown
 import pytest
 
-from tests.site_pages import on_page_markdown
+import harness
+from tests.site_pages import as_on_github, with_types
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITH_PIPES = [path for path in sorted(DOCS.rglob("*.md")) if "\\|" in path.read_text("utf-8")]
@@ -15,13 +16,21 @@ WITH_PIPES = [path for path in sorted(DOCS.rglob("*.md")) if "\\|" in path.read_
 
 @pytest.mark.parametrize("path", WITH_PIPES, ids=lambda path: path.name)
 def test_a_pipe_in_a_table_has_no_backslash(path: Path) -> None:
-    page = on_page_markdown(path.read_text("utf-8"))
+    page = as_on_github(path.read_text("utf-8"))
     assert "\\|" not in markdown.markdown(page, extensions=["tables"])
 
 
 def test_a_pipe_stays_in_its_cell() -> None:
-    page = on_page_markdown("| a | b |\n|---|---|\n| `x \\| y` | `c` \\| d |\n\n`e \\| f`\n")
+    page = as_on_github("| a | b |\n|---|---|\n| `x \\| y` | `c` \\| d |\n\n`e \\| f`\n")
     made = markdown.markdown(page, extensions=["tables"])
     assert "<td><code>x | y</code></td>" in made
     assert "<td><code>c</code> | d</td>" in made
     assert "<code>e \\| f</code>" in made
+
+
+def test_the_site_says_each_public_name_by_mkdocstrings() -> None:
+    page = with_types((DOCS / "api.md").read_text("utf-8"))
+    named = [line.removeprefix("::: harness.") for line in page.splitlines() if line[:3] == ":::"]
+    assert sorted(named) == sorted(harness.__all__)
+    assert "### " not in page
+    assert page.count("```python") == page.count("## ")

@@ -126,7 +126,8 @@ def _most(contexts: Sequence[FitContext], room: Room | None) -> int | None:
 def fit_lines(told: Fit) -> Iterator[str]:
     """A `Fit` for people, each domain as a bar."""
     yield from _problems(told)
-    how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
+    budget = "without a limit" if told.budget == "no limit" else f"budget {told.budget}"
+    how = f"QNN {told.qnn}, {told.residency}, {budget}"
     if any(one.refused for one in told.contexts):
         refused_ones = sum(one.refused for one in dict.fromkeys(told.contexts))
         refuses = f"QNN {told.qnn} refuses {counted(refused_ones, 'context')} even alone"

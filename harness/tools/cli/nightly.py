@@ -92,6 +92,7 @@ def nightly(
                 )
             else:
                 night = next((one for one in found if asked.goes_on_with(one, now)), asked)
+                night = night.model_copy(update={"site": asked.site})
             if night.database != asked.database:
                 database = night.database
             begun = Chain(night, arguments or night.arguments, reports, database)

@@ -18,14 +18,17 @@ from harness.ground.yaml_lines.document import MAX_SAID, Document, Location, all
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
-def _no_bool(value: object) -> object:
+def _is_known_schema(value: object) -> object:
     if isinstance(value, bool):
         raise PydanticCustomError("schema", "unknown value", {"choices": [1]})
+    if isinstance(value, int) and value > 1:
+        text = "is for a newer qnn-harness: update this one"
+        raise PydanticCustomError("schema", text, {"choices": [1]})
     return value
 
 
 Text = Annotated[str, StringConstraints(strict=True)]
-SchemaOne = Annotated[Literal[1], BeforeValidator(_no_bool), Field(alias="schema")]
+SchemaOne = Annotated[Literal[1], BeforeValidator(_is_known_schema), Field(alias="schema")]
 """The `schema: 1` that every file of ours begins with."""
 
 _TYPE_NAMES = {

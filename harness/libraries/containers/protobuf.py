@@ -50,8 +50,8 @@ def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[WireF
         else:
             raise data.error(f"{what} is damaged: no field is kept in way {wire}", at)
         if not number or length > end - offset:
-            problem = f"field {number} has {length} bytes, {end - offset} are left of {what}"
-            raise data.error(problem, at)
+            problem = f"{what} needs {length} bytes here, and has {end - offset}"
+            raise data.error(f"{problem}: the file is cut off, or damaged", at)
         yield WireField(number, wire, 0, offset, length)
         offset += length
 

@@ -29,6 +29,7 @@ from harness.search.bisect.request import Request, begin, replayed
 from harness.search.bisect.result import result_of
 from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
 from harness.tools.cli.lab_options import (
+    complete_devices,
     json_option,
     lab_option,
     run_timeout_option,
@@ -133,7 +134,13 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
 @run_timeout_option
 @_option_of_each_axis
-@click.option("--device", multiple=True, metavar="NAME", help="The device; more to fall back on.")
+@click.option(
+    "--device",
+    multiple=True,
+    metavar="NAME",
+    help="The device; more to fall back on.",
+    shell_complete=complete_devices,
+)
 @click.option("--backend", type=click.Choice(BACKENDS), help="As for `run`.")
 @click.option("--known-issues", type=click.Path(path_type=Path), help="As for `run`.")
 @click.option(

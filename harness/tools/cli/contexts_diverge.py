@@ -23,6 +23,7 @@ from harness.search.diverge.sides import Cpu, HtpPlace, Qnn
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
+    complete_devices,
     json_option,
     open_catalog,
     simulated_instead,
@@ -57,7 +58,12 @@ _BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
 )
 @click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: made up).")
 @click.option("--qnn", metavar="VERSION", help="QNN that is tested (default: the newest).")
-@click.option("--device", metavar="NAME", help="Device (default: the first one with HTP).")
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="Device (default: the first one with HTP).",
+    shell_complete=complete_devices,
+)
 @click.option("--lab", "lab_file", type=NamedPath(), help="As for `run`.")
 @click.option("--reports", type=NamedPath(), default=Path("reports"), help="As for `run`.")
 @json_option

@@ -28,6 +28,7 @@ from harness.tools.cli.bisect_going import RunLines
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
+    complete_devices,
     json_option,
     open_catalog,
     run_timeout_option,
@@ -47,7 +48,13 @@ def _case_options(command: AnyCommand) -> AnyCommand:
     for option in (
         click.option("--backend", type=click.Choice(BACKENDS), help="Default: as CASE says."),
         click.option("--qnn", metavar="VERSION", help="QNN runtime (default: as CASE says)."),
-        click.option("--device", multiple=True, metavar="NAME", help="Default: as CASE says."),
+        click.option(
+            "--device",
+            multiple=True,
+            metavar="NAME",
+            help="Default: as CASE says.",
+            shell_complete=complete_devices,
+        ),
         click.option("--lab", "lab_file", type=NamedPath(), help=_AS_FOR_RUN),
         click.option("--graph", metavar="NAME", help=_AS_FOR_RUN),
         click.option("--tolerance", type=float, default=0.0, help=_AS_FOR_RUN),

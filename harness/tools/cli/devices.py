@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ _ABOUT = ("host", "host_lost", "problem", "lease", "waiting", "vitals", "quarant
 _KEYS = (*COLUMNS, *_ABOUT)
 
 _LOOK_S: Final = 5.0
+_MOST_NAMES: Final = 4
 SIMULATED_DSP = (
     "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
 )
@@ -77,14 +79,27 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         say_json({"devices": rows})
     else:
         _print_table(rows)
-        for row in rows:
-            for line in remarks(row):
-                say(f"{row['name']}: {line}")
+        for line in remark_lines(rows):
+            say(line)
     failed = [row for row in rows if row["enabled"] and row["problem"]]
     for row in failed:
         say(f"error: {row['name']}: {row['problem']}", err=True)
     bad = any(row["enabled"] and row["health"] in ("bad", "quarantine") for row in rows)
     context.exit(3 if failed else 1 if bad else 0)
+
+
+def remark_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What a person should know of rows besides the table, each remark once (pure)."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        for line in remarks(row):
+            said.setdefault(line, []).append(row["name"])
+    return [f"{_named(names)}: {line}" for line, names in said.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def remarks(row: dict[str, Any]) -> list[str]:

@@ -19,7 +19,13 @@ import click
 
 from harness.ground import ConfigError, InfraError
 from harness.ground.files.cache import cache_path
-from harness.tools.cli.lab_options import NamedPath, json_option, lab_option, lab_or_simulated
+from harness.tools.cli.lab_options import (
+    NamedPath,
+    complete_devices,
+    json_option,
+    lab_option,
+    lab_or_simulated,
+)
 from harness.tools.cli.say import say_found
 from harness.tools.doctor.check import Checked
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
@@ -46,7 +52,12 @@ _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
     metavar="FILE",
     help="What a command answered that was asked for, or another log of the failure; several.",
 )
-@click.option("--device", metavar="DEVICE", help="Ask this device what keeps its DSP away.")
+@click.option(
+    "--device",
+    metavar="DEVICE",
+    help="Ask this device what keeps its DSP away.",
+    shell_complete=complete_devices,
+)
 @lab_option
 @json_option
 def explain(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from harness.device import Lab, Leases, OpenLab, load_lab
 from harness.device.lab.inventory import shipped_lab
-from harness.ground import cache_root
+from harness.ground import HarnessError, cache_root
 from harness.ground.files.cache import lease_root, simulated_root
 from harness.libraries import Catalog, Runtime, all_versions
 from harness.tools.cli.say import say
@@ -95,6 +97,19 @@ def lab_or_simulated(lab_file: Path, names: Sequence[str]) -> Path:
     if lab_file != DEFAULT_LAB or lab_file.exists():
         return lab_file
     return shipped_lab(names) or lab_file
+
+
+def complete_devices(
+    context: click.Context, _: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """What the Tab key writes behind the last comma: devices of the lab, if it can be read."""
+    before, comma, name = begun.rpartition(",")
+    given = context.params.get("lab") or context.params.get("lab_file") or DEFAULT_LAB
+    with contextlib.suppress(HarnessError):
+        devices = load_lab(lab_or_simulated(Path(given), ()), places=None).devices
+        names = [device.name for device in devices if device.name.startswith(name)]
+        return [CompletionItem(f"{before}{comma}{one}") for one in names]
+    return []
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:

@@ -22,7 +22,13 @@ from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, Option, split_list
 from harness.run.pytest_plugin.pytest_internals import say_no_count
 from harness.run.pytest_plugin.terminal import LIVE_FROM
-from harness.tools.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
+from harness.tools.cli.lab_options import (
+    DEFAULT_LAB,
+    NamedPath,
+    complete_devices,
+    json_option,
+    simulated_instead,
+)
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
@@ -80,6 +86,8 @@ def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
 
 def _completion(option: Option) -> _Completion | None:
     """What the Tab key writes behind an option whose type click does not know."""
+    if option.name == "--device":
+        return complete_devices
     choices = BACKENDS if option.name == "--backend" else option.given.get("choices")
     if choices:
         return lambda _, __, begun: [

@@ -241,7 +241,10 @@ ONE_MISTAKE = [
         "runtimes, notify)",
     ),
     ("devices:\n  - name: a\n    serial: b\n", "1: schema: is missing"),
-    ("schema: 2\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value '2'"),
+    (
+        "schema: 2\ndevices:\n  - name: a\n    serial: b\n",
+        "1: schema: is for a newer qnn-harness: update ",
+    ),
     ("schema: true\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value (valid: 1)"),
     ("schema: 1\ndevices: []\n", "2: devices: "),
     ("schema: 1\ndevices:\n", "2: devices: must be a list"),

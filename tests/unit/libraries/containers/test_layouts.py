@@ -132,6 +132,13 @@ def test_a_tflite_that_is_wrong(tmp_path: Path, options: bytes | None, said: str
         opened(tmp_path, tflite([("DISPATCH_OP", options)], appended=bytes(64)))
 
 
+def test_an_onnx_model_that_is_cut_off(tmp_path: Path) -> None:
+    whole = epcontext([EMBEDDED])
+    for left in (len(whole) - 1, len(whole) // 2):
+        with pytest.raises(ArtefactError, match="the file is cut off, or damaged"):
+            opened(tmp_path, whole[:left])
+
+
 def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "below/side.bin").write_bytes(OTHER)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import all_versions
+from harness.tools.cli.bisect import bisect
+from harness.tools.cli.contexts_diverge import diverge_command
+from harness.tools.cli.explain import explain
 from harness.tools.cli.lab_options import DEFAULT_LAB, HOST_TARGET, host_runtime, lab_or_simulated
+from harness.tools.cli.run import run
 
 
 class CatalogWithoutDownloads(Catalog):
@@ -56,3 +62,34 @@ def test_without_a_lab_the_simulated_devices_are_meant(
         lab_or_simulated(DEFAULT_LAB, ["sim-v70"])
     DEFAULT_LAB.write_text("schema: 1")
     assert lab_or_simulated(DEFAULT_LAB, ["sim-v73"]) == DEFAULT_LAB
+
+
+LAB = "schema: 1\ndevices:\n  - {name: sim-x, serial: a}\n  - {name: phone, serial: b}\n"
+
+
+@pytest.mark.parametrize(
+    ("lab", "begun", "completed"),
+    [
+        (None, "sim-v75", ["sim-v75"]),
+        (LAB, "", ["sim-x", "phone"]),
+        (LAB, "sim-x,p", ["sim-x,phone"]),
+        (LAB, "sim-v", []),
+        ("schema: 1\ndevices: [", "", []),
+    ],
+)
+@pytest.mark.parametrize("command", [run, bisect, explain, diverge_command])
+def test_tab_writes_names_of_devices(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: click.Command,
+    lab: str | None,
+    begun: str,
+    completed: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--device"]
+    if lab is not None:
+        Path("my.yaml").write_text(lab)
+        words = ["--lab", "my.yaml", "--device"]
+    found = ShellComplete(command, {}, "qnn-harness", "_X").get_completions(words, begun)
+    assert [one.value for one in found] == completed

@@ -133,10 +133,15 @@ def summary_lines(
             lines.append(_diagnosis_line(known, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
+    concluded: dict[tuple[str, str], list[str]] = {}
     for record in records:
         if record.conclusion is not None:
-            first, *more = record.conclusion.splitlines() or [""]
-            lines += [f"{record.case.rpartition('/')[2]}: {first}", *(f"    {one}" for one in more)]
+            name = record.case.rpartition("/")[2]
+            concluded.setdefault((name.partition("[")[0], record.conclusion), []).append(name)
+    for (_, conclusion), (name, *others) in concluded.items():
+        first, *more = conclusion.splitlines() or [""]
+        cases = f"{name} and {len(others)} more" if others else name
+        lines += [f"{cases}: {first}", *(f"    {one}" for one in more)]
     retried = sum(record.attempt > 1 for record in records)
     if retried:
         cases = "1 case was" if retried == 1 else f"{retried} cases were"

@@ -43,7 +43,7 @@ class Given:
         A user would believe that it was kept to.
         """
         if (self.tolerance or self.closeness) and self.expected is None:
-            problem = "is for outputs that are expected, and none are given"
+            problem = "nothing says what its outputs should be: --expected DIR does"
             asked = "tolerance" if self.tolerance else CONDITIONS
             raise ConfigError(problem, file=path, field=asked)
         self.require_no_original(path)
@@ -141,7 +141,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
         hints = (f"; --engine {name} compiles it" for name in able)
         raise ConfigError(f"holds no context{''.join(hints)}", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
-    for folder in (given.inputs, given.expected):
+    for what, folder in (("inputs", given.inputs), ("expected", given.expected)):
+        _require_folders(what, folder, artefact, len(pieces))
         _tell_of_extras(folder, name, len(pieces))
 
     files: dict[tuple[Path, int, int], Path] = {}
@@ -190,9 +191,23 @@ def _around(artefact: Artefact, contexts: int) -> list[str]:
         ran, them = f"only its {contexts} contexts ran, each by itself", "them"
     none = f"none of the {others} nodes" if others > 1 else "not the node"
     around = f", and {none} around {them}" if others else ""
-    whole = [one.name for one in ENGINES.values() if one.runs_whole == artefact.kind]
     how = "how right all of the file is: --engine {} --inputs DIR --expected DIR"
-    return [f"{ran}{around}", *map(how.format, whole)]
+    return [f"{ran}{around}", *map(how.format, _run_whole(artefact))]
+
+
+def _run_whole(artefact: Artefact) -> list[str]:
+    """The engines that run all of a file."""
+    return [one.name for one in ENGINES.values() if one.runs_whole == artefact.kind]
+
+
+def _require_folders(what: str, given: Path | None, artefact: Artefact, pieces: int) -> None:
+    """Raises ConfigError for a folder that has none for any of several contexts."""
+    folder = own_folder(given, artefact.path.name)
+    if folder is None or pieces < 2 or any((folder / f"{at}").exists() for at in range(pieces)):
+        return
+    problem = f"there is no {folder / '0'}: each of the {pieces} contexts has its own folder there"
+    hints = (f"; --engine {name} takes the files of the whole" for name in _run_whole(artefact))
+    raise ConfigError(f"{problem}{''.join(hints)}", file=artefact.path, field=what)
 
 
 def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:

@@ -36,12 +36,13 @@ class ContextFile:
     """A context binary, to be used as it lies there.
 
     Relative paths are meant from the folder of the test's file. `inputs` and `expected` name a
-    folder or list files, raw or .npy: in a folder those called like the tensors (x.raw), else all
-    in the order of their names. Without `inputs` deterministic ones are made up; without `expected`
-    no output is looked at. The record says both. Outputs may differ by `tolerance`, in units of the
-    raw values. `graph` names the one of several graphs that is executed. Without it all are, in
-    turn, and `inputs` and `expected` have a folder for each graph, called like it. `name` is what
-    it is called in cases and reports: by default like the file.
+    folder or list files, raw or .npy: in a folder those called like the tensors (x.raw), or all in
+    the order of their numbers (0.raw), else of their names, of which a warning tells. Without
+    `inputs` deterministic ones are made up; without `expected` no output is looked at. The record
+    says both. Outputs may differ by `tolerance`, in units of the raw values. `graph` names the one
+    of several graphs that is executed. Without it all are, in turn, and `inputs` and `expected`
+    have a folder for each graph, called like it. `name` is what it is called in cases and reports:
+    by default like the file.
     """
 
     path: Path

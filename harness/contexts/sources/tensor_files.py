@@ -15,6 +15,7 @@ from harness.contexts.context.metadata import Tensor
 from harness.ground import ConfigError, counted
 from harness.ground.files.names_inside import listed_inside, open_below
 from harness.ground.files.whole_file import keep_whole, open_regular
+from harness.ground.yaml_lines.models import did_you_mean
 from harness.libraries import Blob, piece_file
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ _SEED: Final = 20_240
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _SAMPLE = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _DIGITS = re.compile(r"(\d+)")
+_NUMBER: Final = re.compile(r"(.*?)(\d{1,6})", re.ASCII)
 _REALS: Final = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}
 # what an index, or a count, is passed as: any table has two rows, and few have a million
 _INDICES: Final = ("int32", "uint32", "int64", "uint64")
@@ -72,8 +74,10 @@ class TensorFiles:
                 )
                 raise ConfigError(problem, file=binary, field=what)
             found = f"{where} has "
-            files = chosen_files(listed_files(what, where, binary, within), tensors)
-            within = within or (None if files == (where,) else where)
+            files = listed_files(what, where, binary, within)
+            if files != (where,):
+                files = self._chosen(what, where, files, tensors, binary)
+                within = within or where
         else:
             found, files = "", where
         if len(files) != len(tensors):
@@ -90,6 +94,34 @@ class TensorFiles:
             if tensor not in self._made_up:
                 self._made_up[tensor] = self.keep(made_up(tensor, binary))
         return tuple(self._made_up[tensor] for tensor in tensors)
+
+    def _chosen(
+        self,
+        what: str,
+        folder: Path,
+        files: Sequence[Path],
+        tensors: Sequence[Tensor],
+        binary: Path,
+    ) -> tuple[Path, ...]:
+        """The files of a folder in the order of its tensors; a guess at whose they are is told."""
+        named, left, missing = whose_files(files, tensors)
+        if not missing:
+            return named
+        if named:
+            names = [one.name for one in missing]
+            strays = [
+                f"; {one.name} is called like none{did_you_mean(one.stem, names)}"
+                for one in left[: len(names)]
+            ]
+            problem = f"{folder} has no file for {', '.join(map(str, missing))}{''.join(strays)}"
+            raise ConfigError(problem, file=binary, field=what)
+        if len(left) == len(tensors) and not _numbered(left) and folder not in self._looked_at:
+            self._looked_at.add(folder)
+            pairs = zip(left, tensors, strict=True)
+            taken = ", ".join(f"{file.name} as {tensor.name}" for file, tensor in pairs)
+            why = "is called like a tensor: they are taken in the order of their names"
+            _log.warning("%s: no file in %s %s: %s", what, folder, why, taken)
+        return left
 
     def _raw(
         self, what: str, file: Path, tensor: Tensor, binary: Path, within: Path | None
@@ -139,7 +171,7 @@ def lying_files(what: str, where: Path, binary: Path, cache_root: Path) -> tuple
     If others could put a link in their place there, they are copies. Raises ConfigError naming
     `what` and `binary`, and InfraError.
     """
-    found = chosen_files(listed_files(what, where, binary), ())
+    found = in_name_order(listed_files(what, where, binary))
     if found == (where,):
         return found
     try:
@@ -180,17 +212,39 @@ def sample_names(what: str, folder: Path | tuple[Path, ...] | None, binary: Path
     return sorted(found, key=_in_order)
 
 
-def chosen_files(files: Sequence[Path], tensors: Sequence[Tensor]) -> tuple[Path, ...]:
-    """The files of a folder that belong to tensors, in their order (pure).
+def whose_files(
+    files: Sequence[Path], tensors: Sequence[Tensor]
+) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[Tensor, ...]]:
+    """The files that are called like tensors, the others, and the tensors without one (pure).
 
-    Those called like the tensors if all are there, else all by their names, input.2 before
+    The first are in the order of the tensors, the others in that of their names, input.2 before
     input.10.
     """
-    by_name = {_plain(file.stem): file for file in files}
-    named = [by_name.get(_plain(tensor.name)) for tensor in tensors]
-    if tensors and None not in named:
-        return tuple(file for file in named if file is not None)
+    names = [_plain(tensor.name) for tensor in tensors]
+    # X and x, or a:0 and a_0, are told apart only as they are written
+    plain = _plain if len({*names}) == len(names) else str
+    by_name = {plain(file.stem): file for file in files}
+    found = {one: by_name[plain(one.name)] for one in tensors if plain(one.name) in by_name}
+    named = set(found.values())
+    return (
+        tuple(found.values()),
+        in_name_order([file for file in files if file not in named]),
+        tuple(one for one in tensors if one not in found),
+    )
+
+
+def in_name_order(files: Sequence[Path]) -> tuple[Path, ...]:
+    """Files by their names, input.2 before input.10 (pure)."""
     return tuple(sorted(files, key=lambda file: _in_order(file.name)))
+
+
+def _numbered(files: Sequence[Path]) -> bool:
+    """Whether names differ in a number at their end only, which counts from 0 or 1 on (pure)."""
+    found = [_NUMBER.fullmatch(file.stem) for file in files]
+    alike = len({one and one[1] for one in found}) == 1
+    numbers = [int(one[2]) for one in found if one]
+    counted_from = [[*range(first, first + len(files))] for first in (0, 1)]
+    return alike and sorted(numbers) in counted_from
 
 
 def made_up(tensor: Tensor, binary: Path) -> bytes:

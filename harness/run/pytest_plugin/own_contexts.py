@@ -7,6 +7,7 @@ it were a module with a test of `own_cases.py`.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from harness.run.workbench import Workbench
     from harness.run.workbench.placement import Need
 
+_log = logging.getLogger(__name__)
+
 TAKES: Final = "takes_contexts"
 
 TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
@@ -37,6 +40,10 @@ TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
 
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
+_MADE_UP: Final = (
+    "what is expected is compared with what comes of inputs that are made up; --inputs DIR names "
+    "yours"
+)
 
 
 def nothing_beside(root: Path) -> list[str]:
@@ -158,6 +165,8 @@ def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
         if folder is not None and not folder.exists():
             problem = f"there is no {folder.absolute()}, the folder with their files"
             raise ConfigError(problem, file=path, field=field)
+    if asked.expected is not None and asked.inputs is None:
+        _log.warning("%s: %s", path.name, _MADE_UP)
     closeness = ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr, asked.reference)
     # who says how close outputs must come means these words, and no equality beside them
     left = ANY_DISTANCE if closeness and asked.expected else 0.0

@@ -165,8 +165,10 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     np.save(lab.folder / "out/y.npy", np.zeros((1, 16), np.float32))
     code, said, (one,) = lab.run_files("model.onnx", "--inputs=in", "--expected=out")
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    assert "made up" not in said
     code, said, (one,) = lab.run_files("model.onnx", "--expected=out")
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
+    assert "inputs that are made up; --inputs DIR names yours" in said
     # a condition takes the place of equality
     code, said, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
@@ -251,7 +253,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     monkeypatch.chdir(lab.folder)
     for option, words in (
-        ("--tolerance=0.1", f"{FOREIGN}: tolerance: is for outputs that are expected, and none"),
+        ("--tolerance=0.1", f"{FOREIGN}: tolerance: nothing says what its outputs should be"),
         ("--qnn=1.0", "--qnn: "),
         ("--resume=nowhere", "nowhere: is no run's folder"),
         ("--inputs=nowhere", f"{FOREIGN}: inputs: there is no {lab.folder}/nowhere, "),
@@ -283,7 +285,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
         (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
         # what lies inside another file is called as users know it, not as its copy in the cache
         (program, "--graph=nix", "error: executorch-3-contexts.pte#0: graph: has no graph 'nix'"),
-        (program, "--expected=empty", f"#0: expected: there is no {lab.folder}/empty/0, a folder"),
+        (program, "--expected=empty", "--engine executorch takes the files of the whole"),
         (FOREIGN, "--inputs=empty", "0 files, and the graph takes 1"),
     ):
         code, said, records = lab.run_files(file, option)

@@ -113,5 +113,5 @@ def test_a_program_without_contexts_and_with_numbers_for_outputs(
     assert "max_error[output_2]: 0.5, at most 0.4 of the expected files is asked" in said
     ask = (FORMS, "--engine=executorch", "--graph=numbers", "--min-cosine=0.9")
     code, said, _ = lab.run_files(*ask)
-    why = "--max-error, --min-cosine, --min-sqnr: is for outputs that are expected, and none are"
+    why = "--max-error, --min-cosine, --min-sqnr: nothing says what its outputs should be"
     assert (code, why in said) == (2, True), said

@@ -129,7 +129,11 @@ def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
         (next(FIELD.glob("*.bin")), "--qnn=2.51.0", no_onnx),
         (EMBEDDED, "--graph=g", "no graph to choose"),
         (EMBEDDED, "--contexts=2", "no number"),
-        (EMBEDDED, "--tolerance=0.1", "is for outputs that are expected"),
+        (
+            EMBEDDED,
+            "--tolerance=0.1",
+            "nothing says what its outputs should be: --expected DIR does",
+        ),
         (EMBEDDED, "--ort=1.31.1", "--ort: the engine qnn does without ONNX Runtime"),
     ):
         engine = () if option.startswith("--ort") else (ORT,)

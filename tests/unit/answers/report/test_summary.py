@@ -109,6 +109,16 @@ def test_what_a_case_concluded_is_said() -> None:
     assert lines_of(table, "r")[1:4] == ["test_a.py::test_limit[x]: a", "     b", "    c"]
 
 
+def test_what_cases_of_one_test_concluded_alike_is_said_once() -> None:
+    figures = {"conclusion": "only its 3 contexts ran"}
+    cases = ["m.pte::test_contexts[a]", "m.pte::test_contexts[b]", "n.pte::test_contexts[a]"]
+    made = [record(case=f"own/{case}", measurements=figures) for case in cases]
+    assert lines_of(made, "r")[1:-1] == [
+        f"{cases[0]} and 1 more: only its 3 contexts ran",
+        f"{cases[2]}: only its 3 contexts ran",
+    ]
+
+
 @pytest.mark.parametrize(
     ("outcomes", "said"),
     [

@@ -99,10 +99,31 @@ def test_where_the_inputs_of_each_context_are(
     tmp_path: Path, kinds: tuple[PieceKind, ...], own: bool, expected: list[str]
 ) -> None:
     given = tmp_path / "in"
-    (given / ("model.pte" if own else "other")).mkdir(parents=True)
+    (given / ("model.pte" if own else "other") / "1").mkdir(parents=True)
+    (given / "1").mkdir()
     found = files(contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", Given(inputs=given)))
     assert [one.inputs for one in found] == [given / name for name in expected]
     assert all(one.expected is None for one in found)
+
+
+@pytest.mark.parametrize("what", ["inputs", "expected"])
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("pte", "; --engine executorch takes the files of the whole"),
+        ("epcontext", "; --engine ort takes the files of the whole"),
+        ("tflite", ""),
+    ],
+)
+def test_files_of_a_whole_program_are_not_those_of_its_contexts(
+    what: str, kind: ArtefactKind, hint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.npy").write_bytes(b"")
+    made = replace(artefact(tmp_path, "context", "context"), kind=kind)
+    told = f"no {tmp_path}/in/0: each of the 2 contexts has its own folder there{hint}$"
+    with pytest.raises(ConfigError, match=f"{made.path}: {what}: there is {told}"):
+        contexts_of(made, tmp_path / "cache", replace(Given(), **{what: tmp_path / "in"}))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.sources import tensor_files
 from harness.contexts.sources.context_file import ContextFiles
-from harness.contexts.sources.tensor_files import TensorFiles, chosen_files, lying_files, made_up
+from harness.contexts.sources.tensor_files import TensorFiles, lying_files, made_up, whose_files
 from harness.ground.errors import ConfigError
 from tests.logged import Logged
 
@@ -23,18 +23,30 @@ BINARY = Path("/mine/model.bin")
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
+    ("names", "named", "left"),
     [
-        (["mask_0.raw", "x.raw"], ["x.raw", "mask_0.raw"]),
-        (["input.10.raw", "input.2.raw"], ["input.2.raw", "input.10.raw"]),
-        (["x.npy", "other.npy"], ["other.npy", "x.npy"]),
-        (["X.bin", "mask_0.raw", "readme.txt"], ["X.bin", "mask_0.raw"]),
-        (["1", "a", "02"], ["1", "02", "a"]),
+        (["mask_0.raw", "x.raw"], "x.raw mask_0.raw", ""),
+        (["X.bin", "mask_0.raw", "readme.txt"], "X.bin mask_0.raw", "readme.txt"),
+        (["x.npy", "other.npy"], "x.npy", "other.npy"),
+        (["input.10.raw", "input.2.raw"], "", "input.2.raw input.10.raw"),
+        (["1", "a", "02"], "", "1 02 a"),
     ],
 )
-def test_whose_a_file_of_a_folder_is(names: list[str], expected: list[str]) -> None:
-    found = chosen_files([Path(name) for name in names], [X, MASK])
-    assert [path.name for path in found] == expected
+def test_whose_a_file_of_a_folder_is(names: list[str], named: str, left: str) -> None:
+    found = whose_files([Path(name) for name in names], [X, MASK])
+    assert [" ".join(map(str, one)) for one in found[:2]] == [named, left]
+    assert found[2] == (X, MASK)[len(named.split()) :]
+
+
+@pytest.mark.parametrize("names", [("X", "x"), ("a:0", "a_0")])
+def test_tensors_that_are_called_nearly_alike_have_files_of_their_own(
+    names: Sequence[str],
+) -> None:
+    tensors = [Tensor(name, 4, "float32") for name in names]
+    found, _, missing = whose_files([Path(f"{name}.raw") for name in names], tensors)
+    assert [file.stem for file in found] == [*names]
+    assert not missing
+    assert whose_files([Path(f"{names[0]}.raw")], tensors)[2] == (tensors[1],)
 
 
 @pytest.fixture
@@ -57,6 +69,48 @@ def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
     assert files.given("inputs", listed, [X, MASK], BINARY) == (x, mask)
     x.write_bytes(b"damaged")
     assert files.given("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
+
+
+@pytest.mark.parametrize("what", ["inputs", "expected"])
+def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
+    what: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    for name in ("x.raw", "maks_0.raw"):
+        (tmp_path / name).write_bytes(b"12345678")
+    told = (
+        f"^{BINARY}: {what}: {tmp_path} has no file for mask:0 \\(4 bytes of uint8\\); "
+        "maks_0.raw is called like none, did you mean 'mask:0'\\?$"
+    )
+    with pytest.raises(ConfigError, match=told):
+        files.given(what, tmp_path, [X, MASK], BINARY)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["0.raw", "1.raw"], False),
+        (["1.raw", "2.npy"], False),
+        (["input_0_0.raw", "input_0_1.raw"], False),
+        (["input.0.raw", "output.1.raw"], True),
+        (["1.raw", "3.raw"], True),
+        (["a.raw", "b.raw"], True),
+        (["a.raw", "1.raw"], True),
+    ],
+)
+def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
+    names: list[str], told: bool, files: TensorFiles, tmp_path: Path, logged: Logged
+) -> None:
+    for name in names:
+        np.save(tmp_path / "of", np.zeros(2, "<f4"))
+        (tmp_path / "of.npy").rename(tmp_path / name)
+        if name.endswith(".raw"):
+            (tmp_path / name).write_bytes(bytes(8))
+    for _ in range(2):
+        files.given("inputs", tmp_path, [X, Tensor("y", 8, "float32")], BINARY)
+    first, second = sorted(names)
+    order = "is called like a tensor: they are taken in the order of their names"
+    line = f"inputs: no file in {tmp_path} {order}: {first} as x, {second} as y"
+    assert logged.warnings == [line] * told
 
 
 @pytest.mark.parametrize("form", ["raw", "npy"])
@@ -187,14 +241,14 @@ def test_a_link_that_was_put_there_meanwhile_is_not_followed(
     np.save(tmp_path / "secret.npy", np.array([1, 2], "<f4"))
     (folder / name).write_bytes(b"x" * (tmp_path / "secret.npy").stat().st_size)
 
-    def then_swapped(found: Sequence[Path], _: object) -> tuple[Path, ...]:
+    def then_swapped(*asked: Any) -> Any:
         (folder / name).unlink()
         (folder / name).symlink_to(tmp_path / "secret.npy")
-        return tuple(found)
+        return whose_files(*asked)
 
     size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
     tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
-    swapped = mock.patch.object(tensor_files, "chosen_files", then_swapped)
+    swapped = mock.patch.object(tensor_files, "whose_files", then_swapped)
     with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
         files.given("inputs", folder, [tensor], BINARY)
 
@@ -211,7 +265,7 @@ def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
     copies = lying_files("inputs", folder, BINARY, cache)
     assert [one.read_text() for one in copies] == ["2.raw", "10.raw"]
     assert not set(copies) & set(of_mine)
-    gone = mock.patch.object(tensor_files, "chosen_files", return_value=(folder / "gone",))
+    gone = mock.patch.object(tensor_files, "in_name_order", return_value=(folder / "gone",))
     with gone, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
         lying_files("inputs", folder, BINARY, cache)
 

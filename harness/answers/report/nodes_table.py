@@ -1,4 +1,4 @@
-"""What ran where: nodes of each case's model by processor, and why one is not on the NPU (pure).
+"""What ran where, or would: nodes of each case's model, and why one is not on the NPU (pure).
 
 Nodes without a reason are counted by their op; those that were refused are named.
 """
@@ -23,7 +23,7 @@ _Row = tuple[str, str, str, str]
 
 
 def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
-    """A line and a table for each case that knows where nodes ran, of at most 20 cases."""
+    """A line and a table for each case that knows where nodes run, of at most 20 cases."""
     found = [(one, rows) for one in records if (rows := _rows(one))]
     blocks: list[Block] = []
     for record, rows in found[:_MOST_CASES]:
@@ -31,17 +31,25 @@ def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
         where = sorted(on.items(), reverse=True)
         told = ", ".join(f"{number} on the {where}" for where, number in where)
         cut = "".join(f"; {words}" for words in _cut(record))
+        title, which = "What ran where", "of"
+        if not _ran(record):
+            title, which = "What would run where", "nothing ran; if it did, of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
-            f": of {counted(len(rows), 'node')} ",
+            f": {which} {counted(len(rows), 'node')} ",
             Span(told),
             cut,
         ]
         columns = ("Node", "Op", "On", "Why not on the NPU")
-        blocks += [Paragraph(line), Table("What ran where", columns, [*_lines(rows)])]
+        blocks += [Paragraph(line), Table(title, columns, [*_lines(rows)])]
     if (more := len(found) - _MOST_CASES) > 0:
         blocks.append(Paragraph(f"... and what ran where in {counted(more, 'case')} more"))
     return blocks
+
+
+def _ran(record: CaseRecord) -> bool:
+    executed = record.measured("executed")
+    return record.outcome == "passed" or (isinstance(executed, int) and executed > 0)
 
 
 def _rows(record: CaseRecord) -> list[_Row]:
@@ -75,6 +83,8 @@ def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
         yield counted(rest, "node"), f"{len(counts) - _MOST_OPS} other ops", "", ""
     others = [one for one in rows if one[3]]
     for node, op, where, reason in others[:_MOST_NODES]:
-        yield Span(node[:_MOST_CHARS]), Span(op), where, Span(reason[:_MOST_CHARS])
+        # a number alone would read as a count
+        name = f"node {node}" if node.isdecimal() else node
+        yield Span(name[:_MOST_CHARS]), Span(op), where, Span(reason[:_MOST_CHARS])
     if (more := len(others) - _MOST_NODES) > 0:
         yield f"... and {more} more", "", "", "the record has them all"

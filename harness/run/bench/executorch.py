@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -24,7 +24,8 @@ ProgramFault = Literal["executorch", "versions", "undecided", "context", "room",
 """What a failure is of, once its contexts ran without ExecuTorch on the same libraries.
 
 context: one fails there alone, too. room: one fails there only beside the others. library: no
-context is concerned, since the backend or its device does not open. If all run there, on inputs of
+context is concerned, since the backend or its device does not open. Each may be another failure
+than with ExecuTorch. If all run there, on inputs of
 their own, that does not yet say what is at fault. executorch: a call of its own refused to load the
 program, and no call of QNN failed. versions: it is not for this QNN. Else undecided.
 """
@@ -37,10 +38,14 @@ _WORDS: Final[dict[ProgramFault, str]] = {
     "undecided": "what is done with ExecuTorch only: without it, on the same libraries and inputs "
     "of their own, its contexts load and run; that does not tell whether ExecuTorch fails, its "
     "configuration of the device, or what the program does besides",
-    "context": "context {context}: without ExecuTorch it fails all alone, too",
-    "room": "what all contexts need together: without ExecuTorch context {context} fails beside "
-    "the others, and not alone",
-    "library": "the library: without ExecuTorch it fails, too, and not with a context",
+    "context": "context {context}",
+    "room": "what all contexts need together",
+    "library": "the library",
+}
+_WITHOUT: Final[Mapping[ProgramFault, str]] = {
+    "context": "context {context} fails all alone, too",
+    "room": "context {context} fails beside the others, and not alone",
+    "library": "it fails, too, and not with a context",
 }
 FAILED: Final = ("failed", "crashed", "hung")
 """How a program ends of which a replay can tell more."""
@@ -202,18 +207,26 @@ class Replay:
     """What came of a program's contexts without ExecuTorch.
 
     `context` is the one that failed, `error` the signature of that, or why it cannot be read.
+    `otherwise` is what failed there if that is another failure than with ExecuTorch.
     """
 
     fault: ProgramFault
     context: int | None
     error: str | None
+    otherwise: str | None = None
 
     def figures(self) -> dict[str, object]:
         """As it stands in the measurements of a record."""
         return {"fault": self.fault, "context": self.context, "error": self.error}
 
     def __str__(self) -> str:
-        return f"the failure is of {_WORDS[self.fault].format(context=self.context)}"
+        of, without = _WORDS[self.fault], _WITHOUT.get(self.fault)
+        text = f"the failure is of {of}"
+        if without is not None and self.otherwise is not None:
+            text = f"without ExecuTorch {without}, but otherwise: {self.otherwise}"
+        elif without is not None:
+            text = f"{text}: without ExecuTorch {without}"
+        return text.format(context=self.context)
 
 
 def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Replay:
@@ -229,9 +242,24 @@ def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Repl
         return Replay(_only_with_executorch(program), None, signature)
     context = None if error is None else error.context
     if context is None:
-        return Replay("library", None, signature)
-    fails_alone = alone is not None and alone.outcome in FAILED
-    return Replay("context" if fails_alone else "room", context, signature)
+        return Replay("library", None, signature, _otherwise(program, together))
+    if alone is not None and alone.outcome in FAILED:
+        return Replay("context", context, signature, _otherwise(program, alone))
+    return Replay("room", context, signature, _otherwise(program, together))
+
+
+def _otherwise(program: Verdict, without: Verdict) -> str | None:
+    """What failed without ExecuTorch, if it is not what failed with it.
+
+    Of what crashed or hung within ExecuTorch nobody knows the call of QNN.
+    """
+    first, second = program.error, without.error
+    if program.outcome == without.outcome:
+        if without.outcome != "failed" or first is None or second is None:
+            return None
+        if (first.api, first.code) == (second.api, second.code):
+            return None
+    return f"{without.outcome} {'' if second is None else second.call}".strip()
 
 
 def can_be_replayed(program: Program, run: ProbeRun, verdict: Verdict) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +155,8 @@ def _change(
 
 def _no_change(state: AxisState, verdicts: list[GoodOrBad | None]) -> AxisFinding:
     settled = [verdict for verdict in verdicts if verdict is not None]
-    notes: tuple[str, ...] = ()
+    told: dict[str, Any] = {}
     if len(settled) < len(state.names):
         notes = (f"{len(settled)} of {len(state.names)} candidates were run",)
-    return state.finding("no-change", verdicts, verdict=settled[0], notes=notes)
+        told = {"looked_at": len(settled), "notes": notes}
+    return state.finding("no-change", verdicts, verdict=settled[0], **told)

@@ -54,7 +54,7 @@ class AxisFinding:
     - `range`: the change lies between `before` and `after`; `between` are the candidates of which
       it is not known, since they cannot be tested, or since the runs did not suffice to be sure.
     - `no-change`: all that could be tested are `verdict` (None: some runs of them fail, and of all
-      alike); `between` are those that could not.
+      alike); `between` are those that could not. `looked_at` is how many were run, if not all.
     - `undecided`: not enough could be learnt; `notes` say why.
 
     `only` is the one candidate, where there is no other. `older` and `newer` are further changes
@@ -84,6 +84,7 @@ class AxisFinding:
     rates: tuple[Side, ...] = ()
     least: float | None = None
     excluded: float | None = None
+    looked_at: int | None = None
 
     @property
     def changes(self) -> tuple[AxisChange, ...]:
@@ -107,6 +108,11 @@ class AxisFinding:
             text = f"all are {self.verdict}"
             if self.between:
                 text = f"all that could be tested are {self.verdict}"
+            if self.looked_at is not None:
+                which = (
+                    "both ends" if self.looked_at == 2 else f"all {self.looked_at} that were run"
+                )
+                text = f"{which} are {self.verdict}"
             if self.least is not None:
                 failed, runs = map(sum, zip(*self.failed.values(), strict=True))
                 text = (
@@ -212,8 +218,10 @@ class GridFinding:
 
     def __str__(self) -> str:
         if self.kind == "no-change":
-            holes = any(cell.how == "untestable" for cell in self.cells.values())
-            which = "all that could be tested" if holes else "all"
+            hows = {cell.how for cell in self.cells.values()}
+            which = "all that could be tested" if "untestable" in hows else "all"
+            if "concluded" in hows:
+                which = "all that were run"
             text = f"{which} are {self.verdict}"
             if self.failed_though_good is not None:
                 text = f"{which} count as {self.verdict}"

@@ -87,7 +87,7 @@ def test_from_which_version_on_each_kind_of_device(lab: DeviceRuns, case: str) -
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-3:-1] == [
-        "on phone-1: no change: all are good",
+        "on phone-1: no change: all 4 that were run are good",
         f"on phone-2 and phone-3: last good {QNN[1]}, first bad {QNN[2]}",
     ]
     assert lines[-1].startswith("auto is left out: ")

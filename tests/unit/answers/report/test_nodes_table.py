@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from harness.answers.report.document import Table, markdown
 from harness.answers.report.nodes_table import nodes_tables
 from tests.unit.verdict.results.records import record
@@ -26,6 +28,16 @@ def test_nodes_on_the_npu_are_counted_and_the_others_named() -> None:
     assert "| 2 nodes |" in told
     assert "Shrink" in told
     assert "no \\| kernel" in told
+
+
+@pytest.mark.parametrize("executed", [None, 0, 2])
+def test_where_nothing_ran_it_is_told_as_planned(executed: int | None) -> None:
+    figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], "executed": executed}
+    line, table = nodes_tables([record(outcome="failed", measurements=figures)])
+    assert isinstance(table, Table)
+    assert ("nothing ran; if it did, of 1 node 1 on the CPU" in markdown([line])) is (not executed)
+    assert table.title == ("What ran where" if executed else "What would run where")
+    assert "| node 1 | Sigmoid |" in markdown([table])
 
 
 def test_nodes_on_a_gpu_are_counted_too() -> None:

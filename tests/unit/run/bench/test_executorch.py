@@ -31,9 +31,15 @@ def ended(outcome: Outcome, context: int | None = None) -> Verdict:
     [
         (ended("passed"), None, "undecided", None, "does not tell whether ExecuTorch fails"),
         (ended("failed", 5), ended("failed", 0), "context", 5, "of context 5: "),
-        (ended("crashed", 5), ended("hung", 0), "context", 5, "it fails all alone"),
+        (
+            ended("failed", 5),
+            ended("hung", 0),
+            "context",
+            5,
+            "alone, too, but otherwise: hung Qnn 1",
+        ),
         (ended("failed", 5), ended("passed"), "room", 5, "context 5 fails beside the others"),
-        (ended("hung", 5), None, "room", 5, "context 5 fails beside the others"),
+        (ended("hung", 5), None, "room", 5, "5 fails beside the others, and not alone, but other"),
         (ended("failed"), None, "library", None, "of the library: "),
         (ended("unsupported"), None, "undecided", None, "done with ExecuTorch only"),
     ],
@@ -52,6 +58,33 @@ def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "
     error = ErrorRecord.of(api=api, code=code, message="")
     diagnosis = Diagnosis(id=known, confidence="known", words="...")
     return Verdict(outcome, "target", error.model_copy(update={"diagnosis": diagnosis}))
+
+
+@pytest.mark.parametrize(
+    ("program", "alone", "said"),
+    [
+        (
+            with_executorch("failed", "QnnDevice_create", 14001),
+            with_executorch("failed", "QnnContext_createFromBinary", 5000),
+            "without ExecuTorch context 0 fails all alone, too, but otherwise: "
+            "failed QnnContext_createFromBinary 5000 QNN_CONTEXT_ERROR_INVALID_ARGUMENT",
+        ),
+        (
+            with_executorch("failed", "QnnContext_createFromBinary", 1002),
+            with_executorch("failed", "QnnContext_createFromBinary", 1002),
+            "the failure is of context 0: without ExecuTorch context 0 fails all alone, too",
+        ),
+        (
+            with_executorch("crashed", "Module::load_method", None),
+            with_executorch("crashed", "QnnContext_createFromBinary", None),
+            "the failure is of context 0: without ExecuTorch context 0 fails all alone, too",
+        ),
+    ],
+)
+def test_a_context_that_fails_otherwise_alone_is_not_blamed(
+    program: Verdict, alone: Verdict, said: str
+) -> None:
+    assert str(replayed(program, ended("failed", 0), alone)) == said
 
 
 @pytest.mark.parametrize(

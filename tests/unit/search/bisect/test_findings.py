@@ -57,6 +57,11 @@ FOUND = AxisFinding("change", **vars(BROKE))
         (AxisFinding("undecided", notes=("a", "b")), "undecided: a; b"),
         (AxisFinding("no-change", only="1", verdict="bad"), "1 is bad"),
         (AxisFinding("no-change", verdict="bad"), "no change: all are bad"),
+        (AxisFinding("no-change", verdict="bad", looked_at=2), "no change: both ends are bad"),
+        (
+            AxisFinding("no-change", verdict="good", looked_at=3, between=("2",)),
+            "no change: all 3 that were run are good; undecided: 2",
+        ),
         (
             AxisFinding("no-change", verdict="good", between=("2", "3")),
             "no change: all that could be tested are good; undecided: 2, 3",
@@ -144,7 +149,7 @@ SOME_RUN = "2 of 4 pairs were run, an exception among the others would not show"
         (on_a_grid("no-change", *[RUN] * 4, verdict="bad"), f"no change: all are bad; {ALL_RUN}"),
         (
             on_a_grid("no-change", RUN, CONCLUDED, RUN, HOLE, verdict="good", assumed="x"),
-            f"no change: all that could be tested are good; {SOME_RUN}; assumed, as was told: x",
+            f"no change: all that were run are good; {SOME_RUN}; assumed, as was told: x",
         ),
         (
             on_a_grid("no-change", *[RUN] * 4, verdict="good", failed_though_good=0),

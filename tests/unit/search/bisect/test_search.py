@@ -218,7 +218,7 @@ def test_no_change_names_what_could_not_be_tested() -> None:
     assert found.between == ("2.10", "2.11", "2.12")
     assert "2.10 was said to be good, and cannot be tested" in found.notes
     exact, _ = drive(AxisSearch(axis(5)), changing(5, 5))
-    assert (str(exact), exact.between) == ("no change: all are good", ())
+    assert (str(exact), exact.between) == ("no change: all 4 that were run are good", ())
     flaky, _ = drive(AxisSearch(axis(4, repeat="auto")), changing(4, 4, "bad", frozenset({3})))
     assert str(flaky) == (
         "no change: 29 of 29 runs failed, and from the oldest to the newest the share that "

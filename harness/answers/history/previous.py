@@ -75,10 +75,9 @@ def _before(folder: RunFolder) -> list[Path]:
 def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
     """The finished runs among these that were asked for these cases."""
     for path in islice(runs, _MOST_RUNS):
-        info = RunFolder(path).info()
+        run = RunFolder(path)
         # one that was interrupted has an end, too, but not all cases
-        whole = info.get("finished") and info.get("problem") is None
-        if wanted and info.get("selection") == wanted and whole:
+        if wanted and run.info().get("selection") == wanted and run.ended_in_order:
             yield RunFolder.open(path)
 
 

@@ -52,8 +52,7 @@ class Recorder:
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
     """Lets go of devices and writes the reports, as far as there is anything to report."""
     run.ended = True
-    nothing_left = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and run.records.earlier
-    if run.options.resume and nothing_left:
+    if _has_no_case_left(session, run, exitstatus):
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
         run.close()
@@ -64,6 +63,19 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
             output[EVENTS] = run.records.told_at_end()
     else:
         _finish(session, run, run.records.folder, exitstatus)
+
+
+def _has_no_case_left(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> bool:
+    """Whether a `--resume` came to its end with no case to run: at most tests without a device."""
+    if run.options.resume is None or run.records.folder is not None or run.records.is_worker:
+        return False
+    none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+    ran = exitstatus in _EXIT_NOTHING_WRONG and not _only_looks(session, run)
+    return (none or ran) and bool(run.records.earlier)
+
+
+def _only_looks(session: pytest.Session, run: Run) -> bool:
+    return bool(session.config.option.collectonly or run.options.plan)
 
 
 def _finish(
@@ -111,17 +123,29 @@ def _close(session: pytest.Session, run: Run) -> None:
 
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
-    """Ends a `--resume` that had nothing left to do as that run had ended, and says so."""
+    """Ends a `--resume` that had nothing left to do as that run had ended, and says so.
+
+    Where that has no end, since it died in it or was cut short, it gets one now.
+    """
     from harness.verdict import RunFolder
 
-    run.close()
     folder = RunFolder.open(run.records.planned_folder)
-    drifts = _drifts(run, folder)
+    told = f"nothing that was asked for is left to run in {folder.path}"
+    if not folder.ended_in_order and not _only_looks(session, run):
+        tell(session.config, f"{told}: its end is written now")
+        try:
+            _finish(session, run, run.records.open_folder(), pytest.ExitCode.OK)
+        except HarnessError as error:
+            run.close()
+            session.exitstatus = error.exit_code
+            tell(session.config, f"error: {error}", red=True)
+        return
+    run.close()
+    fails = _foreign_failures(session) or _drifts(run, folder)
     coverage = folder.coverage()
-    session.exitstatus = _EXIT_AFTER_FAILURES if drifts else coverage.exit_code
+    session.exitstatus = _EXIT_AFTER_FAILURES if fails else coverage.exit_code
     # the run may lack what was not asked for this time
-    told = f"nothing that was asked for is left to run in {folder.path}: {coverage.headline}"
-    tell(session.config, told)
+    tell(session.config, f"{told}: {coverage.headline}")
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:

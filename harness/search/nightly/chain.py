@@ -260,7 +260,7 @@ class Chain:
 
     def _run(self) -> None:
         run, code = self._begun_run(), None
-        if run is None or not _is_whole(run):
+        if run is None or not run.ended_in_order:
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
@@ -271,7 +271,7 @@ class Chain:
             raise InfraError(f"run {run.run_id} did not end in order ({code})")
         info = run.info()
         code, others = info.get("exit_code"), bool(info.get("other_failures"))
-        said = {"run_exit_code": code, "other_failures": others, "run_is_whole": _is_whole(run)}
+        said = {"run_exit_code": code, "other_failures": others, "run_is_whole": run.ended_in_order}
         self._keep(run=run.run_id, **said)
 
     def _histories(
@@ -287,7 +287,7 @@ class Chain:
         times = to_run_again(found, records, self._left_s * _SHARE_AGAIN)
         if left := too_long(found, times):
             self._note(f"too long to be run again: {counted(len(left), 'case')}, as {left[0]}")
-        if not self.night.run_is_whole or (not times and _is_whole(run)):
+        if not self.night.run_is_whole or (not times and run.ended_in_order):
             return found
         if INSTEAD in " ".join(self._words):
             self._note("not run again: a word for pytest had a secret, which no file keeps")
@@ -426,7 +426,7 @@ def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
     for night in before:
         with contextlib.suppress(ConfigError):
             found = RunFolder.open(run.path.parent / str(night.run))
-            if _is_whole(found):
+            if found.ended_in_order:
                 return found
     try:
         found = previous_of(run)
@@ -443,8 +443,3 @@ def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
 
 def _fails(record: CaseRecord, among: Collection[str]) -> bool:
     return record.case in among and record.is_bad and record.cause == "target"
-
-
-def _is_whole(run: RunFolder) -> bool:
-    info = run.info()
-    return bool(info.get("finished")) and info.get("problem") is None

@@ -246,6 +246,12 @@ class RunFolder:
             return {}
         return without_secrets_in(content) if isinstance(content, dict) else {}
 
+    @property
+    def ended_in_order(self) -> bool:
+        """Whether its end is written down, and nothing cut it short."""
+        info = self.info()
+        return bool(info.get("finished")) and info.get("problem") is None
+
     def coverage(self) -> Coverage:
         """How many of its selected cases have a verdict, as its journal stands now."""
         return coverage_of(self.contents().cases, self.info())

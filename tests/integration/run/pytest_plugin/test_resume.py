@@ -164,3 +164,51 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(
     wrong = lab.run("--resume", run.name, "--again", str(times), suites=suite)
     assert wrong.code == 2, wrong.output
     assert "says no times by node id" in wrong.output
+
+
+DIES = '''"""Is killed at its very end, with all verdicts in its journal and no end."""
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput") and Path(__file__).with_name("dies").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+@pytest.mark.parametrize(
+    "workers", ["0", pytest.param("2", marks=pytest.mark.slow)], ids="-n {}".format
+)
+def test_one_that_died_at_its_very_end_is_ended(
+    lab: DeviceRuns, tmp_path: Path, workers: str
+) -> None:
+    suite = noting(tmp_path, f"{SUITE}\n\ndef test_plain():\n    pass\n")
+    suite.with_name("conftest.py").write_text(DIES)
+    suite.with_name("dies").touch()
+    lab.run("-m", "", "-n", workers, suites=suite)
+    (run,) = lab.reports.glob("2*")
+    assert json.loads((run / "run.json").read_text())["finished"] is None
+    suite.with_name("dies").unlink()
+
+    looked = lab.run("--resume", run.name, "--collect-only", suites=suite)
+    assert looked.code == 1, looked.output
+    assert not (run / "report.html").exists(), "who only looks ends nothing"
+    # a test without a device has no verdict that could be kept
+    again = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
+    assert again.code == 1, again.output
+    assert f"nothing that was asked for is left to run in {run}: its end is" in again.output
+    assert "4 of 4 cases have a verdict: 3 passed, 1 failed" in again.output
+    info = json.loads((run / "run.json").read_text())
+    assert (info["exit_code"], info["problem"]) == (1, None)
+    assert info["finished"] > info["resumed"][0]["started"]
+    assert {"report.html", "junit.xml", "metrics.prom"} <= {one.name for one in run.iterdir()}
+    assert sorted(suite.with_name("ran").read_text().split()) == ["0", "1", "2", "3"]
+
+    whole = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
+    assert whole.code == 1, "a test without a device that passes takes no failure away"
+    assert json.loads((run / "run.json").read_text()) == info

@@ -61,7 +61,7 @@ def forecast_of(record: CaseRecord) -> DomainForecast | None:
     used = tuple(map(_size, listed[:_MOST_DOMAINS])) if isinstance(listed, list) else ()
     if not budget or not used or (beyond and not needed >= missing > 0):
         return None
-    named = f"load {beyond.get('load')}, of {beyond.get('context')}"
+    named = f"the next, {beyond.get('context')}"
     return DomainForecast(record, budget, used, loads, named, needed, missing)
 
 

@@ -146,16 +146,27 @@ def fit_lines(told: Fit) -> Iterator[str]:
         if told.most is not None:
             more = " or more" if told.most == MOST_CONTEXTS else ""
             yield f"at most, taken in turn and kept loaded: {told.most}{more}"
+        yield from _what_counts(told)
         return
     refused = told.first_refused
     yield (
-        f"context {refused.load} ({refused.name}, {refused.bytes:,} bytes) is the first that does "
-        f"not fit: {refused.missing_bytes:,} bytes are missing ({how})"
+        f"{counted(refused.load, 'context')} fit, the next does not ({refused.name}, "
+        f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({how})"
     )
+    yield from _what_counts(told)
     for change in told.changes:
         if change.fits or change.loads > told.loads:
             answer = "all fit" if change.fits else f"{change.loads} fit"
             yield f"    {change.change}: {answer}"
+
+
+def _what_counts(told: Fit) -> Iterator[str]:
+    """Why a context takes more than `contexts inspect` says that it needs at least."""
+    if any(one.source == "measured" for one in told.contexts):
+        yield (
+            "a context takes more than its data: weights are rounded up, and the VTCM and what the "
+            "library adds count, too"
+        )
 
 
 def _problems(told: Fit) -> Iterator[str]:

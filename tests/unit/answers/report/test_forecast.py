@@ -25,7 +25,7 @@ FULL = FITS | {"first_refused": REFUSED}
         (
             FULL,
             4,
-            "750 of 1,000 bytes, 3 contexts; load 3, of m.bin#1, 400 bytes, does not fit: "
+            "750 of 1,000 bytes, 3 contexts; the next, m.bin#1, 400 bytes, does not fit: "
             "150 bytes are missing",
             "4 loaded, not 3",
         ),

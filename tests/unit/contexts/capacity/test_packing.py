@@ -172,9 +172,10 @@ def test_the_answer_names_the_first_that_does_not_fit() -> None:
     assert (told.first_refused.name, told.first_refused.missing_bytes) == ("c.bin", 20)
     text = "\n".join(fit_lines(told))
     assert "PD 0 [################################........] 80 of 100 bytes, 2 contexts" in text
-    assert (
-        "context 2 (c.bin, 40 bytes) is the first that does not fit: 20 bytes are missing" in text
-    )
+    assert "2 contexts fit, the next does not (c.bin, 40 bytes): 20 bytes are missing" in text
+    assert text.count("takes more than its data") == 1
+    guessed = [replace(one, source="metadata") for one in contexts]
+    assert "more than its data" not in "\n".join(fit_lines(fit("1", guessed, Room(100), "given")))
     assert "    shared spill-fill, largest first: all fit" in text
     assert fit("2.51.0", contexts, Room(100), "given", residency="sequential").fits
     anything = fit("2.47.0", contexts, None, "calibrated")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +20,8 @@ _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60
 _MOST_TOLD: Final = 20
 """Where a table is not on a page: a model in 66 parts shall not fill a terminal."""
+_NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
+"""What ONNX Runtime calls a graph that it compiles."""
 _SIMULATED: Final = "These times are of a simulator: they say nothing about a phone."
 
 
@@ -33,12 +36,13 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
     simulated = False
     for record in records:
         graphs = parts(record, "graphs")
-        same = len({one.get("graph") for one in graphs}) < len(graphs)
-        for at, one in enumerate(graphs):
+        for at, (one, called) in enumerate(zip(graphs, _called(graphs), strict=True)):
             whole = [_load(record), _memory(record)] if not at else ["", ""]
             times = (duration(one.get(f"{name}_us")) for name in ("first", "median", "p95"))
             rounds = f"{one.get('rounds')}"
-            rows.append([_case(record, at), _called(one, same), *times, rounds, *whole])
+            rows.append(
+                [_case(record, at), code(called or "the model", 60), *times, rounds, *whole]
+            )
             ran.append(str(one.get("on")))
             simulated |= record.device is not None and record.device.simulated
     names = ["Case", "Graph", "First run", "Median", "p95", "Rounds", "Load", "Memory"]
@@ -218,10 +222,23 @@ def _case(record: CaseRecord, at: int) -> Line:
     return Span(said, title=record.case, style="code") if not at else ""
 
 
-def _called(one: Mapping[str, Any], same: bool) -> Line:
-    """A graph by its name; by its context, too, where several of a case have the `same`."""
-    names = [name for name in (one.get("graph"), one.get("context")) if isinstance(name, str)]
-    return code(" of ".join(names if same else names[:1]) or "the model", 60)
+def _called(graphs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Graphs of a case by their names, else those of their contexts, else by both."""
+    names: list[str] = []
+    for keys in (("graph",), ("context",), ("graph", "context")):
+        names = [" of ".join(filter(None, (_name(one, key) for key in keys))) for one in graphs]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _name(one: Mapping[str, Any], key: str) -> str:
+    name, context = one.get(key), str(one.get("context"))
+    if not isinstance(name, str):
+        return ""
+    # of a model that was compiled here the graph has a number that says nothing
+    is_ours = key == "graph" and context.endswith(".onnx") and _NUMBERED.fullmatch(name)
+    return context.removesuffix(".onnx") if is_ours else name
 
 
 def _load(record: CaseRecord) -> str:

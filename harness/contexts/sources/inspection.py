@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -105,6 +105,18 @@ class Inspection:
     contexts: tuple[ContextReport, ...]
     problems: tuple[str, ...]
     models: tuple[ModelReport, ...] = ()
+
+
+def names_of(contexts: Sequence[ContextReport]) -> list[str]:
+    """Each as runs call it, by its number in its file; behind that what the file calls it."""
+    held = Counter(one.file for one in contexts if one.kind != "empty")
+    before: Counter[str] = Counter()
+    names = []
+    for one in contexts:
+        number = f"#{before[one.file]}" if one.kind != "empty" and held[one.file] > 1 else ""
+        before[one.file] += one.kind != "empty"
+        names.append(f"{one.file}{number}" + (f" ({one.origin})" if one.origin else ""))
+    return names
 
 
 def model_report(path: Path) -> ModelReport:

@@ -41,6 +41,7 @@ from harness.contexts.sources.inspection import (
     TensorReport,
     context_report,
     model_report,
+    names_of,
 )
 from harness.ground import ConfigError, QnnVersion, cache_root, counted
 from harness.ground.facts.codes import describe
@@ -189,8 +190,8 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
         yield from (f"    out {one}" for one in model.outputs)
     if not whole and len(report.contexts) > _MOST_LONG:
         yield from _alike(report.contexts)
-    for context in report.contexts if whole or len(report.contexts) <= _MOST_LONG else ():
-        name = f"{context.file}#{context.origin}" if context.origin else context.file
+    shown = report.contexts if whole or len(report.contexts) <= _MOST_LONG else ()
+    for name, context in zip(names_of(shown), shown, strict=True):
         yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
         if context.problem:
             yield f"    {context.problem}"
@@ -385,7 +386,8 @@ def _contexts(
             passed.append(f"{artefact.path}: left out, without a context: {left_out}")
         elif not pieces:
             passed.append(f"{artefact.path}: {artefact.kind} without a context in it")
-        found += [(f"{name}#{one.origin}" if one.origin else name, one) for one in pieces]
+        several = len(pieces) > 1
+        found += [(f"{name}#{at}" if several else name, one) for at, one in enumerate(pieces)]
     if not found:
         raise nothing_in(opened)
     for text in passed:
@@ -437,11 +439,8 @@ def _refusal(
         least = ".".join(str(made).split(".")[:3])
         words = f"made by QNN {build}; needs a runtime of {least} or newer"
         return reason, True, f"{told.id} ({told.confidence}): {words}"
-    return (
-        reason,
-        True,
-        f"{told.id} ({told.confidence}): {told.words}" + (f"; {told.fix}" if told.fix else ""),
-    )
+    fix = f"; {told.fix}" if told.fix else ""
+    return reason, True, f"{told.id} ({told.confidence}): {told.words}{fix}"
 
 
 contexts.add_command(compile_command)

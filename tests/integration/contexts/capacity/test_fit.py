@@ -214,7 +214,7 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
     code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--contexts", 4, "--json")
     assert (code, [one["name"].partition("#")[2] for one in json.loads(text)["contexts"]]) == (
         0,
-        ["forward/0", "forward/1", "forward/2", "forward/0"],
+        ["0", "1", "2", "0"],
     )
     assert {one["source"] for one in json.loads(text)["contexts"]} == {"measured"}
     code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.answers.report.document import Span, Table, markdown
 from harness.answers.report.model_figures import (
     accuracy,
@@ -48,9 +50,20 @@ def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
 def test_graphs_of_one_name_are_told_apart_by_their_contexts() -> None:
     graphs = [{"graph": "forward", "context": f"m.pte#{at}", "median_us": 5} for at in (0, 1)]
     told = markdown(latency([record(measurements={"graphs": graphs})]))
-    assert "`forward of m.pte#0`" in told
-    assert "`forward of m.pte#1`" in told
+    assert ("`m.pte#0`" in told, "`m.pte#1`" in told, "forward" in told) == (True, True, False)
     assert "`forward` " in markdown(latency([record(measurements={"graphs": graphs[:1]})]))
+    twice = [*graphs, *({**one, "graph": "decode"} for one in graphs)]
+    assert "`decode of m.pte#1`" in markdown(latency([record(measurements={"graphs": twice})]))
+
+
+@pytest.mark.parametrize(
+    ("context", "called"), [("cnn.onnx", "cnn"), ("cnn.bin", "qnn_qnn_1737_0_0"), (None, "qnn_qnn")]
+)
+def test_a_graph_that_was_compiled_here_is_called_like_its_model(
+    context: str | None, called: str
+) -> None:
+    graphs = [{"graph": "qnn_qnn_1737_0_0", "context": context, "median_us": 5}]
+    assert f"`{called}" in markdown(latency([record(measurements={"graphs": graphs})]))
 
 
 def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.contexts.context.metadata import Unreadable
-from harness.contexts.sources.inspection import ContextReport, Inspection, context_report
+from harness.contexts.sources.inspection import ContextReport, Inspection, context_report, names_of
 from harness.libraries.containers.artefact import Artefact, Piece, PieceKind
 from harness.tools.cli.contexts import lines
 
@@ -65,7 +66,7 @@ def test_each_graph_and_the_sums() -> None:
     assert (x.encoding, x.scale, x.offset) == ("scale-offset", 0.5, -3)
     assert (y.data_type, y.bytes, y.memory_type) == ("0x0304", None, "type 9")
     text = shown(told)
-    assert "m.pte#forward/1: 5.000 kB, sha256 abababababab" in text
+    assert "m.pte (forward/1): 5.000 kB, sha256 abababababab" in text
     assert "made by QNN v2.51.0.1 for HTP v73, SoC model 43 (SM8550, QCS8550)" in text
     assert "needs 375 bytes at least: weights 35 bytes, I/O 40 bytes, spill-fill 300 bytes" in text
     assert "in  x: ufixed8 [1 x 4], 4 bytes, memhandle, 0.5 * (value -3)" in text
@@ -115,3 +116,13 @@ def test_what_has_no_metadata() -> None:
     dlc = report(None, "dlc")
     assert dlc.problem is None
     assert "a model that is compiled on the device" in shown(dlc)
+
+
+def test_contexts_are_called_as_runs_call_them() -> None:
+    one = report(METADATA)
+    other, whole = replace(one, origin="forward/2"), replace(one, file="a.bin", origin="")
+    assert names_of([one, whole, other]) == ["m.pte#0 (forward/1)", "a.bin", "m.pte#1 (forward/2)"]
+    assert names_of([replace(one, kind="empty"), other]) == [
+        "m.pte (forward/1)",
+        "m.pte (forward/2)",
+    ]

@@ -21,7 +21,8 @@ from harness.device.lab.inventory import Lab
 from harness.device.lab.vitals import Vitals
 from harness.ground.files.whole_file import read_json
 from harness.run.pytest_plugin.selection import selection
-from harness.search.nightly.chain import AGAIN, STATE, Chain
+from harness.search.nightly.chain import AGAIN, Chain
+from harness.search.nightly.kept_nights import STATE
 from harness.search.nightly.lab_seen import DeviceSeen
 from harness.search.nightly.night import STEPS, Night
 from harness.verdict.failure.error import ErrorRecord

@@ -25,7 +25,7 @@ from harness.libraries.runtimes.download import Bounds, download
 from harness.libraries.runtimes.pypi import require_compiling_host
 from harness.probe.build import ProbeBuilder, read_sources
 from harness.search.bisect.folder import BisectFolder
-from harness.search.nightly.chain import held
+from harness.search.nightly.kept_nights import held
 from harness.tools.doctor.host_facts import index_problem
 
 BOUNDS = Bounds(1000, 5)

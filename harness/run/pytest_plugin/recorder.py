@@ -34,7 +34,9 @@ class Recorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that cannot be collected keeps the run from all cases."""
         if report.failed:
-            said = " ".join(report.longreprtext.split())[-_SAID_CHARS:]
+            lines = report.longreprtext.splitlines()
+            errors = [line[1:] for line in lines if line.startswith("E ")]  # as pytest marks them
+            said = " ".join(" ".join(errors or lines).split())[-_SAID_CHARS:]
             self._run.asked.note_problem(
                 ConfigError(f"{report.nodeid} cannot be collected: {said}")
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -15,8 +14,6 @@ from itertools import dropwhile
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Final
-
-from pydantic import ValidationError
 
 from harness.answers import (
     FailOn,
@@ -46,7 +43,6 @@ from harness.ground import (
     write_whole,
 )
 from harness.ground.errors.outgoing_text import INSTEAD
-from harness.ground.errors.schemas import other_schema
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.whole_file import write_json
 from harness.libraries import Catalog, CatalogEntry
@@ -64,6 +60,7 @@ from harness.search.nightly.issues import (
     to_run_again,
     too_long,
 )
+from harness.search.nightly.kept_nights import STATE, SUFFIX, nights
 from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
 from harness.search.nightly.night import STEPS, Night, summary_lines
 from harness.search.nightly.night_told import tell_site
@@ -77,13 +74,11 @@ from harness.search.nightly.processes import (
     with_bundles,
 )
 from harness.search.nightly.telling import tell_people
-from harness.verdict import JOURNAL, CaseRecord, RunFolder, ordered
-from harness.verdict.results.run_folder import making_folders, point_to, run_folders
+from harness.verdict import JOURNAL, CaseRecord, RunFolder
+from harness.verdict.results.run_folder import point_to, run_folders
 from harness.verdict.results.run_order import ORDER, give_place
 
-STATE: Final = "nightly.json"
 LATEST: Final = "latest-nightly"
-SUFFIX: Final = "-nightly"
 PROBLEM: Final = "problem.json"
 AGAIN: Final = "again.json"
 _MAX_BYTES: Final = 64 << 20
@@ -102,45 +97,6 @@ _REFUSED: Final = {
 _log = logging.getLogger(__name__)
 
 
-@contextlib.contextmanager
-def held(reports: Path) -> Iterator[None]:
-    """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
-    try:
-        with making_folders(reports):
-            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            lock = os.fdopen(os.open(reports / ".nightly.lock", flags, 0o644), "r+b")
-    except OSError as error:
-        raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            problem = "another qnn-harness nightly is at work here"
-            raise ConfigError(problem, file=reports) from error
-        except OSError as error:
-            raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
-        yield
-
-
-def nights(reports: Path) -> Iterator[Night]:
-    """The nights of a folder, the newest first; what cannot be read is logged."""
-    found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
-    for file in (one / STATE for one in reversed(found)):
-        try:
-            night = Night.model_validate_json(read_bounded(file, _MAX_BYTES))
-            if night.night != file.parent.name:
-                raise ValueError(f"it is that of {night.night}")  # it would be kept there
-            yield night
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            said = other_schema(first["input"], [1]) if where.startswith("schema") else first["msg"]
-            _log.warning("%s tells of no night: %s: %s", file, where, said)
-        except (OSError, ValueError) as error:
-            _log.warning("%s tells of no night: %s", file, error)
-
-
 class Chain:
     """A night on its way. `words` are its arguments with the secrets that no file keeps."""
 
@@ -156,6 +112,11 @@ class Chain:
     def is_kept(self) -> bool:
         """Whether there is something to go on with."""
         return (self.path / STATE).is_file()
+
+    @property
+    def _reports(self) -> str:
+        """As issues name them."""
+        return self.night.named(self.reports)
 
     def _tell(self, text: str) -> None:
         sys.stderr.write(f"nightly: {outgoing(text)} ({self._left_s / 60:.0f} min left)\n")
@@ -179,17 +140,28 @@ class Chain:
             self._tell(step)
             try:
                 steps[STEPS.index(step)]()
-                self._keep(done=(*self.night.done, step))
-            except ConfigError:
-                # nobody looks for what was refused, unless it has issues
-                if self._begun_run() is None and self.night.verdict is None:
-                    shutil.rmtree(self.path, ignore_errors=True)
-                raise
+                self._keep(done=(*self.night.done, step), failed=())
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 why = error.strerror or error
-                raise InfraError(f"nightly could not {step}: {where}{why}") from error
+                problem = InfraError(f"nightly could not {step}: {where}{why}")
+                self._failed(problem)
+                raise problem from error
+            except Exception as error:
+                self._failed(error)
+                raise
         return self.night
+
+    def _failed(self, error: Exception) -> None:
+        """Takes note of why a step failed. A night that was refused stays only if it has issues."""
+        refused = isinstance(error, ConfigError) and self.night.verdict is None
+        if refused and self._begun_run() is None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        with contextlib.suppress(OSError):  # the disk may be what is wrong
+            self._keep(failed=self.night.failed_with(str(error)))
+            if why := self.night.given_up:
+                self._note(f"this night is given up, the same command begins another: {why}")
 
     @property
     def _left_s(self) -> float:
@@ -223,8 +195,9 @@ class Chain:
     def _fetch(self) -> None:
         """What pytest refuses is found out first; what cannot be had is told."""
         lab, look = load_lab(Path(self.night.lab)), ("--collect-only", "-q")
+        self._keep()  # pytest says there what is wrong
         code = self._pytest_run(self._left_s, None, *look, stdout=DEVNULL)
-        if code in _REFUSED:
+        if code in (ConfigError.exit_code, *_REFUSED):
             raise self._refused(code)
         if not self.night.lab_before:
             known = next((one.lab_after or one.lab_before for one in self._earlier()), ())
@@ -264,11 +237,12 @@ class Chain:
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
-                raise InfraError("the time was over before the run: --resume goes on with it")
+                problem = f"the time was over before the run{_so_far(run)}"
+                raise InfraError(f"{problem}: --resume goes on with it")
         if run is None:
             raise self._refused(code)
         if not run.info().get("finished"):
-            raise InfraError(f"run {run.run_id} did not end in order ({code})")
+            raise InfraError(f"run {run.run_id} did not end in order ({code}){_so_far(run)}")
         info = run.info()
         code, others = info.get("exit_code"), bool(info.get("other_failures"))
         said = {"run_exit_code": code, "other_failures": others, "run_is_whole": run.ended_in_order}
@@ -327,6 +301,7 @@ class Chain:
         flaky = {name for name, one in seen.items() if one.is_flaky and one.now.failed}
         records |= {one.case: one for one in run.contents().records if _fails(one, flaky)}
         ids = {"run": run.run_id, "seen": self.night.started, **self.night.where}
+        ids["reports"] = self._reports
         issues = followed(known, found, records, **ids, histories=seen)
 
         def command(failure: NewFailure) -> list[str] | None:
@@ -396,7 +371,9 @@ class Chain:
         (self.path / "issues").mkdir(exist_ok=True)
         self._keep(issues=with_bundles(self.night, self.path, run.path))
         for issue in self.night.issues:
-            write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
+            write_whole(
+                self.path / f"issues/{issue.id}.md", issue_text(issue, self._reports).encode()
+            )
         try:
             tell_site(self.night, self._database)
         except HarnessError as error:
@@ -443,3 +420,7 @@ def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
 
 def _fails(record: CaseRecord, among: Collection[str]) -> bool:
     return record.case in among and record.is_bad and record.cause == "target"
+
+
+def _so_far(run: RunFolder | None) -> str:
+    return "" if run is None else f", {run.coverage().headline}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final
 
 from harness.answers import as_code
@@ -58,8 +59,12 @@ def example_of(
     run: str,
     lab: str,
     folder: str = "",
+    reports: str = "reports",
 ) -> Example:
-    """That of the shortest of the cases that fail of one cause in a run; `records` has all."""
+    """That of the shortest of the cases that fail of one cause in a run; `records` has all.
+
+    `reports` is how the folder with the run is named in `folder`.
+    """
     record = min((records[name] for name in failing), key=lambda one: one.duration_s)
     error = record.error
     chain = (
@@ -69,7 +74,7 @@ def example_of(
     )
     said = chain or (error.message.splitlines() if error else [])
     left = record.logs[0].rpartition("/")[0] if record.logs else None
-    words = ("qnn-harness", "contexts", "bundle", record.case, "--run", f"reports/{run}")
+    words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
     files: Any = record.measured("context_files") if is_of_a_file(record.case) else None
     return Example(
         ran=tuple(_ran(record)),
@@ -77,7 +82,7 @@ def example_of(
         places=tuple(_places(set(failing), records)),
         command=tuple(again(record, f"--lab={lab}")),
         folder=folder,
-        logs=f"reports/{run}/{left}" if left else None,
+        logs=str(PurePath(reports, run, left)) if left else None,
         bundle=words if files else None,
         bundle_bytes=sum(one.get("bytes", 0) for one in (files or {}).values()),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -108,6 +109,7 @@ def followed(
     histories: Histories = NO_HISTORIES,
     lab: str = "devices.yaml",
     folder: str = "",
+    reports: str = "reports",
 ) -> tuple[Issue, ...]:
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
@@ -116,7 +118,7 @@ def followed(
     believed. One with more cases than it names waits for a run that lacks no verdict. `records` are
     those of the run, by case, `seen` is when it was.
     """
-    at = {"run": run, "lab": lab, "folder": folder}
+    at = {"run": run, "lab": lab, "folder": folder, "reports": reports}
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
     came_with: dict[str, Any] = {"files_changed": tuple(found.files_changed)}
@@ -378,9 +380,9 @@ def whose(issue: Issue) -> str:
     return "; ".join(said)
 
 
-def issue_text(issue: Issue) -> str:
+def issue_text(issue: Issue, reports: str = "reports") -> str:
     """An issue in Markdown, in which every name and message is code, short enough for trackers."""
-    return "\n".join(_lines(issue)) + "\n"
+    return "\n".join(_lines(issue, reports)) + "\n"
 
 
 def title(issue: Issue) -> str:
@@ -405,7 +407,7 @@ def _why_closed(issue: Issue, when: str) -> str:
     return f"gone {when}: all its cases were tested, and none fails so"
 
 
-def _lines(issue: Issue) -> Iterator[str]:
+def _lines(issue: Issue, reports: str) -> Iterator[str]:
     yield f"# {title(issue)} [{issue.id}]"
     yield ""
     yield f"State: {issue.state}"
@@ -433,7 +435,7 @@ def _lines(issue: Issue) -> Iterator[str]:
     if issue.search:
         yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"
         if issue.search.folder:
-            yield f"  - {as_code(f'reports/{issue.search.folder}/report.md')}"
+            yield f"  - {as_code(str(PurePath(reports, issue.search.folder, 'report.md')))}"
     yield ""
     if issue.example and issue.example.places:
         yield markdown(grid(issue.example.places)).removesuffix("\n")

@@ -19,6 +19,7 @@ from harness.verdict import Coverage, Part
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
+_ENOUGH_FAILURES: Final = 3
 
 
 class Night(Part):
@@ -30,7 +31,8 @@ class Night(Part):
     cut the run short, `other_failures` whether it failed for what is in no record. `lab_before` and
     `lab_after` are how devices were when it began and ended, `lost` is what was not tested on them.
     `coverage` is how many of its cases have a verdict, `failed_on` what of it is new and bad.
-    `told` is what went wrong without ending it.
+    `told` is what went wrong without ending it, `failed` what its next step failed with,
+    once for each time in a row.
     """
 
     schema_version: Annotated[
@@ -65,11 +67,23 @@ class Night(Part):
     failed_on: tuple[str, ...] = ()
     issues: tuple[Issue, ...] = ()
     told: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def next_step(self) -> NightStep | None:
         """What comes next; None if it is over."""
         return next((step for step in STEPS if step not in self.done), None)
+
+    def failed_with(self, text: str) -> tuple[str, ...]:
+        """`failed` once its next step has failed with this."""
+        return (*self.failed, text) if self.failed[:1] == (text,) else (text,)
+
+    @property
+    def given_up(self) -> str | None:
+        """Why nothing goes on with it, though it is not over; None if it is not given up."""
+        if (times := len(self.failed)) < _ENOUGH_FAILURES:
+            return None
+        return f"its step {self.next_step} failed {times} times in the same way: {self.failed[0]}"
 
     @property
     def exit_code(self) -> int:
@@ -92,9 +106,11 @@ class Night(Part):
     @property
     def where(self) -> dict[str, str]:
         """The folder that the night was begun in, and its lab as it is named there."""
-        lab = PurePath(self.lab)
-        named = lab.relative_to(self.folder) if lab.is_relative_to(self.folder) else lab
-        return {"folder": self.folder, "lab": str(named)}
+        return {"folder": self.folder, "lab": self.named(PurePath(self.lab))}
+
+    def named(self, path: PurePath) -> str:
+        """A path as it is named in the folder that the night was begun in."""
+        return str(path.relative_to(self.folder) if path.is_relative_to(self.folder) else path)
 
     @property
     def on_a_simulator(self) -> str:
@@ -125,7 +141,8 @@ class Night(Part):
         """Whether another night, asked for by these words in this place, has work and time left."""
         names = ("arguments", "lab", "folder", "database", "budget_s")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and other.next_step is not None and other.left(now) > 0
+        has_work = other.next_step is not None and other.given_up is None
+        return same and has_work and other.left(now) > 0
 
     def resumed(self, asked: Night, now: float, *, budget: bool, database: bool) -> Night:
         """This night with its whole time again, and with the `budget` and the `database` that

@@ -80,7 +80,7 @@ def _packed(issue: Issue, night: Night, folder: Path, run: Path) -> Issue:
     if not to.exists() and (left_s := night.left(time.time())) >= ENOUGH_S:
         words = [*example.bundle[1:-1], str(run), "--lab", night.lab, "--out", str(to), "--json"]
         answered(words, min(left_s, _PACK_S), cwd=night.folder)
-    where = f"reports/{night.night}/issues/{to.name}" if to.exists() else None
+    where = night.named(to) if to.exists() else None
     return issue.model_copy(update={"example": example.model_copy(update={"packed": where})})
 
 

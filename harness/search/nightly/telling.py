@@ -29,14 +29,14 @@ def tell_people(
     try:
         lab = load_lab(Path(night.lab), places=None)
         seconds = min(max(left_s, _LEAST_S), TELL_S)
-        keep_news(folder, news_of(night, before))
+        keep_news(folder, news_of(night, before, night.named(folder.parent)))
         told = tell(folder, [one.name for one in lab.notify], Path(night.lab), seconds)
     except HarnessError as error:
         return [f"nobody was told: {error}"]
     return told_lines(told)
 
 
-def news_of(night: Night, before: Iterable[Issue]) -> News:
+def news_of(night: Night, before: Iterable[Issue], reports: str = "reports") -> News:
     """Its news (pure); `before` are the issues of the night before it, by which they are news.
 
     What is new comes first, and what was closed in earlier nights not at all.
@@ -49,7 +49,7 @@ def news_of(night: Night, before: Iterable[Issue]) -> News:
             title=title(one),
             cases=one.count,
             facts=tuple(filter(None, (where(one), whose(one), _searched(one)))),
-            issue=issue_text(one).partition("\n")[2].strip(),
+            issue=issue_text(one, reports).partition("\n")[2].strip(),
         )
         for one in night.issues_told
     ]

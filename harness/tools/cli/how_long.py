@@ -7,7 +7,7 @@ from typing import Final
 
 from harness.ground import ConfigError
 
-_TIME: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?", re.ASCII)
+_TIME: Final = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _MOST_S: Final = 7 * 24 * 3600
 
 
@@ -17,6 +17,7 @@ def seconds_of(text: str, field: str) -> float:
     hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total <= _MOST_S:
-        problem = f"{text!r} is no time; the longest is 168h"
+        most = f"longer than {_MOST_S // 3600}h"
+        problem = f"{text!r} is {'no time' if not total else most}"
         raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
     return float(total)

@@ -18,7 +18,8 @@ from harness.run import Ending
 from harness.run.pytest_plugin.options import OPTIONS
 from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
 from harness.search import Night
-from harness.search.nightly.chain import SUFFIX, Chain, held, nights
+from harness.search.nightly.chain import Chain
+from harness.search.nightly.kept_nights import SUFFIX, held, nights
 from harness.search.nightly.night import summary_lines
 from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.how_long import seconds_of
@@ -98,7 +99,7 @@ def nightly(
             begun = Chain(night, arguments or night.arguments, reports, database)
             over = begun.go_on()
     except (KeyboardInterrupt, InfraError):
-        if begun is not None and begun.is_kept:
+        if begun is not None and begun.is_kept and begun.night.given_up is None:
             say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
     lines = (
@@ -112,9 +113,12 @@ def nightly(
 
 
 def _last(found: Iterator[Night], reports: Path) -> Night:
+    problem = "the last night is over, or there is none"
     if (last := next(found, None)) and last.next_step:
-        return last
-    raise ConfigError("the last night is over, or there is none", file=reports, field="--resume")
+        if last.given_up is None:
+            return last
+        problem = f"the last night is given up: {last.given_up}"
+    raise ConfigError(problem, file=reports, field="--resume")
 
 
 def _refuse_misspelt(arguments: Sequence[str]) -> None:

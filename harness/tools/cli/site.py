@@ -8,7 +8,7 @@ import click
 
 from harness.answers.history.nights import keep_night, nights_held
 from harness.answers.site.build import build
-from harness.search.nightly.chain import nights
+from harness.search.nightly.kept_nights import nights
 from harness.search.nightly.night_told import night_told
 from harness.tools.cli.history import database_option, opened, reports_option
 from harness.tools.cli.say import say

@@ -13,7 +13,8 @@ from harness.answers.telling.news import News, NewsItem
 from harness.answers.telling.told import NEWS, ToldState
 from harness.answers.telling.trackers import is_tracker
 from harness.device.lab.notify import NewsChannel
-from harness.search.nightly.chain import STATE, Chain
+from harness.search.nightly.chain import Chain
+from harness.search.nightly.kept_nights import STATE
 from harness.search.nightly.night import STEPS, Night
 from tests.integration.answers.telling.servers import Webhook
 from tests.integration.device_runs import ROOT

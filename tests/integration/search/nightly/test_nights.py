@@ -495,6 +495,13 @@ def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
         assert done.returncode == 2, done.stderr
         assert done.stderr.splitlines()[-1].startswith("error: "), done.stderr
         assert ("nothing was selected" in done.stderr) == (arguments[0] == "-k"), done.stderr
+    broken = farm.folder / "test_broken.py"
+    broken.write_text("import no_such_module\n")
+    done = farm.qnn_harness("nightly", "-p", "no:cacheprovider")
+    told = "error: test_broken.py cannot be collected: ModuleNotFoundError: No module named"
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert "nightly: run" not in done.stderr, "found out before the fetch"
+    broken.unlink()
     secret = "--qnn=https://me:hidden@127.0.0.1:9/maven"
     refused = farm.qnn_harness("nightly", "-p", "no:cacheprovider", secret)
     assert (refused.returncode, "127.0.0.1:9/maven" in refused.stderr) == (2, True)

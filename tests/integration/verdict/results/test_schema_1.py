@@ -14,7 +14,7 @@ import pytest
 from harness.answers.history.brief import read_briefs
 from harness.ground.errors import ConfigError
 from harness.libraries.containers.open import open_artefact
-from harness.search.nightly.chain import nights
+from harness.search.nightly.kept_nights import nights
 from harness.verdict.results.journal import read_journal
 from harness.verdict.results.record import CaseRecord
 from tests.integration.device_runs import LAB, RUN_TIMEOUT_S, DeviceRuns

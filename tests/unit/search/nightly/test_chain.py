@@ -10,8 +10,9 @@ import pytest
 
 from harness.answers.history.comparison import compare
 from harness.ground.errors import ConfigError, InfraError
-from harness.search.nightly.chain import PROBLEM, STATE, Chain, held, nights
+from harness.search.nightly.chain import PROBLEM, Chain
 from harness.search.nightly.issues import followed
+from harness.search.nightly.kept_nights import STATE, held, nights
 from harness.search.nightly.night import STEPS, Night
 from harness.verdict.results.run_folder import RunFolder, new_run_id
 from tests.unit.answers.history.runs import attempt, briefs, run_folder
@@ -69,6 +70,52 @@ def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path
     with held(tmp_path):
         assert chain.go_on().next_step is None
     assert (chain.path / "summary.md").read_text() == "told \ufffd\n\n"
+
+
+def test_a_night_whose_step_fails_again_and_again_is_given_up(tmp_path: Path) -> None:
+    chain = at_its_last_step(tmp_path)
+    chain._keep(until=chain.night.budget_s)
+    asked = chain.night.model_copy(update={"night": "another"})
+    for times in (1, 2, 3):
+        assert chain.night.given_up is None
+        assert asked.goes_on_with(chain.night, 0)
+        with pytest.raises(InfraError, match="could not publish"):
+            chain.go_on()
+        (kept,) = nights(tmp_path)
+        assert len(kept.failed) == times
+    said = "its step publish failed 3 times in the same way: nightly could not publish: "
+    assert chain.night.given_up is not None
+    assert chain.night.given_up.startswith(said)
+    told = "this night is given up, the same command begins another"
+    assert chain.night.told == (f"{told}: {chain.night.given_up}",)
+    assert not asked.goes_on_with(kept, 0)
+    assert not asked.follows(kept), "it told nobody what it saw"
+
+
+def test_a_step_that_fails_otherwise_each_time_is_tried_again(tmp_path: Path) -> None:
+    chain = at_its_last_step(tmp_path)
+    for text in ("1 of 3 cases", "2 of 3 cases", "2 of 3 cases", "3 of 3 cases"):
+        chain._failed(InfraError(text))
+        assert chain.night.given_up is None, "it comes further"
+    (chain.path / "comparison.md").write_text("told\n")
+    assert chain.go_on().failed == (), "it was over in the end"
+
+
+@pytest.mark.parametrize("folder", ["/elsewhere", None])
+def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
+    tmp_path: Path, folder: str | None
+) -> None:
+    chain = at_its_last_step(tmp_path / "mine")
+    run = run_folder(
+        tmp_path / "mine", attempt("a failed").model_copy(update={"logs": ("logs/a/x",)})
+    )
+    chain._keep(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
+    chain.go_on()
+    reports = "mine" if folder is None else str(tmp_path / "mine")
+    said = f"- what it left: `{reports}/{run.name}/logs/a`"
+    (text,) = (chain.path / "issues").glob("*.md")
+    assert said in text.read_text()
+    assert said in (chain.path / "news.json").read_text(), "what trackers are told"
 
 
 def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
@@ -140,7 +187,7 @@ def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
     assert len(kept.told) == 1, "that its run is gone"
 
 
-@pytest.mark.parametrize("code", [4, 5])
+@pytest.mark.parametrize("code", [2, 4, 5])
 def test_what_pytest_refuses_is_said_before_anything_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:

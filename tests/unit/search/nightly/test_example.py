@@ -76,6 +76,8 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
         *("--device", "one", "--backend", "htp", "--qnn", "2.51.0", "--compiler", "2.47.0"),
         "--lab=my lab.yaml",
     )
+    where = {"run": "r", "lab": "l", "reports": "/my nights"}
+    assert example_of([records[0].case], named, **where).logs == "/my nights/r/logs/a"
     there = found.model_copy(update={"folder": "/a farm"})
     assert "- to reproduce, in `/a farm`: `pytest " in "\n".join(example_lines(there))
     assert not any("`it`" in line for line in lines), "nothing in it is more than text"
@@ -92,6 +94,8 @@ def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> N
     assert list(example_lines(packed))[-1] == "- packed for others: `reports/n/issues/i.zip`"
     assert found.bundle is not None
     assert found.bundle[3:] == (record.case, "--run", "reports/r")
+    other = example_of([record.case], {record.case: record}, run="r", lab="l", reports="mine")
+    assert other.bundle == (*found.bundle[:-1], "mine/r")
     assert list(example_lines(found))[-1].startswith(
         "- packed for others by: `qnn-harness contexts"
     )

@@ -558,6 +558,7 @@ def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], s
     told = lines[lines.index(f"- bisection: `{said}`") + 1 :]
     assert told[0] == "  - `qnn-harness x`"
     assert told[1] == ("  - `reports/b/report.md`" if "folder" in changed else "")
+    assert ("`/my nights/b/report.md`" in issue_text(issue, "/my nights")) == ("folder" in changed)
     issue = issue.model_copy(update={"search": None})
     assert bisected(issue.model_copy(update={"hindrance": "no versions"})) == (
         "not bisected: no versions"

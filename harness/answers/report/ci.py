@@ -16,7 +16,13 @@ from typing import Any, Final, Literal
 from harness.answers.report.document import as_code, markdown, shortened
 from harness.answers.report.model_figures import figure_blocks
 from harness.answers.report.run_data import RunData
-from harness.answers.report.summary import cut_short, failure_groups, first_line, outputs_lines
+from harness.answers.report.summary import (
+    cut_short,
+    failure_groups,
+    first_line,
+    outputs_lines,
+    shared_diagnosis,
+)
 from harness.ground import counted, outgoing, write_whole
 from harness.ground.errors.outgoing_text import Command
 from harness.verdict import CaseRecord, Coverage, final_attempts
@@ -115,7 +121,7 @@ def step_summary(
         fresh = f", **{new} new**" if new else ""
         lines.append(f"- **{counted(len(group), 'case')}** {what}{fresh}: ")
         lines[-1] += as_code(_annotation(group).title, 300)
-        known = first.error.diagnosis if first.error else None
+        known = shared_diagnosis(group)
         lines += [f"  - {as_code(known.text(), 1000)}"] if known else []
         lines += [f"  - {as_code(one.case)}" for one in group[:_CASES]]
         if len(group) > _CASES:

@@ -30,6 +30,7 @@ from harness.answers.report.summary import (
     failure_groups,
     outputs_lines,
     section,
+    shared_diagnosis,
     totals,
 )
 from harness.ground import counted
@@ -207,7 +208,7 @@ def _row(reason: Reason, issues: Mapping[str, str]) -> list[Line]:
     if reason.new:
         all_new = reason.new == len(reason.cases)
         what.append(_NEW_MARK.format("new" if all_new else f"{reason.new} new"))
-    if error is not None and (known := error.diagnosis) is not None:
+    if error is not None and (known := shared_diagnosis(reason.cases)) is not None:
         sure = ", ".join(filter(None, (known.id, known.confidence)))
         what += [Span(known.words, style="strong"), " ", Span(sure, style="dim")]
         what += [_BREAK, f"What helps: {known.fix}"] if known.fix else []

@@ -34,6 +34,19 @@ class Data {
   code(at) { return this.rows.pool[this.rows.code[at]]; }
   group(at) { return this.rows.group[at]; }
   short(at) { return this.case(at).replace(/^.*::/, ""); }
+  axesOf(at) { return this.short(at).replace(/^[^[]*/, ""); }
+  // How all names end, from a "-" on: it tells no case apart, and versions stand before it.
+  get ending() {
+    if (this.end === undefined) {
+      this.end = this.count > 1 ? this.axesOf(0) : "";
+      for (let at = 1; at < this.count && this.end; at++) {
+        const name = this.axesOf(at);
+        while (!name.endsWith(this.end)) this.end = this.end.slice(1);
+      }
+      this.end = this.end.includes("-") ? this.end.slice(this.end.indexOf("-")) : "";
+    }
+    return this.end;
+  }
   text(at) {
     this.texts ??= [];
     return this.texts[at] ??= [this.case(at), this.state(at), this.why(at), ...this.axisNames.map(name => this.value(name, at))].join(" ").toLowerCase();
@@ -123,7 +136,8 @@ function drawTable(data, shown, section, open) {
   const view = el("div", {class: "view", tabindex: "-1"}, el("table", {style: `min-width:${least}px`, "aria-rowcount": shown.length + 1}, el("thead", {}, head), body));
   const cell = (name, at) => name === "outcome" ? el("td", {}, el("span", {class: "o o-" + data.state(at)}, data.state(at)))
     : name === "case" ? el("td", {class: "mono", title: data.case(at)}, el("div", {}, el("span", {}, data.short(at).replace(/\[.*/, "")),
-      el("span", {class: "tail dim"}, el("bdi", {}, data.short(at).replace(/^[^[]*/, "")))))
+      el("span", {class: "tail dim"}, el("bdi", {}, data.axesOf(at).slice(0, data.axesOf(at).length - data.ending.length),
+        data.ending && [el("i", {class: "cut"}, "…"), el("i", {class: "paper"}, data.ending)]))))
     : name === "time" ? el("td", {class: "n"}, seconds(data.seconds(at)))
     : name === "why" ? el("td", {class: "dim", title: data.why(at)}, data.why(at))
     : el("td", {title: data.value(name, at)}, data.value(name, at));

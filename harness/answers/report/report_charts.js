@@ -87,7 +87,8 @@ function frame({width, height = 240, x, y, xLabel, yText, xText = number, title}
     svg.append(el("line", {class: "grid", x1: left, x2: width - right, y1: toY(value), y2: toY(value)}),
       el("text", {x: left - 6, y: toY(value) + 4, "text-anchor": "end"}, yText(value)));
   }
-  for (const value of ticks(x[0], x[1], width / 90)) svg.append(el("text", {x: toX(value), y: height - bottom + 15, "text-anchor": "middle"}, xText(value)));
+  // there is no half context
+  for (const value of ticks(x[0], x[1], width / 90, 1)) svg.append(el("text", {x: toX(value), y: height - bottom + 15, "text-anchor": "middle"}, xText(value)));
   svg.append(el("text", {x: width - right, y: height - 4, "text-anchor": "end"}, xLabel));
   return {svg, toX, toY, width, height, left, right, top, bottom};
 }

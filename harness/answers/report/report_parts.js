@@ -54,11 +54,11 @@ function clock(last, most) {
   return last < most ? ticks(0, last, most) : Array.from({length: Math.floor(last / step) + 1}, (_, at) => at * step);
 }
 
-// Round values from about `low` to `high`, for the lines of a chart.
-function ticks(low, high, most = 5) {
+// Round values from about `low` to `high`, for the lines of a chart, at least `least` apart.
+function ticks(low, high, most = 5, least = 0) {
   if (!(high > low)) return [low];
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find(one => one * power >= rough) * power;
+  const step = Math.max([1, 2, 5, 10].find(one => one * power >= rough) * power, least);
   const found = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(at);
   return found;

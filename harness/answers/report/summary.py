@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
@@ -23,6 +24,7 @@ from harness.verdict.results.record import PreflightRecord
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _OTHER_HTP: Final = "context-arch"
+_FORESEEN: Final = "it came true, as the failure says"
 _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
@@ -64,6 +66,19 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
         found.setdefault(key, []).append(record)
     rank = {name: at for at, name in enumerate(SECTIONS)}
     return sorted(found.values(), key=lambda cases: (rank[section(cases[0])], -len(cases)))
+
+
+def shared_diagnosis(cases: Iterable[CaseRecord]) -> Diagnosis | None:
+    """The diagnosis of cases that have one, without what is said of some of them only."""
+    told = [one.error.diagnosis for one in cases if one.error and one.error.diagnosis]
+    words = list(dict.fromkeys(one.words for one in told))
+    if len(words) < 2:
+        return told[0] if told else None
+    # what preflight foresaw of a case stands before what is known of all
+    ends = zip(*(reversed(one.split(": ")) for one in words), strict=False)
+    alike = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, ends)]
+    shared = ": ".join(reversed(alike)) or f"of the first: {words[0]}"
+    return told[0].model_copy(update={"words": shared})
 
 
 def cut_short(info: Mapping[str, Any]) -> str | None:
@@ -114,10 +129,12 @@ def summary_lines(
     report: PurePath | str,
     *,
     width: int = _WIDTH,
+    explained: bool = False,
 ) -> list[str]:
     """The lines to print at the end of a run, of which the last attempt of each case counts.
 
-    None is longer than `width` (at least 60) characters, but for the report's path.
+    None is longer than `width` (at least 60) characters, but for the report's path. If each failure
+    has been `explained` above, its diagnosis is only named.
     """
     records = final_attempts(records)
     groups = failure_groups(records)
@@ -128,9 +145,9 @@ def summary_lines(
     lines += outputs_lines(records)
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
-        known = group[0].error.diagnosis if group[0].error else None
+        known = shared_diagnosis(group)
         if known is not None and section(group[0]) != "expected":
-            lines.append(_diagnosis_line(known, width))
+            lines.append(_diagnosis_line(known, width, explained and group[0].is_bad))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     concluded: dict[tuple[str, str], list[str]] = {}
@@ -160,25 +177,30 @@ def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> li
 
     So is a context for another HTP that passed, since only the simulator takes it.
     """
-    found: dict[tuple[str, str], tuple[PreflightRecord, set[str], Counter[str]]] = {}
+    found: dict[tuple[str, str], tuple[dict[str, None], Counter[str]]] = {}
     for record in final_attempts(records):
         seen = set()
         for one in record.preflight:
             only_here = one.code == _OTHER_HTP and only_simulated(record)
             if one.severity != "info" or only_here:
                 key = one.severity, one.code
-                _, said, counts = found.setdefault(key, (one, set(), Counter()))
-                said.add(one.explanation)
+                said, counts = found.setdefault(key, ({}, Counter()))
+                said[_FORESEEN if _is_told(one, record) else one.explanation] = None
                 counts[record.outcome] += key not in seen  # a case counts once
                 seen.add(key)
     lines = []
-    for one, said, counts in found.values():
+    for (severity, finding), (said, counts) in found.items():
         then = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
         more = f" (and {len(said) - 1} more like it)" if len(said) > 1 else ""
         tail = f"{more}  [then: {then}]"
-        head = f"preflight {one.severity} {one.code}: {one.explanation}"
+        head = f"preflight {severity} {finding}: {next(iter(said))}"
         lines.append(_fit(head, width - len(tail)) + tail)
     return lines
+
+
+def _is_told(finding: PreflightRecord, record: CaseRecord) -> bool:
+    known = record.error.diagnosis if record.error else None
+    return known is not None and finding.explanation in known.words
 
 
 def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:
@@ -207,8 +229,10 @@ def _group_line(group: FailureGroup, width: int) -> str:
     return _fit(head, width - len(tail)) + tail
 
 
-def _diagnosis_line(known: Diagnosis, width: int) -> str:
+def _diagnosis_line(known: Diagnosis, width: int, explained: bool) -> str:
     """What a failure is and what helps; of a long line the thread stays."""
+    if explained:
+        return f"       {known.name}"
     tail = f"  [{known.thread}]" if known.thread else ""
     if len(tail) > width // 2:
         tail = ""

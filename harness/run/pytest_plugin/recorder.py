@@ -160,7 +160,8 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
     terminalreporter.section("qnn-harness")
     records = folder.contents().records
-    for line in summary_lines(records, folder.coverage(), folder.path):
+    explained = terminalreporter.config.option.tbstyle != "no" and not run.records.earlier
+    for line in summary_lines(records, folder.coverage(), folder.path, explained=explained):
         write_line(terminalreporter, line)
     for line in lines(figure_blocks(records)):
         write_line(terminalreporter, line)

@@ -88,10 +88,14 @@ class Diagnosis(Part):
     fix: RecordText | None = None
     thread: RecordText | None = None
 
+    @property
+    def name(self) -> str:
+        """Which it is, and how sure that is."""
+        return self.id + (f" ({self.confidence})" if self.confidence else "")
+
     def text(self) -> str:
         """One line for a person."""
-        sure = f" ({self.confidence})" if self.confidence else ""
-        parts = (f"{self.id}{sure}: {self.words}", self.fix, self.thread)
+        parts = (f"{self.name}: {self.words}", self.fix, self.thread)
         return "; ".join(part for part in parts if part)
 
 

@@ -290,6 +290,25 @@ def test_the_end_of_a_name_is_seen_and_all_of_it_on_paper(reader: Reader, night:
         reader.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def test_versions_are_seen_before_the_end_that_all_names_have(
+    reader: Reader, tmp_path: Path
+) -> None:
+    page, end = tmp_path / "report.html", "-executorch-3-contexts-of-a-long-name.pte]"
+    loads = {"loaded": 2, "load_us": [5, 6], "load_rss_bytes": [1, 2]}
+    cases = [f"m.pte::test_program[sim-v73-htp-{version}{end}" for version in VERSIONS]
+    made = tuple(record(case=one, measurements=loads) for one in cases)
+    write_page(RunData("r", Contents(made, ()), {}), page)
+    reader.see(1400, "light")
+    reader.open(page)
+    shown = [one.text for one in reader.all("#cases .tail")]
+    assert shown == [f"[sim-v73-htp-{version}…" for version in VERSIONS]
+    seen = "return [...document.querySelectorAll('#cases .tail bdi')].map(one => one.textContent)"
+    assert all(one.endswith(end) for one in reader.js(seen)), "all of it is there on paper"
+    counts = "return [...document.querySelector('#ladder svg').querySelectorAll('text[text-anchor"
+    counts += "=middle]')].map(one => one.textContent)"
+    assert reader.js(counts) == ["0", "1", "2"]
+
+
 def test_whatever_names_and_logs_hold_is_text(reader: Reader, tmp_path: Path) -> None:
     evil = record(
         case=EVIL,

@@ -12,7 +12,7 @@ from harness.answers.report.html import html_text, verdict
 from harness.answers.report.pages import outcome_bar, thinned
 from harness.answers.report.run_data import RunData, Since
 from harness.verdict.failure.diagnosis import diagnosed
-from harness.verdict.failure.error import LoadedLibrary
+from harness.verdict.failure.error import Diagnosis, LoadedLibrary
 from harness.verdict.results.checks import held, undecided
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents, Damage
@@ -187,6 +187,17 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
     )
     assert page_of_evil.tags.count("script") == SCRIPTS
     assert ("href", "javascript:alert(1)") not in page_of_evil.attributes
+
+
+def test_what_is_said_of_one_version_is_not_said_of_all() -> None:
+    made = []
+    for version in ("2.47.0", "2.48.40"):
+        words = f"as foreseen, the runtime is {version}: it is refused"
+        known = error().model_copy(update={"diagnosis": Diagnosis(id="x", words=words)})
+        made.append(record(case=version, outcome="failed", error=known))
+    assert "the runtime is 2.47.0" in " ".join(page(made[:1]).texts)
+    told = " ".join(page(made).texts)
+    assert ("it is refused" in told, "the runtime is" in told) == (True, False)
 
 
 def test_what_may_be_fixed_is_shown() -> None:

@@ -15,6 +15,7 @@ from harness.answers.report.summary import (
     part_of,
     preflight_lines,
     section,
+    shared_diagnosis,
     totals,
 )
 from harness.verdict.failure.error import ChainLink, Diagnosis
@@ -199,3 +200,35 @@ def test_preflight_counts_a_case_once_and_says_how_many_more_there_are() -> None
     assert preflight_lines(made[1:]) == ["preflight error mix: x  [then: 2 passed]"]
     (line,) = preflight_lines([record(preflight=(finding("x" * 99),))], width=60)
     assert line == f"preflight error mix: {'x' * 18}...  [then: 1 passed]"
+
+
+FORESEEN = "as foreseen, the runtime is {}.0: it is refused: the layout is another's"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a: b", "a: b"], "a: b"),
+        (
+            [FORESEEN.format("2.47"), FORESEEN.format("2.51")],
+            "it is refused: the layout is another's",
+        ),
+        (["of one", "of the other kind"], "of the first: of one"),
+        ([], None),
+    ],
+)
+def test_what_a_diagnosis_says_of_one_case_is_not_said_of_all(
+    words: list[str], said: str | None
+) -> None:
+    told = [Diagnosis(id="x", confidence="known", words=one) for one in words]
+    cases = [failing("a", error=error().model_copy(update={"diagnosis": one})) for one in told]
+    found = shared_diagnosis([*cases, failing("b")])
+    assert (found and found.words) == said
+
+
+def test_what_preflight_foresaw_is_not_said_once_more_behind_the_failure() -> None:
+    known = Diagnosis(id="x", words="as foreseen, it is refused: w")
+    one = PreflightRecord(code="mix", severity="error", explanation="it is refused", fix="f")
+    case = failing("a", error=error().model_copy(update={"diagnosis": known}), preflight=(one,))
+    (line,) = preflight_lines([case])
+    assert line == "preflight error mix: it came true, as the failure says  [then: 1 failed]"

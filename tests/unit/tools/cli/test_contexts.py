@@ -56,11 +56,14 @@ def test_many_contexts_are_a_line_for_those_that_are_alike() -> None:
     assert short[0] == "m.pte: 10 contexts, 1.000 kB to 3.000 kB each, 20.000 kB"
     assert short[-1] == "10 contexts, read by QNN 2.51.0; --long shows each"
     assert len(long) == 31
-    assert [*lines(replace(report, contexts=(one,)))] == [
-        long[0].replace("#0", ""),  # the only one is called like its file
-        *long[1:3],
-        "1 context, read by QNN 2.51.0",
-    ]
+    assert (
+        [*lines(replace(report, contexts=(one,)))]
+        == [
+            long[0].replace("#0", ""),  # the only one is called like its file
+            *long[1:3],
+            "1 context, read by QNN 2.51.0",
+        ]
+    )
     files = tuple(replace(one, file=f"{at}.bin") for at in range(10))
     told = [*lines(replace(report, contexts=(*files, one, other)))]
     assert [line for line in told if "context" in line] == [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,7 @@ from harness.contexts.compiler.compiler import CompileError, CompileJob, Referen
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import check_arch, memory_bytes
 from harness.contexts.context.source import GIVEN, ON_CPU, Context, Reference
-from harness.ground import HarnessError, InfraError
+from harness.ground import ConfigError, HarnessError, InfraError
 from harness.ground.files.verified_folder import (
     FolderChangedError,
     VerifiedFolder,
@@ -46,6 +47,7 @@ _log = logging.getLogger(__name__)
 _FORMAT: Final = 1
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
+_ORT_STATUS: Final = re.compile(r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
 class ContextStore:
@@ -58,27 +60,28 @@ class ContextStore:
         self._warned: set[Path] = set()
         self._keys: dict[Model, str] = {}
         self._found: dict[ContextKey, Context] = {}
-        self._refused: dict[ContextKey, CompileError] = {}
+        self._refused: dict[ContextKey, CompileError | ConfigError] = {}
 
     def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
         return self.get_many([(model, compiler, htp_arch)])[0]
 
     def get_many(self, wanted: Sequence[ContextKey]) -> list[Context]:
-        """As `each`. Raises CompileError if a compiler does not make one."""
+        """As `each`. Raises CompileError if a compiler does not make one, ConfigError as there."""
         found = []
         for one in self.each(wanted):
-            if isinstance(one, CompileError):
+            if not isinstance(one, Context):
                 raise one
             found.append(one)
         return found
 
-    def each(self, wanted: Sequence[ContextKey]) -> list[Context | CompileError]:
+    def each(self, wanted: Sequence[ContextKey]) -> list[Context | CompileError | ConfigError]:
         """Contexts in the order asked for; a compiler makes all that it has to in one process.
 
         What a compiler refused is told again to every case that wants it, without starting the
-        compiler again. Raises ConfigError for an unknown version or an architecture the compiler
-        does not know, InfraError if libraries cannot be fetched or the cache cannot be written.
+        compiler again. So is what is wrong with a file's model. Raises ConfigError for an unknown
+        version or an architecture the compiler does not know, InfraError if libraries cannot be
+        fetched or the cache cannot be written.
         """
         known = self._found.keys() | self._refused.keys()
         new = [one for one in dict.fromkeys(wanted) if one not in known]
@@ -168,19 +171,25 @@ class ContextStore:
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
             failures: list[HarnessError] = []
+            wrong: dict[Model, ConfigError] = {}
             for one, job in binaries.items():
                 if (refusal := results[job.job]) is not None:
                     self._refused[one] = refusal
             for spec, reference in references.items():
-                if (failed := results[reference.job]) is not None:
-                    failures.append(failed)
-                else:
+                if (failed := results[reference.job]) is None:
                     self._keep_reference(spec, reference)
+                elif (path := getattr(spec, "path", None)) is not None:
+                    wrong[spec] = _wrong_model(path, failed)
+                else:
+                    failures.append(failed)
             made = {one: job for one, job in binaries.items() if results[job.job] is None}
             failures += self._keep_binaries(host, made)
             for one in wanted:
                 if (refused := self._refused.get(alike[self._binary_folder(one)])) is not None:
                     self._refused[one] = refused
+            self._refused.update({one: wrong[one[0]] for one in wanted if one[0] in wrong})
+            if not wanted:
+                failures += wrong.values()
             if failures:
                 raise failures[0]
 
@@ -286,6 +295,13 @@ def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder
         memory_bytes=memory_bytes(made.data["metadata"]),
         max_size=made.data.get("max_size"),
     )
+
+
+def _wrong_model(path: Path, refused: CompileError) -> ConfigError:
+    """What is wrong with a file's model that ORT does not compute on the CPU."""
+    why = _ORT_STATUS.sub("", refused.chain[0])
+    problem = f"ONNX Runtime {ORT_HOST_VERSION} does not compute it on the CPU: {why}"
+    return ConfigError(problem, file=path)
 
 
 def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:

@@ -72,8 +72,12 @@ class CompileError(HarnessError):
     def __init__(self, what: str, *, chain: Sequence[str], output: str = "") -> None:
         self.chain = tuple(chain)
         self.output = output
-        telling = [line for line in output.splitlines() if _TELLING.search(line)][:_KEPT_LINES]
         first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
+        telling = [
+            line
+            for line in output.splitlines()
+            if _TELLING.search(line) and line.rpartition("] ")[2].strip() not in first
+        ][:_KEPT_LINES]
         super().__init__("\n    ".join([f"{what}: {first[:600]}", *(t[:300] for t in telling)]))
 
 

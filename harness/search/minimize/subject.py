@@ -22,6 +22,7 @@ from harness.search.bisect.request import where_pytest_starts
 from harness.search.bisect.versions import where_to_run
 from harness.search.minimize.search import Way
 from harness.verdict import CaseRecord, RunFolder, split_node_id
+from harness.verdict.results.case_names import placement_in
 from harness.verdict.results.run_folder import run_folders
 
 _MOST: Final = 4096
@@ -223,6 +224,14 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
         inputs=() if context.generated_inputs else context.inputs,
         expected=context.expected,
     )
+
+
+def may_be_called(case: str) -> bool:
+    """Whether a case of a file may have this name, with its parameters or without (pure)."""
+    base, parameters = split_node_id(case)
+    if parameters is None or base.partition("::")[2] != QNN.test:
+        return True
+    return placement_in(parameters) is not None and named_way(parameters) is not None
 
 
 def record_in_run(

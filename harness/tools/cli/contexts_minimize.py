@@ -21,6 +21,7 @@ from harness.search.minimize.subject import (
     Minimizing,
     Subject,
     expected_of,
+    may_be_called,
     record_in_run,
     subject_of,
 )
@@ -100,6 +101,7 @@ def minimize_command(
     if resume is not None:
         found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
     else:
+        _require_new(out)
         subject, _ = _subject(str(case), given, failing=True)
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
         task = Minimizing(subject=subject, **{name: given[name] for name in same})
@@ -141,20 +143,34 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
     CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run`, `inspect`
     and all that takes a FILE take the archive. No host, serial number or path is told in it.
     """
+    _require_new(out)
     subject, record = _subject(case, given, must_be_there=True)
     if record is None or subject.expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     subject.bundle(out, subject.way, record, subject.expects)
     told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
-    what = f"{out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
-    lines = what, f"expected: {subject.expects}"
+    what = f"written: {out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
+    came_to = f"what the case came to: {subject.expects}"
+    lines = what, came_to, f"send this file; to run it: {_to_run(str(out), subject.plan.qnn)}"
     say_found(told | {"expects": subject.expects.model_dump()}, lines, as_json)
+
+
+def _require_new(out: Path | None) -> None:
+    if out is not None and out.exists():
+        raise ConfigError("is there already; name another file", file=out, field="--out")
+
+
+def _to_run(bundle: str, qnn: str | None) -> str:
+    version = f" --qnn {shlex.quote(qnn)}" if qnn else ""
+    return f"qnn-harness run {shlex.quote(bundle)}{version}"
 
 
 def _subject(
     case: str, given: dict[str, Any], *, failing: bool = False, must_be_there: bool = False
 ) -> tuple[Subject, CaseRecord | None]:
     """The case that is meant, as a run knows it, and its record there."""
+    # without a record it is run as its name says, which has to be one that `run` gives
+    must_be_there |= not may_be_called(case)
     record = record_in_run(case, given["run"], given["reports"], must_be_there=must_be_there)
     lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
     subject = subject_of(
@@ -169,8 +185,11 @@ def _subject(
     )
     expects = expected_of(record) if record is not None else None
     if failing and expects is not None and expects.outcome == "passed":
-        why = "it passed there, and only what fails is made smaller: name the run where it fails"
-        raise ConfigError(why, field="--run")
+        where = (
+            "there" if given["run"] is not None else f"in the latest run below {given['reports']}"
+        )
+        why = f"it passed {where}, and only what fails is made smaller"
+        raise ConfigError(f"{why}: --run DIR names a run where it fails", field="CASE")
     return subject.model_copy(update={"expects": expects}), record
 
 
@@ -204,5 +223,4 @@ def _lines(result: Result, qnn: str | None) -> Iterator[str]:
     runs = counted(result.runs, "run")
     yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
     if result.bundle is not None:
-        version = f" --qnn {shlex.quote(qnn)}" if qnn else ""
-        yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}{version}"
+        yield f"to run them again: {_to_run(result.bundle, qnn)}"

@@ -28,7 +28,7 @@ from harness.ground import ConfigError, InfraError, counted, name_problem, witho
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_archive
 from harness.ground.files.names_inside import read_inside
-from harness.ground.files.whole_file import written_whole
+from harness.ground.files.whole_file import open_regular, written_whole
 from harness.libraries.containers.bundle import undated_entry
 from harness.libraries.runtimes.local_sources import SDK_VARIABLES
 from harness.probe import ndk
@@ -185,7 +185,7 @@ def read_archive(path: Path) -> DoctorReport:
     """The report in an archive of `doctor --acceptance`. Raises ConfigError for anything else."""
     try:
         with (
-            path.open("rb") as file,
+            open_regular(path) as file,
             opened_archive(file, _LIMITS) as opened,
             opened.open(REPORT) as report,
         ):

@@ -131,9 +131,11 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), said
     packed = lab.qnn_harness("contexts", "bundle", record["case"], *given, "--out=case.zip")
     assert packed.returncode == 0, packed.stderr
+    assert packed.stdout.startswith("written: case.zip: 3 contexts, window\n")
+    assert "to run it: qnn-harness run case.zip --qnn 2.51.0\n" in packed.stdout
     shutil.rmtree(lab.folder / "in")
     shutil.rmtree(lab.folder / "out")
-    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0", "--tolerance=0.0001")
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert again["error"]["signature"] == record["error"]["signature"], said
     assert again["measurements"]["came_again"] is True
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
@@ -148,6 +150,9 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
         (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), record["case"]),
         (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
         (("minimize", record["case"], "--out=none/x.zip"), "a folder that there is"),
+        (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
+        (("minimize", record["case"], "--out=again.zip"), "again.zip: --out: is there already"),
+        (("bundle", record["case"], "--out=again.zip"), "again.zip: --out: is there already"),
     ):
         wrong = lab.qnn_harness("contexts", *words)
         assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
@@ -162,6 +167,9 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
         "contexts", "bundle", record["case"], "--tolerance=0.01", "--out=case.zip"
     )
     assert packed.returncode == 0, packed.stderr
+    passed = lab.qnn_harness("contexts", "minimize", record["case"])
+    assert passed.returncode == 2
+    assert "CASE: it passed in the latest run below reports, and only " in passed.stderr
     (lab.folder / "model.onnx").unlink()
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), said

@@ -118,3 +118,13 @@ def test_answers_about_other_jobs_do_not_count(events: list[dict[str, Any]]) -> 
 @pytest.mark.parametrize(("job", "said"), [("one", "fine"), ("three", ""), ("tw", "")])
 def test_output_by_job(job: str, said: str) -> None:
     assert output_of(OUTPUT, job) == said
+
+
+def test_what_the_library_also_logs_is_said_once() -> None:
+    why = "Fail: [ONNXRuntimeError] : 1 : FAIL : running Conv node. Name:'c1'"
+    log = "2026-11-26 21:27 [E:onnxruntime:, executor.cc:615 Execute] running Conv node. Name:'c1'"
+    other = "2026-11-26 21:27 [E:onnxruntime:, executor.cc:615 Execute] another"
+    assert str(CompileError("no", chain=[why], output=f"{log}\n{other}")).splitlines() == [
+        f"no: {why}",
+        f"  |     {other}",
+    ]

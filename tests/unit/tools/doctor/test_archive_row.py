@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -65,13 +66,15 @@ def test_what_is_no_report(tmp_path: Path, text: str, says: str) -> None:
 
 def test_what_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"PK\3\4")
+    os.mkfifo(tmp_path / "pipe")
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("other.json", "{}")
     for path, says in (
         (tmp_path / "a.zip", "is no archive of"),
         (tmp_path / "b.zip", "it has no report.json$"),
         (tmp_path / "none", "none: cannot be read: No such file or directory$"),
-        (tmp_path, "cannot be read: Is a directory$"),
+        (tmp_path, "cannot be read: not a regular file$"),
+        (tmp_path / "pipe", "cannot be read: not a regular file$"),
     ):
         with pytest.raises(ConfigError, match=says):
             read_archive(path)

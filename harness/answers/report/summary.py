@@ -129,12 +129,12 @@ def summary_lines(
     report: PurePath | str,
     *,
     width: int = _WIDTH,
-    explained: bool = False,
+    above: str = "",
 ) -> list[str]:
     """The lines to print at the end of a run, of which the last attempt of each case counts.
 
-    None is longer than `width` (at least 60) characters, but for the report's path. If each failure
-    has been `explained` above, its diagnosis is only named.
+    None is longer than `width` (at least 60) characters, but for the report's path. A diagnosis
+    that was told `above` is only named.
     """
     records = final_attempts(records)
     groups = failure_groups(records)
@@ -147,7 +147,7 @@ def summary_lines(
         lines.append(_group_line(group, width))
         known = shared_diagnosis(group)
         if known is not None and section(group[0]) != "expected":
-            lines.append(_diagnosis_line(known, width, explained and group[0].is_bad))
+            lines.append(_diagnosis_line(known, width, above))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     concluded: dict[tuple[str, str], list[str]] = {}
@@ -229,9 +229,9 @@ def _group_line(group: FailureGroup, width: int) -> str:
     return _fit(head, width - len(tail)) + tail
 
 
-def _diagnosis_line(known: Diagnosis, width: int, explained: bool) -> str:
+def _diagnosis_line(known: Diagnosis, width: int, above: str) -> str:
     """What a failure is and what helps; of a long line the thread stays."""
-    if explained:
+    if known.words in above:
         return f"       {known.name}"
     tail = f"  [{known.thread}]" if known.thread else ""
     if len(tail) > width // 2:

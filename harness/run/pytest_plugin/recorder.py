@@ -160,8 +160,10 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
     terminalreporter.section("qnn-harness")
     records = folder.contents().records
-    explained = terminalreporter.config.option.tbstyle != "no" and not run.records.earlier
-    for line in summary_lines(records, folder.coverage(), folder.path, explained=explained):
+    shown = terminalreporter.config.option.tbstyle != "no"
+    failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    above = "\n".join(str(one.longrepr) for one in failed if shown)
+    for line in summary_lines(records, folder.coverage(), folder.path, above=above):
         write_line(terminalreporter, line)
     for line in lines(figure_blocks(records)):
         write_line(terminalreporter, line)

@@ -216,9 +216,9 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     assert len(lines_of([expected], "r")) == 3
     cannot = record(outcome="unsupported", error=known)
     assert lines_of([cannot], "r", width=400)[3] == wide
-    # the terminal has told it above, but for what is no failure there
-    assert lines_of([failed], "r", explained=True)[2] == "       pd-exhausted (known)"
-    assert lines_of([cannot], "r", width=400, explained=True)[3] == wide
+    above = f"failed in step 2\n  | diagnosis: {known.diagnosis.text()}"
+    assert lines_of([failed], "r", above=above)[2] == "       pd-exhausted (known)"
+    assert lines_of([failed], "r", width=400, above="diagnosis: another")[2] == wide
 
 
 def test_only_what_was_wrong_with_a_device_gets_a_line() -> None:

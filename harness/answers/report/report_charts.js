@@ -118,7 +118,7 @@ function ladder(data, shown, section, open) {
       if (one.failed_at !== null) {
         const x = drawn.toX(one.failed_at), y = drawn.toY(dashed && limit(one) ? limit(one) : list[list.length - 1]);
         drawn.svg.append(el("path", {d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: colour, "stroke-width": 2.5},
-          el("title", {}, `load ${one.failed_at} failed`)));
+          el("title", {}, `${one.failed_at - 1} loaded, the next failed`)));
       }
       if (one.forecast !== null) {
         const x = drawn.toX(one.forecast);

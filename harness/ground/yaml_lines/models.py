@@ -22,8 +22,8 @@ def _is_known_schema(value: object) -> object:
     if isinstance(value, bool):
         raise PydanticCustomError("schema", "unknown value", {"choices": [1]})
     if isinstance(value, int) and value > 1:
-        text = "is for a newer qnn-harness: update this one"
-        raise PydanticCustomError("schema", text, {"choices": [1]})
+        text = "is {value}, for a newer qnn-harness: update this one"
+        raise PydanticCustomError("schema", text, {"value": str(value)[:20], "choices": [1]})
     return value
 
 

@@ -243,7 +243,7 @@ ONE_MISTAKE = [
     ("devices:\n  - name: a\n    serial: b\n", "1: schema: is missing"),
     (
         "schema: 2\ndevices:\n  - name: a\n    serial: b\n",
-        "1: schema: is for a newer qnn-harness: update ",
+        "1: schema: is 2, for a newer qnn-harness: ",
     ),
     ("schema: true\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value (valid: 1)"),
     ("schema: 1\ndevices: []\n", "2: devices: "),

@@ -41,7 +41,7 @@ from harness.run.pytest_plugin.own_contexts import (
 )
 from harness.run.pytest_plugin.pytest_internals import tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
-from harness.run.pytest_plugin.selection import asks_for_devices, is_of_devices
+from harness.run.pytest_plugin.selection import asks_for_devices, asks_for_devices_alone
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
     NO_DEVICE,
@@ -130,7 +130,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
     One device needs no worker: it is driven from here.
     """
-    if not is_of_devices(str(config.getoption("markexpr", ""))):
+    if not asks_for_devices_alone(config):
         return None
     from harness.run.pytest_plugin.workers import number_of_workers
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE
+from harness.run.pytest_plugin.pytest_internals import marks_asked
 
 if TYPE_CHECKING:
     import pytest
@@ -53,13 +55,56 @@ FLAGS: Final = frozenset(
 
 def asks_for_devices(config: pytest.Config) -> bool:
     """Whether a run is about devices, as far as that is known before anything is collected."""
-    return "device" in str(config.getoption("markexpr", ""))
+    return wants_devices(_expression(config))
+
+
+def asks_for_devices_alone(config: pytest.Config) -> bool:
+    """Whether `-m` takes no other tests."""
+    return is_of_devices(_expression(config))
+
+
+def _expression(config: pytest.Config) -> str:
+    return str(config.getoption("markexpr", ""))
+
+
+def wants_devices(expression: str) -> bool:
+    """Whether `-m` takes some test because it is a device test (pure)."""
+    return (True, False) in _taken(expression)
 
 
 def is_of_devices(expression: str) -> bool:
-    """Whether `-m` chooses device tests alone: `device and smoke and not slow` (pure)."""
-    words = expression.replace("not ", "not-").split()
-    return "device" in words[::2] and set(words[1::2]) <= {"and"}
+    """Whether `-m` takes device tests alone: `device and smoke and not slow` (pure)."""
+    return _taken(expression) in ({(True, False)}, {(True, False), (False, False)})
+
+
+def _taken(expression: str) -> set[tuple[bool, bool]]:
+    """Whether a device test is taken, and the same test if it were none.
+
+    It has a pair for each way in which the test's other marks make a difference.
+    """
+    asked = marks_asked(expression)
+    found: set[tuple[bool, bool]] = set()
+    ways: list[dict[str, bool]] = [{}]
+    while asked is not None and ways:
+        way = ways.pop()
+        try:
+            taken, otherwise = (
+                asked(partial(_has, {**way, "device": marked})) for marked in (True, False)
+            )
+            found.add((taken, otherwise))
+        except _Undecided as mark:
+            ways += [{**way, str(mark): has} for has in (True, False)]
+    return found
+
+
+class _Undecided(Exception):
+    """Whether a test has this mark makes a difference."""
+
+
+def _has(marks: Mapping[str, bool], name: str, /, **_more: object) -> bool:
+    if name not in marks:
+        raise _Undecided(name)
+    return marks[name]
 
 
 def selection(command: Sequence[str]) -> tuple[str, ...]:

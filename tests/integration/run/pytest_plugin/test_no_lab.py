@@ -48,6 +48,16 @@ def test_plain_tests_run_and_device_tests_say_what_to_do(
     assert "1 device test is" not in run(folder, "-rs", *options)[1], "pytest tells of it"
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("expression", ["not device", "not (device)", "not device and not slow"])
+def test_who_wants_no_device_needs_no_lab(
+    folder: Path, expression: str, workers: tuple[str, ...]
+) -> None:
+    code, said = run(folder, "-m", expression, *workers)
+    assert code == 0, said
+    assert "devices.yaml" not in said
+
+
 def test_tests_are_found(folder: Path) -> None:
     code, said = run(folder, "--collect-only", "-q")
     assert code == 0
@@ -60,6 +70,7 @@ def test_tests_are_found(folder: Path) -> None:
     [
         (("-m", "device"), "--device sim-v73 (or sim-v68"),
         (("-m", "device", "-n", "2"), "error: {folder}/devices.yaml: no such file"),
+        (("-m", "slow or device"), "error: {folder}/devices.yaml: no such file"),
         (("--device", "mine"), "devices.yaml: no such file"),
         (("--lab", "other.yaml"), "other.yaml: no such file"),
     ],

@@ -22,6 +22,9 @@ _MOST_TOLD: Final = 20
 """Where a table is not on a page: a model in 66 parts shall not fill a terminal."""
 _NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
 """What ONNX Runtime calls a graph that it compiles."""
+_FEWEST: Final = 3
+"""Rounds that have a median."""
+_USUAL: Final = {"median": "Median", "p95": "p95"}
 _SIMULATED: Final = "These times are of a simulator: they say nothing about a phone."
 
 
@@ -38,14 +41,16 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
         graphs = parts(record, "graphs")
         for at, (one, called) in enumerate(zip(graphs, _called(graphs), strict=True)):
             whole = [_load(record), _memory(record)] if not at else ["", ""]
-            times = (duration(one.get(f"{name}_us")) for name in ("first", "median", "p95"))
+            times = (duration(one.get("first_us")), *(_usual(one, name) for name in _USUAL))
             rounds = f"{one.get('rounds')}"
             rows.append(
                 [_case(record, at), code(called or "the model", 60), *times, rounds, *whole]
             )
             ran.append(str(one.get("on")))
             simulated |= record.device is not None and record.device.simulated
-    names = ["Case", "Graph", "First run", "Median", "p95", "Rounds", "Load", "Memory"]
+    names = ["Case", "Graph", "First run", *_USUAL.values(), "Rounds", "Load", "Memory"]
+    if rows and not any(row[3] for row in rows):
+        names, rows = [*names[:3], *names[5:]], [[*row[:3], *row[5:]] for row in rows]
     told: list[Block] = []
     if len(set(ran)) > 1:
         names.append("On")
@@ -127,7 +132,7 @@ def versions(records: Sequence[CaseRecord]) -> list[Block]:
     several = len({_device(record) for record in records}) > 1
     for record in records:
         graphs = parts(record, "graphs")
-        median = duration(graphs[0].get("median_us")) if len(graphs) == 1 else ""
+        median = _usual(graphs[0], "median") if len(graphs) == 1 else ""
         model = record.case.partition("::")[0].rpartition("/")[2]
         where = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
         for one in parts(record, "accuracy"):
@@ -196,6 +201,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) ->
         yield Table(title, columns, rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         yield Paragraph(f"... and {len(rows) - _MOST_ROWS} more rows: the records have them")
+
+
+def _usual(graph: Mapping[str, Any], name: str) -> str:
+    """A figure of many rounds; empty where they are too few to have one."""
+    rounds = graph.get("rounds")
+    few = is_figure(rounds) and rounds < _FEWEST
+    return "" if few else duration(graph.get(f"{name}_us"))
 
 
 def duration(time: object) -> str:

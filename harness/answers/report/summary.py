@@ -18,13 +18,13 @@ from harness.verdict import (
     final_attempts,
 )
 from harness.verdict.failure.error import Diagnosis
+from harness.verdict.failure.log_words import CAME_TRUE
 from harness.verdict.results.coverage import VERDICTS
 from harness.verdict.results.outputs import Outputs
 from harness.verdict.results.record import PreflightRecord
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _OTHER_HTP: Final = "context-arch"
-_FORESEEN: Final = "it came true, as the failure says"
 _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
@@ -185,7 +185,7 @@ def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> li
             if one.severity != "info" or only_here:
                 key = one.severity, one.code
                 said, counts = found.setdefault(key, ({}, Counter()))
-                said[_FORESEEN if _is_told(one, record) else one.explanation] = None
+                said[CAME_TRUE if _is_told(one, record) else one.explanation] = None
                 counts[record.outcome] += key not in seen  # a case counts once
                 seen.add(key)
     lines = []

@@ -230,9 +230,11 @@ class Selection:
         from harness.libraries.runtimes.executorch import EXECUTORCH_TAKES
 
         if self.options.executorch is None:
-            wanted, why = str(EXECUTORCH_TAKES), f"what ExecuTorch {EXECUTORCH_VERSION} takes"
+            wanted = str(EXECUTORCH_TAKES)
+            why = f"ExecuTorch {EXECUTORCH_VERSION} takes no other"
         elif made_by:
-            wanted, why = max(made_by, key=QnnVersion.parse), "what made the contexts"
+            wanted = max(made_by, key=QnnVersion.parse)
+            why = "it made the contexts; --qnn names another"
         else:
             return None
         if (wanted,) not in self._named_runtimes:
@@ -244,7 +246,7 @@ class Selection:
             self._named_runtimes[(wanted,)] = replace(found, compilers=newest)
             chosen = ", ".join(dict.fromkeys(name for own in newest.values() for name in own))
             if self.takes_places:  # a worker's controller has said so
-                _log.warning("QNN %s: %s; --qnn names another", chosen, why)
+                _log.warning("running with QNN %s: %s", chosen, why)
         return self._named_runtimes[(wanted,)]
 
     def _device_runtimes(self, qnn: Sequence[str], field: str) -> DeviceRuntimes:

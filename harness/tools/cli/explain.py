@@ -162,7 +162,11 @@ def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
     if not causes:
         lines = "one line" if log.line_count == 1 else f"{log.line_count} lines"
         yield f"nothing in the {lines} is recognised as a cause"
-        yield "the first line that says ERROR, and those right before it, mostly tell more"
+        if log.error is None:
+            yield "no line says ERROR either: is it the log of what failed, and all of it?"
+        else:
+            first = f"line {log.error} is the first that says ERROR"
+            yield f"{first}: it and those right before it mostly tell more"
         return
     for number, (_, some) in enumerate(groupby(causes, lambda one: one.failure)):
         answer, *others = some

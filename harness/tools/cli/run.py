@@ -101,7 +101,7 @@ def _completion(option: Option) -> _Completion | None:
 @_with_options_of_pytest
 @click.command()
 @click.argument("files", nargs=-1, type=NamedPath())
-@click.option("--quick", is_flag=True, help="Execute each graph once, as fast as can be.")
+@click.option("--quick", is_flag=True, help="Execute each graph once or twice, and tell no median.")
 @click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
 @json_option
 def run(

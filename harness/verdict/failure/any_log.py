@@ -46,6 +46,8 @@ _MAX_WRAPPED: Final = 8
 _NUMBERED: Final = re.compile(
     rb"err(?:or)?[ _]?(?:code|no)?\W{0,3}(?:is |was |of )?\W{0,2}(?:0x[0-9a-f]|\d)"
 )
+# It begins with a letter, not with \b, so that it is found fast.
+_ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(
     r"""(?:[ \t]*+(?:
@@ -78,11 +80,15 @@ class LogText:
 
 @dataclass(frozen=True)
 class ScannedLog:
-    """The lines of a log that may matter, and how many it has; `whole`: all of it was read."""
+    """The lines of a log that may matter, and how many it has; `whole`: all of it was read.
+
+    `error` is the number of the first line that says ERROR.
+    """
 
     lines: tuple[LogText, ...]
     line_count: int
     whole: bool
+    error: int | None
 
 
 def read_log(stream: BinaryIO) -> ScannedLog:
@@ -107,7 +113,7 @@ def read_log(stream: BinaryIO) -> ScannedLog:
     whole_log = not text_of.read(1)
     text_of.detach()
     buffered.detach()
-    return ScannedLog(kept.lines(), number, whole_log)
+    return ScannedLog(kept.lines(), number, whole_log, kept.error)
 
 
 @cache
@@ -123,6 +129,7 @@ class _Kept:
     """The lines of a log that are kept. The time this takes grows with the log's length."""
 
     def __init__(self) -> None:
+        self.error: int | None = None
         self._first: list[LogText] = []
         self._last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
         self._seen: set[int] = set()
@@ -139,6 +146,8 @@ class _Kept:
         plain = _ANSI.sub("", text) if "\x1b" in text else text
         data = plain.encode("utf-8", "replace")
         low = data.lower()
+        if self.error is None and (error := _ERROR.search(data)) is not None:
+            self.error = number + data.count(b"\n", 0, error.start())
         found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
         ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n"))
         begins = [0, *(ends + 1).tolist(), len(data) + 1]

@@ -18,7 +18,15 @@ from harness.verdict.failure.any_log import MAX_LINES, LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
 from harness.verdict.failure.log_origin import KERNEL
-from harness.verdict.failure.log_words import ANYBODYS, API, CALLS, CLIENT, FORESEEN, OURS
+from harness.verdict.failure.log_words import (
+    ANYBODYS,
+    API,
+    CALLS,
+    CAME_TRUE,
+    CLIENT,
+    FORESEEN,
+    OURS,
+)
 from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES
 
@@ -29,6 +37,9 @@ _NEAR_S: Final = 60.0
 _NEAR_LINES: Final = 100
 # A number beside such a call is FastRPC's own, though QNN may have one that is the same.
 _FASTRPC: Final = re.compile(r"\b(?:remote_handle\w*|fastrpc_\w+|apps_dev_init) failed\b")
+
+# What a summary of ours says behind a finding, and in the place of one that the failure repeats.
+_BEHIND: Final = re.compile(rf"^{CAME_TRUE}.*|( \(and \d+ more like it\))?\s+\[then: .*")
 
 
 class ExplainedLine(Part):
@@ -201,7 +212,9 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
         said=texts,
         evidence=tuple(dict.fromkeys(line.text for line in near)),
         foreseen=tuple(
-            (found[1], found[2]) for text in texts if (found := FORESEEN.search(text)) is not None
+            (found[1], _BEHIND.sub("", found[2]))
+            for text in texts
+            if (found := FORESEEN.search(text)) is not None
         ),
     )
 

@@ -31,6 +31,7 @@ OURS: Final = re.compile(
 )
 # What a run of this harness had found beforehand, as its summary says it.
 FORESEEN: Final = re.compile(r"\bpreflight (?:error|warning) ([a-z][a-z0-9-]{2,40}): (.{1,300})")
+CAME_TRUE: Final = "it came true, as the failure says"
 API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 # What every program with TensorFlow Lite says, whether or not it wants the NPU.
 ANYBODYS: Final = re.compile(r"TfLiteXNNPackDelegate")

@@ -176,7 +176,7 @@ class FittingRule:
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
-            words=words if self.foretold is None else f"as foreseen, {self.foretold}: {words}",
+            words=f"as foreseen, {self.foretold}: {words}" if self.foretold else words,
             fix=rule.fix,
             thread=rule.links[0] if rule.links else None,
         )

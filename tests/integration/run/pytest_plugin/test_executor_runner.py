@@ -74,7 +74,7 @@ def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -
     assert error["diagnosis"] is None or error["diagnosis"]["id"]
     assert refused["measurements"]["replay"]["fault"] == "undecided"
     code, said, (wrong,) = run(lab, build, PROGRAM, "--expected", zeros(lab))
-    assert "QNN 2.49.40: what made the contexts; --qnn names another" in said
+    assert "running with QNN 2.49.40: it made the contexts; --qnn names another" in said
     assert wrong["axes"]["qnn"] == "2.49.40"
     assert (code, wrong["outcome"], wrong["cause"]) == (1, "failed", "target"), said
     assert "output 0 has" in wrong["error"]["message"]

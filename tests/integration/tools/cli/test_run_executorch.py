@@ -37,7 +37,7 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     given = (f"--inputs={tmp_path}/inputs", f"--expected={tmp_path}/outputs")
     code, said, records = lab.run_files(LLAMA, "--engine=executorch", *given)
     assert code == 0, said
-    assert "QNN 2.49.40: what ExecuTorch 1.5.1 takes; --qnn names another" in said
+    assert "running with QNN 2.49.40: ExecuTorch 1.5.1 takes no other" in said
     assert [one["axes"]["workload"] for one in records] == [f"{LLAMA.name}-{one}" for one in TOKENS]
     for one in records:
         assert (one["outcome"], one["axes"]["qnn"]) == ("passed", "2.49.40")

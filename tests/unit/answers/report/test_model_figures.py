@@ -66,6 +66,22 @@ def test_a_graph_that_was_compiled_here_is_called_like_its_model(
     assert f"`{called}" in markdown(latency([record(measurements={"graphs": graphs})]))
 
 
+@pytest.mark.parametrize(("rounds", "told"), [(1, False), (2, False), (3, True), (None, True)])
+def test_few_rounds_have_no_median(rounds: int | None, told: bool) -> None:
+    one = {"graph": "g", "first_us": 7, "median_us": 5, "p95_us": 6, "rounds": rounds}
+    figures = {"graphs": [one], "accuracy": [{"output": "y", "cosine": 1}]}
+    (table, *_) = latency([record(measurements=figures)])
+    assert isinstance(table, Table)
+    assert [name in table.columns for name in ("Median", "p95")] == [told, told]
+    assert [text in table.rows[0] for text in ("7 us", "5 us", "6 us")] == [True, told, told]
+    both = [record(measurements=figures), record(measurements=figures)]
+    assert ("5 us" in markdown(versions(both))) is told
+    many = record(measurements={"graphs": [one, {**one, "rounds": 9}]})
+    (table, *_) = latency([many])
+    assert isinstance(table, Table)
+    assert [row[2] for row in table.rows] == ["5 us" if told else "", "5 us"]
+
+
 def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:
     graphs = [{"graph": f"g{at}", "median_us": 5, "on": "HTP"} for at in range(66)]
     ran = record(case="a/m.onnx::t[x]", suite=QNN.suite, measurements={"graphs": graphs})

@@ -212,9 +212,27 @@ def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> N
     log.write_text("all is well\n")
     code, out, _ = ended(str(log))
     assert code == 1
-    assert out.startswith("nothing in the one line is recognised as a cause")
+    assert out.startswith("nothing in the one line is recognised as a cause\nno line says ERROR")
     code, out, _ = ended(str(log), "--json")
     assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": []})
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("begun\n\nERROR: odd\nERROR: odder\n", 3),
+        ("[ERROR] odd\n", 1),
+        ("QNN_GRAPH_NO_ERROR\nMax error 3\nERRORS 0\n", None),
+    ],
+)
+def test_of_a_log_without_a_cause_the_first_line_that_says_error_is_named(
+    text: str, first: int | None, tmp_path: Path, ended: Ended
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(text)
+    code, out, _ = ended(str(log))
+    told = f"line {first} is the first that says ERROR: " if first else "no line says ERROR either"
+    assert (code, out.splitlines()[1].startswith(told)) == (1, True), out
 
 
 def test_a_log_that_is_not_there_is_wrong_input(tmp_path: Path, ended: Ended) -> None:

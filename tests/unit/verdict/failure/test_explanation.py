@@ -85,6 +85,23 @@ def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
     assert info.diagnoses[0].confidence == "possible"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("it is too new  [then: 1 failed]", "as foreseen, it is too new: "),
+        ("it is too new (and 2 more like it)  [then: 1 failed]", "as foreseen, it is too new: "),
+        ("it came true, as the failure says  [then: 1 failed]", "the context "),
+        ("it came true, as the failure says (and 2 more like it)  [then: 1 failed]", "the con"),
+    ],
+)
+def test_what_a_summary_says_behind_a_finding_is_no_part_of_it(said: str, told: str) -> None:
+    lines = "QnnContext_createFromBinary returned 5005", f"preflight error context-vtcm: {said}"
+    found = explain(log(*lines)).diagnoses[0]
+    assert (found.id, found.confidence) == ("other-vtcm-size", "known")
+    assert found.words.startswith(told)
+    assert "[then" not in found.words
+
+
 def test_of_many_lines_the_first_eight_are_shown() -> None:
     (found,) = explain(log(*(f"skel {number}" for number in range(20))), [LINE]).diagnoses
     assert [one.number for one in found.lines] == list(range(1, 9))

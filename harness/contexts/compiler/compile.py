@@ -48,6 +48,10 @@ _FORMAT: Final = 1
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
 _ORT_STATUS: Final = re.compile(r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : ")
+_TOO_NEW: Final = re.compile(
+    r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"
+    r"|Opset (\d+) is under .* domain ai\.onnx is till opset (\d+)"
+)
 
 
 class ContextStore:
@@ -299,9 +303,22 @@ def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder
 
 def _wrong_model(path: Path, refused: CompileError) -> ConfigError:
     """What is wrong with a file's model that ORT does not compute on the CPU."""
-    why = _ORT_STATUS.sub("", refused.chain[0])
-    problem = f"ONNX Runtime {ORT_HOST_VERSION} does not compute it on the CPU: {why}"
-    return ConfigError(problem, file=path)
+    ours, why = f"this computer's ONNX Runtime {ORT_HOST_VERSION}", refused.first
+    if (told := _TOO_NEW.search(why)) is None:
+        problem = f"{ours} does not compute it on the CPU: {_ORT_STATUS.sub('', why)}"
+        return ConfigError(problem, file=path)
+    from onnx import helper
+
+    ir, most_ir, opset, most = told.groups()
+    call, has = "", f"opset {opset}"
+    if most_ir is not None:
+        # who has the newest IR mostly has the newest opset, too, which ORT would tell next
+        known = helper.VERSION_TABLE
+        most = next((row[2] for row in known if row[1] >= int(most_ir)), known[-1][2])
+        call, has = f"ir_version={most_ir}, ", f"IR version {ir}"
+    call = f'helper.make_model(graph, {call}opset_imports=[helper.make_opsetid("", {most})])'
+    problem = f"has {has}, and {ours}, which computes expected outputs, takes {most_ir or most}"
+    return ConfigError(f"{problem} at most: make it by {call}, or with lower numbers", file=path)
 
 
 def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:

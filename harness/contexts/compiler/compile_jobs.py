@@ -48,7 +48,7 @@ def reference_job(spec: Model, model: Path) -> ReferenceJob:
     }
     return ReferenceJob(
         job=f"reference of {spec}",
-        complaint=f"ORT {ORT_HOST_VERSION} does not compute {spec} on the CPU",
+        complaint=f"this computer's ORT {ORT_HOST_VERSION} does not compute {spec} on the CPU",
         model=model,
         inputs=tuple(inputs),
         outputs=outputs,

@@ -56,14 +56,18 @@ _MAX_ANSWER_BYTES = 16 << 20
 _KEPT_LINES = 6
 _TELLING = re.compile(r"\[E:|<E>|\bERROR\b|[Ff]ailed")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_PLACES = re.compile(r"\S*/onnxruntime/core/\S+:\d+ .*?\) (?=Error |\[ONNXRuntimeError\])")
+_PLACES = re.compile(
+    r"(?:Load model from .{1,4096}? failed:)?"
+    r"\S*/onnxruntime/core/\S+:\d+ .*?\) (?=[A-Z]|\[ONNXRuntimeError\])"
+)
 
 
 class CompileError(HarnessError):
     """The compiler did not make a context: refused the model, crashed, or did not come to an end.
 
     `chain` holds the texts of all exceptions, the first cause first (with ORT, the last one is
-    often about something else); `output` what the libraries printed meanwhile (bounded).
+    often about something else); `first` that cause without places in ORT's source; `output` what
+    the libraries printed meanwhile (bounded).
     """
 
     cause: ClassVar[Cause] = "target"
@@ -72,13 +76,15 @@ class CompileError(HarnessError):
     def __init__(self, what: str, *, chain: Sequence[str], output: str = "") -> None:
         self.chain = tuple(chain)
         self.output = output
-        first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
+        self.first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
         telling = [
             line
             for line in output.splitlines()
-            if _TELLING.search(line) and line.rpartition("] ")[2].strip() not in first
+            if _TELLING.search(line) and line.rpartition("] ")[2].strip() not in self.first
         ][:_KEPT_LINES]
-        super().__init__("\n    ".join([f"{what}: {first[:600]}", *(t[:300] for t in telling)]))
+        super().__init__(
+            "\n    ".join([f"{what}: {self.first[:600]}", *(t[:300] for t in telling)])
+        )
 
 
 @dataclass(frozen=True)

@@ -294,13 +294,21 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     wrong.write_bytes(model.SerializeToString())
-    cpu = f"error: {wrong}: ONNX Runtime {ORT_HOST_VERSION} does not compute it on the CPU: "
+    ours = f"this computer's ONNX Runtime {ORT_HOST_VERSION}"
+    newer, opset = lab.folder / "newer.onnx", lab.folder / "opset.onnx"
+    for file, ir, version in ((newer, 99, 17), (opset, 8, 99)):
+        opsets = [helper.make_opsetid("", version)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=ir)
+        file.write_bytes(model.SerializeToString())
+    cpu = f"error: {wrong}: {ours} does not compute it on the CPU: "
     for file, option, words in (
         (
             wrong,
             "--quick",
             f"{cpu}Non-zero status code returned while running Conv node. Name:'c1'",
         ),
+        (newer, "--quick", f"error: {newer}: has IR version 99, and {ours}, which computes "),
+        (opset, "--quick", f"error: {opset}: has opset 99, and {ours}, which computes "),
         (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
         # what lies inside another file is called as users know it, not as its copy in the cache
         (program, "--graph=nix", "error: executorch-3-contexts.pte#0: graph: has no graph 'nix'"),

@@ -60,6 +60,14 @@ def test_a_refusal_carries_the_whole_chain() -> None:
     assert "fine" not in error.output
 
 
+def test_the_first_cause_goes_without_places_in_the_source_of_onnx_runtime() -> None:
+    place = "/src/onnxruntime/core/graph/model.cc:181 onnxruntime::Model::Model(X&&, const Y&) "
+    said = f"Fail: [ONNXRuntimeError] : 1 : FAIL : Load model from /my models/m.onnx failed:{place}"
+    assert CompileError("m", chain=[f"{said}Unsupported IR"]).first == (
+        "Fail: [ONNXRuntimeError] : 1 : FAIL : Unsupported IR"
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [

@@ -97,6 +97,11 @@ def test_a_pass_of_a_model_with_empty_caches_says_so(lab: DeviceRuns) -> None:
     assert f"test_contexts[sim-v73-htp-2.51.0-ctx.onnx-resident-1]: {told}" in " ".join(
         said.split()
     )
+    # of a failure that is no answer
+    (lab.folder / "out").mkdir()
+    (lab.folder / "out/0.raw").write_bytes(b"\xff" * 48)
+    code, said, (one,) = lab.run_files("ctx.onnx", "--expected=out")
+    assert (code, one["outcome"], "conclusion" in one["measurements"]) == (1, "failed", False), said
 
 
 @pytest.mark.nightly

@@ -100,13 +100,15 @@ def test_what_is_held_of_a_record_is_the_whole_of_it() -> None:
     assert [one.test for one in briefs] == [one.test for one in read_journal(journal).records]
 
 
-def without_engines(said: Any) -> Any:
-    """What was told then, without them, versions and whose fault it is, and otherwise of flaky
-    cases."""
+def as_it_was_then(said: Any) -> Any:
+    """What was told then, without what is told only since, and otherwise of flaky cases."""
     if isinstance(said, dict):
-        new = ("engine", "versions", "state", "flake_rate", "flake_low", "flake_high", "blame")
-        return {key: without_engines(one) for key, one in said.items() if key not in new}
-    return [without_engines(one) for one in said] if isinstance(said, list) else said
+        new = {"engine", "versions", "state", "flake_rate", "flake_low", "flake_high", "blame"}
+        new |= {"files_changed"}
+        if "failed_attempts" in said:  # a side of a comparison had its attempts then, too
+            new |= {"attempts", "failed_attempts"}
+        return {key: as_it_was_then(one) for key, one in said.items() if key not in new}
+    return [as_it_was_then(one) for one in said] if isinstance(said, list) else said
 
 
 def told(text: str, reports: Path) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def test_two_runs_compare_as_they_did(kept: Path) -> None:
     assert done.returncode == 1, done.stderr
     before = json.loads((KEPT / "compare.json").read_text())
     assert before.pop("schema_version") == 1
-    now = without_engines(told(done.stdout, reports))
+    now = as_it_was_then(told(done.stdout, reports))
     assert now.pop("schema") == 1
     # the one whose parameter looks like a placement was taken for two cases then
     assert [one["case"] for one in before["added"]] == [TWICE.format("2.51.0")]
@@ -142,9 +144,9 @@ def test_a_database_of_before_says_what_it_said(kept: Path) -> None:
     done = qnn_harness("history", "--database", old, "--json")
     before = json.loads((KEPT / "history.json").read_text())
     assert before.pop("schema_version") == 1
-    now = without_engines(json.loads(done.stdout))
+    now = as_it_was_then(json.loads(done.stdout))
     assert now.pop("schema") == 1
-    then, cases = without_engines(before.pop("cases")), now.pop("cases")
+    then, cases = as_it_was_then(before.pop("cases")), now.pop("cases")
     words = [one for one in cases if "test_words" in one["case"]]
     # of which two versions were two cases each then, for what their parameters look like
     assert [(one["case"].partition("-2.")[2][:4], one["runs"]) for one in words] == [
@@ -161,7 +163,7 @@ def test_a_database_of_before_says_what_it_said(kept: Path) -> None:
     }
     untold = [name for name in known if name not in {one["case"] for one in cases}]
     assert all("test_words" in name for name in untold)
-    assert now == without_engines(before)
+    assert now == as_it_was_then(before)
     taken_in = qnn_harness("history", "import", kept / "reports", kept / "night", "--database", new)
     assert taken_in.stdout.startswith("8 runs of 8 taken in")
     # their journals have what tables of then did not hold

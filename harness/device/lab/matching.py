@@ -22,9 +22,19 @@ def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[st
 
     A requirement is one value, several of which one must hold (`htp_arch=(73, 75)`), or None for
     no requirement. `tags` must all be there. What the lab does not say of a device does not
-    satisfy anything. Raises ConfigError for an unknown keyword or a value that cannot exist.
+    satisfy anything. Raises ConfigError as `required` does.
     """
-    reasons = []
+    every = required(requirements).items()
+    answers = (_CHECKS[keyword][1](device, wanted) for keyword, wanted in every)
+    return [reason for reason in answers if reason is not None]
+
+
+def required(requirements: Mapping[str, object]) -> dict[str, tuple[object, ...]]:
+    """What a marker's keywords require, each as the values of which one must hold.
+
+    Raises ConfigError for an unknown keyword or a value that cannot exist, on whatever device.
+    """
+    found = {}
     for keyword, value in requirements.items():
         if keyword not in _CHECKS:
             raise ConfigError(
@@ -33,13 +43,10 @@ def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[st
                 choices=_CHECKS,
             )
         wanted = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
-        if value is None or not wanted:
-            continue
-        _refuse_impossible(keyword, wanted)
-        reason = _CHECKS[keyword][1](device, wanted)
-        if reason is not None:
-            reasons.append(reason)
-    return reasons
+        if value is not None and wanted:
+            _refuse_impossible(keyword, wanted)
+            found[keyword] = wanted
+    return found
 
 
 def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceConfig]:
@@ -91,9 +98,9 @@ def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
         fits = isinstance(value, str) if choices is None else value in choices
         # True == 1 in Python, but htp_arch=True and simulated=1 are mistakes.
         if not fits or (isinstance(value, bool) is not (keyword == "simulated")):
-            raise ConfigError(
-                f"a device test cannot require {value!r}", field=keyword, choices=choices
-            )
+            text = f', which is no text: write "{value}"' if choices is None else ""
+            problem = f"a device test cannot require {value!r}{text}"
+            raise ConfigError(problem, field=keyword, choices=choices)
 
 
 def _backend(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:

@@ -127,6 +127,7 @@ def placements_for(
     Without a lab that is nothing, unless device tests, a device or a lab were asked for: who runs
     other tests, or looks for them, needs none.
     """
+    from harness.device.lab.matching import required
     from harness.run.pytest_plugin.axes import made_by, takes_compiled
 
     marker = metafunc.definition.get_closest_marker("device")
@@ -137,6 +138,7 @@ def placements_for(
         name = metafunc.definition.name
         return (), ConfigError(f"the marker of {name} {told}", file=path, line=(line or 0) + 1)
     try:
+        required(requirements)  # also where there is no device to ask
         choose_contexts(metafunc, asked.options)
         given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
         own = asked.options.executorch is not None and requirements.get("engine") == EXECUTORCH.name

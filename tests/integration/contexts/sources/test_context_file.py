@@ -169,7 +169,10 @@ def test_what_is_no_source_and_what_is_no_version(lab: DeviceRuns, tmp_path: Pat
     suite.write_text(slip.format("2.51", "pass"))
     done = lab.run(suites=tmp_path)
     assert done.code == 2
-    assert "device(qnn=...): 2.51 is no version, nor several: they are text" in done.output
+    assert (
+        "qnn in the marker of test_it: a device test cannot require 2.51, which is no text"
+        in done.output
+    )
     suite.write_text(slip.format("'2.51.0'", "bench.resident('model.bin')"))
     suite.with_name("test_more.py").write_text(
         "class Mine:\n    compiled, tolerance = False, 0.0\n    seen_from = lambda self, _: self\n"

@@ -125,6 +125,42 @@ def test_a_slip_in_a_marker_names_its_place(
     assert "!!" not in said, "the error is all"
 
 
+@pytest.mark.parametrize("device", [(), ("--device", "sim-v73")], ids=["no-lab", "lab"])
+@pytest.mark.parametrize(
+    ("marker", "says"),
+    [
+        ('backend="htpp"', "backend in the marker of test_device: a device test cannot require"),
+        ('htp_arch="v73"', "htp_arch in the marker of test_device: a device test cannot require"),
+        ("qnn=2.51", "qnn in the marker of test_device: a device test cannot require 2.51, which"),
+        ('bakend="htp"', "bakend in the marker of test_device: unknown requirement of a device"),
+    ],
+)
+def test_a_wrong_value_in_a_marker_is_told_with_and_without_a_lab(
+    folder: Path, marker: str, says: str, device: tuple[str, ...]
+) -> None:
+    (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', marker))
+    code, said = run(folder, *device)
+    assert code == 2
+    assert said.count(f"error: test_mine.py:8: {says}") == 1, said
+
+
+def test_a_version_that_nobody_has_names_the_marker(folder: Path) -> None:
+    (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', 'qnn="2.99"'))
+    code, said = run(folder, "--device", "sim-v73")
+    assert code == 2
+    where = "error: test_mine.py:8: qnn in the marker of test_device: unknown QNN version '2.99'"
+    assert said.count(where) == 1, said
+
+
+def test_a_test_that_no_device_fits_says_why_also_alone(folder: Path) -> None:
+    (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', "htp_arch=75"))
+    code, said = run(folder, "--device", "sim-v73")
+    assert code == 0
+    why = "no device of the lab fits: sim-v73: needs htp_arch 75, has 73"
+    assert said.count(f"1 device test is skipped: {why}") == 1, said
+    assert "device test is" not in run(folder, "--device", "sim-v73", "-rs")[1], "pytest tells"
+
+
 def test_a_marker_of_ones_own_may_be_like_ours(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = devices(which): of my own\n")
     text = "import pytest\n@pytest.mark.devices('all')\ndef test_plain(): pass\n"

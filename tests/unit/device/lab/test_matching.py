@@ -64,7 +64,7 @@ def test_reasons(device: DeviceConfig, requirements: dict[str, object], reasons:
         ({"tags": 3}, "tags: a device test cannot require 3"),
         ({"engine": "tflite"}, "engine: a device test cannot require 'tflite' (valid: qnn, ort, "),
         ({"compilers": True}, "compilers: a device test cannot require True (valid: own, all)"),
-        ({"qnn": 2.51}, "qnn: a device test cannot require 2.51"),
+        ({"qnn": 2.51}, 'qnn: a device test cannot require 2.51, which is no text: write "2.51"'),
     ],
 )
 def test_mistakes_of_a_marker(requirements: dict[str, object], message: str) -> None:

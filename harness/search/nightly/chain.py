@@ -154,14 +154,18 @@ class Chain:
 
     def _failed(self, error: Exception) -> None:
         """Takes note of why a step failed. A night that was refused stays only if it has issues."""
-        refused = isinstance(error, ConfigError) and self.night.verdict is None
-        if refused and self._begun_run() is None:
+        run = self._begun_run()
+        if isinstance(error, ConfigError) and self.night.verdict is None and run is None:
             shutil.rmtree(self.path, ignore_errors=True)
             return
         with contextlib.suppress(OSError):  # the disk may be what is wrong
             self._keep(failed=self.night.failed_with(str(error)))
             if why := self.night.given_up:
                 self._note(f"this night is given up, the same command begins another: {why}")
+            if run is not None:
+                self._hold(run)
+            said = (run.run_id, run.coverage()) if run is not None else (None, None)
+            self._show(self.night.not_over(str(error), *said), not_over=str(error))
 
     @property
     def _left_s(self) -> float:
@@ -237,7 +241,7 @@ class Chain:
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
-                problem = f"the time was over before the run{_so_far(run)}"
+                problem = f"the time was over before the run was over{_so_far(run)}"
                 raise InfraError(f"{problem}: --resume goes on with it")
         if run is None:
             raise self._refused(code)
@@ -362,11 +366,7 @@ class Chain:
         run = self._folder
         base = RunFolder(self.reports / self.night.base) if self.night.base else None
         project(run, since_previous(run, base))
-        try:
-            import_run(held := open_database(self._database), run.path)
-            self._keep(issues=tuple(blamed(self.night.issues, faults_held(held)[0])))
-        except HarnessError as error:
-            self._note(f"not in the history: {error}")
+        self._hold(run)
         self._keep(lab_after=self._lab(self.night.lab_before))
         (self.path / "issues").mkdir(exist_ok=True)
         self._keep(issues=with_bundles(self.night, self.path, run.path))
@@ -374,18 +374,31 @@ class Chain:
             write_whole(
                 self.path / f"issues/{issue.id}.md", issue_text(issue, self._reports).encode()
             )
-        try:
-            tell_site(self.night, self._database)
-        except HarnessError as error:
-            self._note(f"the lab's pages were not written: {error}")
-        for line in tell_people(self.night, self._earlier(), self.path, self._left_s):
-            self._note(line)
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
-        lab = self.night.lab_lines
-        head += lost_devices(self.night.lost) + self.night.on_a_simulator
-        begins = [head, "", *lab] if lab else [head]
-        summary = "\n".join([*begins, rest, *summary_lines(self.night), ""])
+        lost = lost_devices(self.night.lost)
+        self._show(self.night, f"{head}{lost}{self.night.on_a_simulator}", rest)
+
+    def _hold(self, run: RunFolder) -> None:
+        """Takes the run into the history, which says who is at fault."""
+        try:
+            import_run(held := open_database(self._database), run.path)
+            self._keep(issues=tuple(blamed(self.night.issues, faults_held(held)[0])))
+        except HarnessError as error:
+            self._note(f"not in the history: {error}")
+
+    def _show(self, told: Night, head: str = "", rest: str = "", not_over: str = "") -> None:
+        """Tells what the night came to: the lab's pages, people, its summary, the link to it."""
+        try:
+            tell_site(told, self._database)
+        except HarnessError as error:
+            self._note(f"the lab's pages were not written: {error}")
+        for line in tell_people(told, self._earlier(), self.path, self._left_s, not_over):
+            self._note(line)
+        besides = (*self.night.told, *filter(None, [not_over]))
+        lab, said = told.lab_lines, told.model_copy(update={"told": besides})
+        begins = [head or f"### Devices: {told.verdict}", *(("", *lab) if lab else ())]
+        summary = "\n".join([*begins, rest, *summary_lines(said), ""])
         write_whole(self.path / "summary.md", summary.encode())
         try:
             add_to_summary(os.environ, summary)

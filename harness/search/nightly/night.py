@@ -85,6 +85,12 @@ class Night(Part):
             return None
         return f"its step {self.next_step} failed {times} times in the same way: {self.failed[0]}"
 
+    def not_over(self, why: str, run: str | None, coverage: Coverage | None) -> Night:
+        """This night as it is told once a step failed: `run` is the one it had begun."""
+        said = self.verdict or (coverage.headline if coverage else "no case was run")
+        change = {"verdict": f"not over: {said}", "run": run, "coverage": coverage}
+        return self.model_copy(update={**change, "told": (*self.told, why)})
+
     @property
     def exit_code(self) -> int:
         """1 if something new fails; else 2 or 3 if verdicts are missing, or as its run ended; else

@@ -16,30 +16,35 @@ from harness.search.nightly.issues import Issue, bisected, issue_text, title, wh
 from harness.search.nightly.night import Night
 
 _LEAST_S: Final = 30.0
+_NOT_OVER: Final = "not over"
 
 
 def tell_people(
-    night: Night, earlier: Iterable[Night], folder: Path, left_s: float
+    night: Night, earlier: Iterable[Night], folder: Path, left_s: float, not_over: str = ""
 ) -> Iterable[str]:
     """Tells what a night found, whatever is left of its time; who could not be told, and why.
 
-    `earlier` are the nights before it, the newest first. Raises OSError for a disk that fails.
+    `earlier` are the nights before it, the newest first; `not_over` is what ended it. Raises
+    OSError for a disk that fails.
     """
     before = next((one.issues for one in earlier if night.follows(one)), ())
     try:
         lab = load_lab(Path(night.lab), places=None)
         seconds = min(max(left_s, _LEAST_S), TELL_S)
-        keep_news(folder, news_of(night, before, night.named(folder.parent)))
+        keep_news(folder, news_of(night, before, night.named(folder.parent), not_over))
         told = tell(folder, [one.name for one in lab.notify], Path(night.lab), seconds)
     except HarnessError as error:
         return [f"nobody was told: {error}"]
     return told_lines(told)
 
 
-def news_of(night: Night, before: Iterable[Issue], reports: str = "reports") -> News:
+def news_of(
+    night: Night, before: Iterable[Issue], reports: str = "reports", not_over: str = ""
+) -> News:
     """Its news (pure); `before` are the issues of the night before it, by which they are news.
 
-    What is new comes first, and what was closed in earlier nights not at all.
+    What is new comes first, and what was closed in earlier nights not at all. A night that is
+    `not_over` is news of its own: once it is gone on with, people are told anew.
     """
     known = {one.id: one for one in before}
     items = [
@@ -54,8 +59,12 @@ def news_of(night: Night, before: Iterable[Issue], reports: str = "reports") -> 
         for one in night.issues_told
     ]
     items.sort(key=lambda one: one.kind == "still")
-    verdict, lab = night.verdict or "", night.lab_lines
-    return News(id=night.night, verdict=verdict, lab=lab, items=tuple(items))
+    verdict, lab, name = night.verdict or "", night.lab_lines, night.night
+    if not_over:
+        count = night.coverage.not_run if night.coverage else 0
+        items.insert(0, NewsItem(id=_NOT_OVER, kind="lost", title=as_code(not_over), cases=count))
+        name += f", {_NOT_OVER}"
+    return News(id=name, verdict=verdict, lab=lab, items=tuple(items))
 
 
 def _searched(issue: Issue) -> str:

@@ -13,9 +13,12 @@ from harness.answers.telling.news import News, NewsItem
 from harness.answers.telling.told import NEWS, ToldState
 from harness.answers.telling.trackers import is_tracker
 from harness.device.lab.notify import NewsChannel
+from harness.ground import InfraError
+from harness.ground.files.whole_file import write_json
 from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import STATE
 from harness.search.nightly.night import STEPS, Night
+from harness.verdict import RunFolder
 from tests.integration.answers.telling.servers import Webhook
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
@@ -59,6 +62,39 @@ def test_a_night_tells_once_and_goes_on_whoever_is_silent(
     again = Chain(Night.model_validate(kept), (), tmp_path, None).go_on()
     assert (len(hook.got), again.told) == (1, over.told)
     assert ToldState.of(chain.path, "chat", over.night).state == "sent"
+    hook.close()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_night_that_is_not_over_tells_so(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
+    monkeypatch.setattr("harness.search.nightly.telling._LEAST_S", 120.0)
+    hook, lab, site = Webhook(), tmp_path / "devices.yaml", tmp_path / "site"
+    lab.write_text(f"{LAB}  - {{name: chat, url: 'json://{hook.at}/'}}\n")
+    name = "20261126T010000Z-ab-nightly"
+    more = {"lab": str(lab), "folder": str(tmp_path), "site": str(site), "until": 0.0}
+    night = a_night(night=name, done=STEPS[:1], **more)
+    command = ("pytest", "-m", "device", str(tmp_path / name / "problem.json"))
+    if begun:
+        run = RunFolder(run_folder(tmp_path, attempt("a passed"), command=command, problem="ended"))
+        write_json(run.path / "run.json", {**run.info(), "selected": 23})
+    chain = Chain(night, (), tmp_path, None)
+    for _ in range(2):
+        with pytest.raises(InfraError, match="the time was over before the run was over"):
+            chain.go_on()
+    (got,) = hook.got
+    assert got["title"] == f"1 lost: {name}, not over"
+    said = "1 of 23 cases has a verdict, 22 not run" if begun else "no case was run"
+    assert f"not over: {said}." in got["message"]
+    summary = (tmp_path / "latest-nightly/summary.md").read_text()
+    assert summary.startswith(f"### Devices: not over: {said}\n")
+    assert summary.count("- `the time was over before the run was over") == 1
+    assert (site / "index.html").is_file()
+    assert len([*site.glob("night/*.html")]) == begun
+    kept = Night.model_validate_json((chain.path / STATE).read_text())
+    assert (kept.done, kept.verdict) == (STEPS[:1], None), "--resume goes on with it"
     hook.close()
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from harness.answers.history.whose_fault import Blamed
+from harness.answers.telling.news import message
 from harness.search.nightly.issues import CauseSearch, Issue
 from harness.search.nightly.telling import news_of
+from harness.verdict import Coverage
 from tests.unit.search.nightly.nights import a_night
 
 
@@ -70,3 +72,19 @@ def test_what_is_new_comes_first_and_says_where_and_since_when() -> None:
     text = news.items[0].issue
     assert text.startswith("State: open\n"), "its title is told beside it"
     assert "- where: since `2.50.40`" in text
+
+
+def test_a_night_that_is_not_over_is_news_of_its_own() -> None:
+    """It is told as lost, and what it finds once it is gone on with is told anew."""
+    begun = a_night().not_over("it broke", "r", Coverage(selected=23, passed=2, not_run=21))
+    news = news_of(begun, (), not_over="it broke")
+    said = "not over: 2 of 23 cases have a verdict, 21 not run"
+    assert (news.verdict, news.counts) == (said, "1 lost")
+    assert [(one.title, one.cases, one.issue) for one in news.items] == [("`it broke`", 21, "")]
+    assert news.id != news_of(begun, ()).id
+    assert "- `it broke` (21 cases)" in message(news)[1]
+    none = a_night().not_over("it broke", None, None)
+    assert none.verdict == "not over: no case was run"
+    assert "- `it broke`\n" in message(news_of(none, (), not_over="it broke"))[1] + "\n"
+    found = a_night(verdict="1 new", coverage=Coverage(selected=1)).not_over("it broke", "r", None)
+    assert found.verdict == "not over: 1 new"

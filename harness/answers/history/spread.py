@@ -28,4 +28,5 @@ def spread(seen: Iterable[tuple[str, str, bool]], named: Callable[[str], str] = 
         told, none = [f"{sum(on.values())} of {sum(map(len, kinds.values()))} devices"], []
     if len(none) > _KINDS:
         none = [*none[:_KINDS], f"{len(none) - _KINDS} more"]
-    return ", ".join(told) + (f", on no {' or '.join(none)}" if none else "")
+    nowhere = [f"no {' or '.join(none)}"] if none else []
+    return ", on ".join([", ".join(told), *nowhere] if told else nowhere)

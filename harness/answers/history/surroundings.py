@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from harness.ground import counted
@@ -51,6 +53,36 @@ def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
     if not (isinstance(was, dict) and isinstance(now, dict) and was and now):
         return ()
     return tuple(name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name))
+
+
+def files_used(
+    files: Iterable[str], cases: Collection[str], others: Collection[str]
+) -> tuple[str, ...]:
+    """Those of the files that cases may use: their test modules, modules above and below these,
+    models and inputs. What only the names of `others` have is theirs, and so are the modules that
+    lie below their test modules.
+
+    Files are called as from the folder that all test modules have in common.
+    """
+    own, theirs = (
+        {PurePosixPath(one.partition("::")[0]) for one in names} for names in (cases, others)
+    )
+    base = posixpath.commonpath([str(one.parent) for one in own | theirs])
+
+    def may_be_used(name: str) -> bool:
+        path = PurePosixPath(posixpath.normpath(posixpath.join(base, name)))
+        if path in own | theirs:
+            return path in own
+        if path.suffix != ".py":
+            called = [any(path.name in one for one in names) for names in (cases, others)]
+            return called[0] or not called[1]
+        if ".." in path.parts or any(path.parent in one.parents for one in own):
+            return True
+        folders = [one.parent for one in own | theirs if one.parent in path.parents]
+        nearest = max(folders, key=lambda one: len(one.parts), default=None)
+        return nearest in {one.parent for one in own}
+
+    return tuple(filter(may_be_used, files))
 
 
 def named_files(names: Sequence[str]) -> str:

@@ -179,7 +179,10 @@ class _Guess(NamedTuple):
 def blames(
     seen: Sequence[Sighting], started: Sequence[str], causes: Container[str] | None = None
 ) -> dict[str, Blamed]:
-    """Whose fault each cause is, or each of these. `started` is when each run was, by its place."""
+    """Whose fault each cause is, or each of these. `started` is when each run was, by its place.
+
+    Of a verdict that is missing nothing is said where it may be the phone as well as the lab.
+    """
     of_test: dict[str, list[Sighting]] = defaultdict(list)
     tests: dict[str, Counter[str]] = defaultdict(Counter)
     for one in seen:
@@ -195,7 +198,9 @@ def blames(
         some = [one for test in most for one in of_test[test]]
         lost = any(one.lost for one in some if one.cause == cause)
         rows = [one for one in some if one.cause == cause or not one.lost]
-        found[cause] = _blame(_Cells(rows, cause, lost, most[0], twins), started)
+        blame = _blame(_Cells(rows, cause, lost, most[0], twins), started)
+        if not lost or blame.fault != "unknown":
+            found[cause] = blame
     return found
 
 
@@ -331,6 +336,15 @@ def _others(guess: _Guess, cells: _Cells) -> tuple[int, int]:
     return len(bad - {cells.test}), len(every - {cells.test})
 
 
+def _beside(guess: _Guess, cells: _Cells) -> str:
+    """How the twins of a device did with the same."""
+    soc, _ = cells.where[guess.base]
+    twins = (cells.soc == (soc or "")) & (cells.device != guess.base)
+    if soc is None or not twins.any():
+        return "which has no twin here"
+    return "where its twins pass" if (cells.good[twins] > 0).any() else "as on its twins"
+
+
 def _log_odds(bad: float, good: float, rate: _Rate) -> float:
     """The logarithm of how likely so many bad and good ones are where their rate is so spread."""
     first, second = rate
@@ -370,7 +384,7 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str], sure: bool) -> st
     if guess.kind == "device":
         failed, others = _others(guess, cells)
         more = f", as do {failed} of {counted(others, 'other test')} there" if failed else ""
-        return f"on {guess.base} {runs}, where its twins pass{more}{when}"
+        return f"on {guess.base} {runs}, {_beside(guess, cells)}{more}{when}"
     of = cells.host if guess.kind == "host" else cells.soc
     there = cells.axes[guess.axis] >= guess.start
     seen = zip(of[there], cells.device[there], bad[there], strict=True)

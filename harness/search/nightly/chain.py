@@ -49,12 +49,12 @@ from harness.libraries import Catalog, CatalogEntry
 from harness.run import read_problem
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
+from harness.search.nightly.issue_text import issue_text
 from harness.search.nightly.issues import (
     Histories,
     Issue,
     blamed,
     followed,
-    issue_text,
     next_search,
     to_bisect,
     to_run_again,

@@ -24,7 +24,8 @@ _COLUMNS: Final = 8
 
 
 class PlaceTried(Part):
-    """How many of the cases that were judged on a device, with some versions, fail so there."""
+    """How many of the cases that were tried on a device, with some versions, fail so there, or lack
+    a verdict for this reason."""
 
     device: str
     kind: str
@@ -106,7 +107,8 @@ def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[Pl
     tests = {records[name].test for name in failing}
     seen: dict[tuple[str, str, str], list[bool]] = {}
     for one in records.values():
-        if one.test in tests and one.standing in VERDICTS and one.device is not None:
+        told = one.case in failing or one.standing in VERDICTS
+        if one.test in tests and told and one.device is not None:
             with_ = ", ".join(f"{axis} {one.axes[axis]}" for axis in VERSIONS if one.axes.get(axis))
             kind = one.device.soc or one.device.target or "?"
             seen.setdefault((one.device.name, kind, with_), []).append(one.case in failing)
@@ -123,8 +125,8 @@ def where_seen(places: Sequence[PlaceTried]) -> str:
     return f"on {told}" if told else ""
 
 
-def grid(places: Sequence[PlaceTried]) -> list[Table | Paragraph]:
-    """Devices down, the last versions across: how many fail of those tried."""
+def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Paragraph]:
+    """Devices down, the last versions across: how many became that, of those tried."""
     columns = sorted({one.versions for one in places}, key=_order)[-_COLUMNS:]
     rows: dict[tuple[str, str], dict[str, Line]] = {}
     for one in places:
@@ -135,7 +137,7 @@ def grid(places: Sequence[PlaceTried]) -> list[Table | Paragraph]:
         [[code(device), " (", code(kind), ")"], *(row.get(name, "-") for name in columns)]
         for (device, kind), row in rows.items()
     ]
-    titles = ["fails", *(as_code(name or "no versions") for name in columns)]
+    titles = [became, *(as_code(name or "no versions") for name in columns)]
     more = [Paragraph(f"and {len(table) - _ROWS} devices more")] if len(table) > _ROWS else []
     return [Table("", titles, table[:_ROWS]), *more]
 

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
-from harness.answers import Brief, Pair, as_code
+from harness.answers import Brief, Pair
 from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
-from harness.answers.history.surroundings import named_files
+from harness.answers.history.surroundings import files_used
 from harness.answers.history.whose_fault import Blamed
-from harness.answers.report.document import markdown
 from harness.ground import counted
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
-from harness.search.nightly.example import Example, example_lines, example_of, grid, where_seen
-from harness.verdict import LOST_TO, CaseRecord, Coverage, Fault, Part
+from harness.search.nightly.example import Example, example_of
+from harness.verdict import CaseRecord, Coverage, Fault, Part
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
 _RUNS: Final = {1: 5, 2: 14, 3: 28}
 _RUNS_OF_FLAKY: Final = 150
 _CASES: Final = 200
-_SHOWN: Final = 50
 _MOST: Final = 500
 _AGAIN_OF_A_CAUSE: Final = 20
 _OVER: Final = (0, 1, 2)
-_NEVER_WITHOUT: Final = (
-    "no run is known in which it did not fail; `qnn-harness bisect --axis qnn --case CASE` looks "
-    "for a version"
-)
-
 Histories = Mapping[str, CaseHistory]
 NO_HISTORIES: Final[Histories] = MappingProxyType({})
 
@@ -70,8 +62,8 @@ class Issue(Part):
     fail now and then; `again` what it came to where cases were run again in the night seen last.
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
-    `files_changed` are files of tests, models and inputs that changed when it came. `known_issues`
-    expect what it was, if that is why it is closed. `blame` is whose fault it is by
+    `files_changed` are files of its tests, models and inputs that changed when it came.
+    `known_issues` expect what it was, if that is why it is closed. `blame` is whose fault it is by
     what the history says. `hindrance` is why no bisection can tell more.
     """
 
@@ -121,7 +113,6 @@ def followed(
     at = {"run": run, "lab": lab, "folder": folder, "reports": reports}
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
-    came_with: dict[str, Any] = {"files_changed": tuple(found.files_changed)}
     pairs = [pair for listed in found.pairs.values() for pair in listed]
     judged = {
         name: one.after
@@ -129,6 +120,14 @@ def followed(
         if one.after is not None and one.after.has_verdict
         for name in _names(one, histories.get(one.after.case))
     }
+    everybody = {side.case for pair in pairs for side in (pair.before, pair.after) if side}
+
+    def came_with(cases: Sequence[Brief]) -> dict[str, Any]:
+        own = {one.case for one in cases}
+        lost = cases[0].fault is not None  # for which no file can be blamed
+        files = () if lost else files_used(found.files_changed, own, everybody - own)
+        return {"files_changed": files}
+
     failing: dict[str, list[Brief]] = {}
     for after in filter(None, (pair.after for pair in pairs)):
         history = histories.get(after.case)
@@ -141,7 +140,7 @@ def followed(
         if cases := failing.pop(issue.id, None):
             change = {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases, histories)
-            change |= {} if issue.state == "open" else came_with
+            change |= {} if issue.state == "open" else came_with(cases)
             change["example"] = example_of([one.case for one in cases], records, **at)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
@@ -165,7 +164,7 @@ def followed(
                 message=error.message if error else None,
                 **begins,
                 **_cases(cases, histories),
-                **came_with,
+                **came_with(cases),
                 example=example_of([one.case for one in cases], records, **at),
             )
         )
@@ -340,107 +339,7 @@ def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
     return min(waiting)[-1] if waiting else None
 
 
-def bisected(issue: Issue) -> str:
-    """What is known of the version that brought it, in one line for a person."""
-    search = issue.search
-    if issue.fault is not None:
-        return "not bisected: a verdict that is missing tells of no version"
-    if search is None and issue.flaky:
-        return f"not bisected: flaky: {issue.flaky}"
-    if search is None:
-        return f"not bisected: {issue.hindrance or _NEVER_WITHOUT}"
-    if not search.is_open:
-        return search.answer or f"no answer: the bisection ended with {search.exit_code}"
-    state = "not over yet" if search.folder else "not reached in the time of the night"
-    return f"{state}; the next night goes on with it"
-
-
-def where(issue: Issue) -> str:
-    """On which devices it is and since which version, in Markdown: `on 2 of 3 SM8750; since ...`"""
-    search = issue.search
-    since = f"since {as_code(search.first_bad)}" if search and search.first_bad else ""
-    return "; ".join(
-        filter(None, (where_seen(issue.example.places) if issue.example else "", since))
-    )
-
-
 def blamed(issues: Iterable[Issue], faults: Mapping[str, Blamed]) -> Iterator[Issue]:
     """Issues with whose fault each is; what the history says nothing of stays as it was."""
     for one in issues:
         yield one.model_copy(update={"blame": faults.get(one.id, one.blame)})
-
-
-def whose(issue: Issue) -> str:
-    """Whose fault it is, and what changed when it came; empty if nobody knows, or it is gone."""
-    if issue.state == "closed":
-        return ""
-    said = [f"whose fault: {as_code(issue.blame.said, 500)}"] if issue.blame else []
-    if issue.files_changed:
-        said.append(f"changed when it came: {as_code(named_files(issue.files_changed), 500)}")
-    return "; ".join(said)
-
-
-def issue_text(issue: Issue, reports: str = "reports") -> str:
-    """An issue in Markdown, in which every name and message is code, short enough for trackers."""
-    return "\n".join(_lines(issue, reports)) + "\n"
-
-
-def title(issue: Issue) -> str:
-    """How its cases ended, and why if that is known, as code."""
-    named = " ".join(part for part in issue.signature.split("|") if part != "-")
-    if issue.diagnosis:
-        named = issue.diagnosis.partition(" ")[0].rstrip(":")
-    if issue.fault is not None:
-        lost = LOST_TO[issue.fault]
-        return as_code(lost if named == lost else f"{lost}: {named}", 120)
-    return as_code(f"{issue.outcome}: {named}", 120)
-
-
-def _why_closed(issue: Issue, when: str) -> str:
-    if issue.known_issues:
-        names = ", ".join(map(as_code, issue.known_issues))
-        return f"closed {when}: it still fails so, as known issue {names} expects"
-    if issue.fault == "not run":
-        return f"gone {when}: all cases were run"
-    if issue.fault is not None:
-        return f"gone {when}: all its cases have a verdict"
-    return f"gone {when}: all its cases were tested, and none fails so"
-
-
-def _lines(issue: Issue, reports: str) -> Iterator[str]:
-    yield f"# {title(issue)} [{issue.id}]"
-    yield ""
-    yield f"State: {issue.state}"
-    yield ""
-    yield f"- first seen in the night of {issue.first_seen[:16]}, run {as_code(issue.first_run)}"
-    yield f"- last seen in the night of {issue.last_seen[:16]}, run {as_code(issue.last_run)}"
-    if issue.closed:
-        yield f"- {_why_closed(issue, issue.closed[:16])}"
-    yield f"- signature: {as_code(issue.signature, 500)}"
-    if said := whose(issue):
-        yield f"- {said}"
-    if issue.again:
-        yield f"- run again: {issue.again}"
-    if issue.flaky:
-        yield f"- flaky: {as_code(issue.flaky, 500)}"
-    if issue.diagnosis:
-        yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
-    if issue.message:
-        yield f"- message: {as_code(issue.message, 2000)}"
-    if said := where(issue):
-        yield f"- where: {said}"
-    if issue.example:
-        yield from example_lines(issue.example)
-    yield f"- bisection: {as_code(bisected(issue), 1000)}"
-    if issue.search:
-        yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"
-        if issue.search.folder:
-            yield f"  - {as_code(str(PurePath(reports, issue.search.folder, 'report.md')))}"
-    yield ""
-    if issue.example and issue.example.places:
-        yield markdown(grid(issue.example.places)).removesuffix("\n")
-    yield f"Cases: {issue.count}"
-    yield ""
-    yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])
-    if issue.count > _SHOWN:
-        yield f"- and {issue.count - _SHOWN} more"

@@ -13,7 +13,8 @@ from harness.answers import as_code
 from harness.device import SIMULATED_LAB, load_lab
 from harness.ground import ConfigError, counted
 from harness.ground.errors.outgoing_text import INSTEAD
-from harness.search.nightly.issues import FlatName, Issue, bisected, title, whose
+from harness.search.nightly.issue_text import bisected, title, whose
+from harness.search.nightly.issues import FlatName, Issue
 from harness.search.nightly.lab_seen import DeviceSeen, LostOn, lab_lines
 from harness.verdict import Coverage, Part
 

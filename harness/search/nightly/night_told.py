@@ -7,7 +7,8 @@ from pathlib import Path
 from harness.answers import open_database
 from harness.answers.history.nights import CauseTold, NightTold, keep_night
 from harness.answers.site.build import build
-from harness.search.nightly.issues import Issue, bisected
+from harness.search.nightly.issue_text import bisected
+from harness.search.nightly.issues import Issue
 from harness.search.nightly.night import Night
 
 

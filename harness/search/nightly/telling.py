@@ -12,7 +12,8 @@ from harness.answers.telling.told import TELL_S, keep_news, tell, told_lines
 from harness.device import load_lab
 from harness.device.lab.notify import NewsKind
 from harness.ground import HarnessError
-from harness.search.nightly.issues import Issue, bisected, issue_text, title, where, whose
+from harness.search.nightly.issue_text import bisected, issue_text, title, where, whose
+from harness.search.nightly.issues import Issue
 from harness.search.nightly.night import Night
 
 _LEAST_S: Final = 30.0

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness.answers.report.ci import code_quality, github_lines, step_summary
 from harness.search.nightly.chain import Chain
-from harness.search.nightly.issues import issue_text
+from harness.search.nightly.issue_text import issue_text
 from harness.search.nightly.night import Night, summary_lines
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder

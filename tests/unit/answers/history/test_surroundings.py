@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.surroundings import differences, files_changed, named_files
+from harness.answers.history.surroundings import (
+    differences,
+    files_changed,
+    files_used,
+    named_files,
+)
 
 USUAL: dict[str, Any] = {
     "log_level": "warn",
@@ -102,6 +107,34 @@ def test_of_many_cases_the_middle_counts_and_no_order() -> None:
 def test_files_of_tests_that_changed(base: object, new: object, said: tuple[str, ...]) -> None:
     assert files_changed({"code": base}, {"code": new}) == said
     assert files_changed(None, {"code": new}) == ()
+
+
+AUDIO, VISION = "t/audio/test_audio.py::test_a[p]", "t/vision/test_vision.py::test_v[p-net.pte]"
+
+
+@pytest.mark.parametrize(
+    ("file", "case", "others", "is_used"),
+    [
+        ("audio/test_audio.py", AUDIO, [VISION], True),
+        ("vision/test_vision.py", AUDIO, [VISION], False),  # also one that was removed
+        ("vision/signals.py", AUDIO, [VISION], False),
+        ("audio/signals/sine.py", AUDIO, [VISION], True),
+        ("conftest.py", AUDIO, [VISION], True),
+        ("../conftest.py", AUDIO, [VISION], True),
+        ("net.pte", AUDIO, [VISION], False),
+        ("net.pte", VISION, [AUDIO], True),
+        ("net.pte", VISION, [VISION.replace("test_v", "test_w")], True),
+        ("inputs", AUDIO, [VISION], True),  # whose they are no name tells
+        ("test_audio.py", AUDIO, [], True),
+        ("vision/signals.py", "test_a.py::test_a", [VISION], True),
+        ("t/vision/signals.py", "test_a.py::test_a", [VISION], False),
+        ("test_a.py", "test_a.py::test_a", [VISION], True),
+    ],
+)
+def test_only_files_that_cases_may_use_can_have_brought_it(
+    file: str, case: str, others: list[str], is_used: bool
+) -> None:
+    assert files_used([file], {case}, set(others)) == ((file,) if is_used else ())
 
 
 def test_of_many_files_the_first_are_named() -> None:

@@ -97,6 +97,16 @@ def steady(night: int) -> str:
         ),
         (nights(lambda test, phone, night: test == "t"), "unknown: on 2 of 2 SM8650", None),
         (nights(lambda test, phone, night: night >= 5, phones={"a0": ("S", "r")}), "unknown", None),
+        (
+            nights(
+                lambda test, phone, night: test == "t" and phone == "c0" and night >= 5,
+                version=steady,
+                phones={**PHONES, "c0": ("QCS8550", "rack-0")},
+                lost=True,
+            ),
+            "phone, 54 % sure: on c0 in 5 of 5 runs, which has no twin here; since 2026-11-06",
+            STARTED[5],
+        ),
     ],
 )
 def test_who_is_told_and_why(seen: list[Sighting], said: str, since: str | None) -> None:
@@ -121,6 +131,11 @@ def test_of_many_kinds_of_devices_not_all_are_named(failing: int, said: str) -> 
         lambda test, phone, night: test == "t" and night >= 5 and phone in bad, phones=phones
     )
     assert blames(seen, STARTED)["c"].why.startswith(said)
+
+
+def test_what_may_be_the_lab_as_well_as_the_phone_is_said_to_be_neither() -> None:
+    lost = nights(lambda test, phone, night: phone == "c0", 1, phones={"c0": ("S", "r")}, lost=True)
+    assert blames(lost, STARTED) == {}
 
 
 def test_that_each_soc_has_a_file_of_its_own_is_no_change() -> None:
@@ -199,7 +214,9 @@ ANY = st.lists(SIGHTINGS.map(whole), min_size=1, max_size=50)
 @given(ANY)
 def test_each_cause_is_told_of_whatever_was_seen(seen: list[Sighting]) -> None:
     found = blames(seen, STARTED)
-    assert found.keys() == {one.cause for one in seen} - {None}
+    lost = {one.cause for one in seen if one.lost}
+    assert {one.cause for one in seen} - {None} - lost <= found.keys()
+    assert not any(one.fault == "unknown" for cause, one in found.items() if cause in lost)
     for cause, one in found.items():
         reached()
         assert Blamed.model_validate_json(one.model_dump_json()) == one

@@ -83,6 +83,16 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
     assert not any("`it`" in line for line in lines), "nothing in it is more than text"
 
 
+def test_a_device_that_was_lost_is_one_of_those_where_it_is() -> None:
+    records = [
+        ran("a error", "farm-02", "QCS8550"),
+        ran("a passed", "farm-03", "QCS8550"),
+        ran("a passed", "farm-01", "SM8650"),
+    ]
+    found = example_of([records[0].case], {one.case: one for one in records}, run="r", lab="l")
+    assert where_seen(found.places) == "on 1 of 2 `QCS8550`, on no `SM8650`"
+
+
 def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> None:
     files = {"m": {"bytes": 7}, "n": {"bytes": 5}}
     record = ran("a failed", "one", "SM8650", measurements={"context_files": files})
@@ -117,6 +127,7 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
     others = [place("q|`x`", "SM8650", "qnn 2.50.40", 0), place("r", "V", "qnn 2.50.40", 1)]
     assert where_seen([*new, *old, *others]) == "on 6 of 6 `SM8750`, 1 of 1 `V`, on no `SM8650`"
     assert where_seen([]) == ""
+    assert where_seen([place("p", "SM8750", "", 0)]) == "on no `SM8750`"
     head, rule, *rows = markdown(grid([*new, *old, *others])).splitlines()
     assert (head, rule) == ("| fails | `qnn 2.9.0` | `qnn 2.50.40` |", "| --- | --- | --- |")
     assert rows[0] == "| `p0` (`SM8750`) | ✅ 0 of 2 | ❌ 2 of 2 |"

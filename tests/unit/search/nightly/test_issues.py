@@ -20,15 +20,13 @@ from harness.answers.history.whose_fault import Blamed
 from harness.device.lab import facts, vitals
 from harness.ground.errors import DeviceLost
 from harness.search.bisect.new_failures import NewFailure
+from harness.search.nightly.issue_text import bisected, issue_text, title
 from harness.search.nightly.issues import (
     CauseSearch,
     Issue,
-    bisected,
     blamed,
     followed,
-    issue_text,
     next_search,
-    title,
     to_bisect,
     to_run_again,
     too_long,
@@ -99,6 +97,16 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
     assert "not bisected" not in summary
     again = seen([gone], "a passed", "a failed", "1")
     assert (again.state, again.files_changed) == ("open", ()), "this time none had changed"
+
+
+def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
+    infos = {"code": {"a/test_a.py": "1", "b/test_b.py": "1"}}, {"code": {"a/test_a.py": "2"}}
+    gone = attempt("z passed", file="b/test_b.py")
+    for after, files in (("c failed", ("a/test_a.py",)), ("c error", ())):
+        record = attempt(after, file="a/test_a.py")
+        found = compare([Brief.of(gone)], [Brief.of(record)], infos=infos)
+        issues = followed([], found, {record.case: record}, run="r", seen="s")
+        assert [one.files_changed for one in issues if one.cases] == [files]
 
 
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:

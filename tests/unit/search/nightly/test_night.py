@@ -18,7 +18,8 @@ from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import CatalogEntry
 from harness.search.nightly.chain import LATEST, PROBLEM, base_of, unfetched
 from harness.search.nightly.example import Example
-from harness.search.nightly.issues import CauseSearch, Issue, issue_text
+from harness.search.nightly.issue_text import issue_text
+from harness.search.nightly.issues import CauseSearch, Issue
 from harness.search.nightly.kept_nights import STATE, held, nights
 from harness.search.nightly.night import STEPS, Night, summary_lines
 from harness.search.nightly.night_told import night_told

@@ -1,0 +1,122 @@
+"""What people read of a cause: its title, whose fault it is, where, and all of it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final
+
+from harness.answers import as_code
+from harness.answers.history.surroundings import named_files
+from harness.answers.report.document import markdown
+from harness.search.nightly.example import example_lines, grid, where_seen
+from harness.search.nightly.issues import Issue
+from harness.verdict import LOST_TO
+
+_SHOWN: Final = 50
+_NEVER_WITHOUT: Final = (
+    "no run is known in which it did not fail; `qnn-harness bisect --axis qnn --case CASE` looks "
+    "for a version"
+)
+
+
+def bisected(issue: Issue) -> str:
+    """What is known of the version that brought it, in one line for a person."""
+    search = issue.search
+    if issue.fault is not None:
+        return "not bisected: a verdict that is missing tells of no version"
+    if search is None and issue.flaky:
+        return f"not bisected: flaky: {issue.flaky}"
+    if search is None:
+        return f"not bisected: {issue.hindrance or _NEVER_WITHOUT}"
+    if not search.is_open:
+        return search.answer or f"no answer: the bisection ended with {search.exit_code}"
+    state = "not over yet" if search.folder else "not reached in the time of the night"
+    return f"{state}; the next night goes on with it"
+
+
+def where(issue: Issue) -> str:
+    """On which devices it is and since which version, in Markdown: `on 2 of 3 SM8750; since ...`"""
+    search = issue.search
+    since = f"since {as_code(search.first_bad)}" if search and search.first_bad else ""
+    return "; ".join(
+        filter(None, (where_seen(issue.example.places) if issue.example else "", since))
+    )
+
+
+def whose(issue: Issue) -> str:
+    """Whose fault it is, and what changed when it came; empty if nobody knows, or it is gone."""
+    if issue.state == "closed":
+        return ""
+    said = [f"whose fault: {as_code(issue.blame.said, 500)}"] if issue.blame else []
+    if issue.files_changed:
+        said.append(f"changed when it came: {as_code(named_files(issue.files_changed), 500)}")
+    return "; ".join(said)
+
+
+def issue_text(issue: Issue, reports: str = "reports") -> str:
+    """An issue in Markdown, in which every name and message is code, short enough for trackers."""
+    return "\n".join(_lines(issue, reports)) + "\n"
+
+
+def title(issue: Issue) -> str:
+    """How its cases ended, and why if that is known, as code."""
+    named = " ".join(part for part in issue.signature.split("|") if part != "-")
+    if issue.diagnosis:
+        named = issue.diagnosis.partition(" ")[0].rstrip(":")
+    if issue.fault is not None:
+        lost = LOST_TO[issue.fault]
+        return as_code(lost if named == lost else f"{lost}: {named}", 120)
+    return as_code(f"{issue.outcome}: {named}", 120)
+
+
+def _why_closed(issue: Issue, when: str) -> str:
+    if issue.known_issues:
+        names = ", ".join(map(as_code, issue.known_issues))
+        return f"closed {when}: it still fails so, as known issue {names} expects"
+    if issue.fault == "not run":
+        return f"gone {when}: all cases were run"
+    if issue.fault is not None:
+        return f"gone {when}: all its cases have a verdict"
+    return f"gone {when}: all its cases were tested, and none fails so"
+
+
+def _lines(issue: Issue, reports: str) -> Iterator[str]:
+    yield f"# {title(issue)} [{issue.id}]"
+    yield ""
+    yield f"State: {issue.state}"
+    yield ""
+    yield f"- first seen in the night of {issue.first_seen[:16]}, run {as_code(issue.first_run)}"
+    yield f"- last seen in the night of {issue.last_seen[:16]}, run {as_code(issue.last_run)}"
+    if issue.closed:
+        yield f"- {_why_closed(issue, issue.closed[:16])}"
+    yield f"- signature: {as_code(issue.signature, 500)}"
+    if said := whose(issue):
+        yield f"- {said}"
+    if issue.again:
+        yield f"- run again: {issue.again}"
+    if issue.flaky:
+        yield f"- flaky: {as_code(issue.flaky, 500)}"
+    if issue.diagnosis:
+        yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
+    if issue.message:
+        yield f"- message: {as_code(issue.message, 2000)}"
+    if said := where(issue):
+        yield f"- where: {said}"
+    if issue.example:
+        yield from example_lines(issue.example)
+    yield f"- bisection: {as_code(bisected(issue), 1000)}"
+    if issue.search:
+        yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"
+        if issue.search.folder:
+            yield f"  - {as_code(str(PurePath(reports, issue.search.folder, 'report.md')))}"
+    yield ""
+    if issue.example and issue.example.places:
+        yield markdown(
+            grid(issue.example.places, "is lost" if issue.fault else "fails")
+        ).removesuffix("\n")
+    yield f"Cases: {issue.count}"
+    yield ""
+    yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])
+    if issue.count > _SHOWN:
+        yield f"- and {issue.count - _SHOWN} more"

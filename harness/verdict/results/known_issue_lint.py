@@ -17,6 +17,7 @@ from harness.verdict.results.coverage import VERDICTS
 from harness.verdict.results.known_issues import (
     Conditions,
     KnownIssue,
+    differences,
     holds_under,
     is_relative,
     match,
@@ -80,8 +81,8 @@ def _of_one(
     if otherwise:
         told = counted(len(otherwise), "case")
         return [
-            f"known issue {issue.id}: {told} met its conditions and failed otherwise"
-            f"  [first: {otherwise[0].case}]"
+            f"known issue {issue.id}: {told} met its conditions and failed otherwise: "
+            f"{differences(otherwise[0], issue)}  [first: {otherwise[0].case}]"
         ]
     why = None if collected is None else never_matches(issue, collected)
     return [] if why is None else [f"known issue {issue.id} can never match: {why}"]

@@ -34,7 +34,7 @@ from harness.ground.yaml_lines.models import (
     matching,
     names_taken_twice,
 )
-from harness.verdict.failure.error import Part
+from harness.verdict.failure.error import ErrorRecord, Part
 from harness.verdict.results.patterns import LIMIT_S, SlowPatternError, safe_pattern
 from harness.verdict.results.record import CaseRecord
 
@@ -272,19 +272,35 @@ def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[Know
 
 def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:
     """The issues that fit a record in all but the message, which takes longest to compare."""
-    error = record.error
-    if record.cause != "target" or error is None:
+    if record.cause != "target" or record.error is None:
         return
     for issue in issues:
-        signature = issue.signature
         if (
             _day(record) <= issue.until
-            and signature.outcome in (None, record.outcome)
-            and error.api == signature.api
-            and same_code(error.code, signature.code)
+            and not any(_differences(record.error, record.outcome, issue.signature))
             and holds_under(record, issue.conditions)
         ):
             yield issue
+
+
+def differences(record: CaseRecord, issue: KnownIssue) -> str:
+    """In what a failure that an entry does not explain is unlike what the entry says."""
+    wanted = issue.signature
+    found = list(_differences(record.error or ErrorRecord.of(message=""), record.outcome, wanted))
+    return "; ".join(found or [f"no line of its message matches {wanted.message!r}"])
+
+
+def _differences(error: ErrorRecord, outcome: str, wanted: IssueSignature) -> Iterator[str]:
+    if wanted.outcome not in (None, outcome):
+        yield f"outcome {outcome}, the entry has {wanted.outcome}"
+    if error.api != wanted.api:
+        yield f"api {_or_none(error.api)}, the entry has {_or_none(wanted.api)}"
+    if not same_code(error.code, wanted.code):
+        yield f"code {_or_none(error.code)}, the entry has {_or_none(wanted.code)}"
+
+
+def _or_none(value: object) -> object:
+    return "none" if value is None else value
 
 
 def _day(record: CaseRecord) -> datetime.date:

@@ -81,7 +81,10 @@ C = "suites/test_context_count.py::test_contexts[c]"
         (
             [OTHERWISE, case("d", outcome="error", cause="infra")],
             [issue(HERE)],
-            [f"known issue x: 1 case met its conditions and failed otherwise  [first: {C}]"],
+            [
+                "known issue x: 1 case met its conditions and failed otherwise: code 5005, the "
+                f"entry has 1002  [first: {C}]"
+            ],
         ),
         # somewhere it is as it says
         ([OTHERWISE, FAILED], [issue(HERE)], []),
@@ -116,6 +119,32 @@ def test_lines(records: list[CaseRecord], known: list[KnownIssue], lines: list[s
     assert review_lines(records, known, TODAY, COLLECTED) == lines
     if known[0].conditions.axes:
         assert review_lines(records, known, TODAY) == []  # nobody knows which cases there are
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "says"),
+    [
+        ({"code": 0}, {"code": None}, "code 0, the entry has none"),
+        ({"code": None}, {"code": 0}, "code none, the entry has 0"),
+        ({"api": "QnnGraph_execute"}, {"api": None}, "api QnnGraph_execute, the entry has none"),
+        ({}, {"outcome": "hung"}, "outcome failed, the entry has hung"),
+        (
+            {"api": None, "code": None},
+            {"outcome": "crashed"},
+            "outcome failed, the entry has crashed; api none, the entry has "
+            f"{error().api}; code none, the entry has 1002",
+        ),
+        ({}, {"message": "another.*word"}, "no line of its message matches 'another.*word'"),
+    ],
+)
+def test_what_failed_otherwise_says_in_what(
+    seen: dict[str, Any], wanted: dict[str, Any], says: str
+) -> None:
+    entry = issue(HERE)
+    entry = entry.model_copy(update={"signature": entry.signature.model_copy(update=wanted)})
+    failed = case("c", outcome="failed", error=error(**seen))
+    told = f"known issue x: 1 case met its conditions and failed otherwise: {says}  [first: {C}]"
+    assert review_lines([failed], [entry], TODAY) == [told]
 
 
 def test_the_last_attempt_counts() -> None:

@@ -85,18 +85,27 @@ class Case:
 
     def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Takes note of one finished phase (setup, call or teardown)."""
-        if report.skipped and self._outcome == "passed":
-            self._outcome = "skipped"
-            self._reason = _reason(report)
-        elif report.failed and self._outcome == "passed":
+        if self._outcome != "passed" or report.passed:
+            return
+        marked = hasattr(report, "wasxfail") and not isinstance(failure, pytest.xfail.Exception)
+        if report.failed or (marked and failure is not None):
             self._fail(report, failure)
-            if self._outcome in _WITH_EVIDENCE and self.bench is not None:
-                began = time.monotonic()
-                seen = self.bench.collect_evidence()
-                if self._error is not None:
-                    known = self.bench.foreseen
-                    self._error = diagnosed(self._outcome, self._error, seen, foreseen=known)
-                self._aside_s += time.monotonic() - began
+            self._collect_evidence()
+        if report.skipped and (self._outcome == "passed" or self._cause == "config"):
+            self._outcome, self._cause, self._error = "skipped", None, None
+            self._reason = _reason(report)
+        elif report.skipped and self._outcome in _WITH_EVIDENCE:
+            self.known_issue = _reason(report)
+
+    def _collect_evidence(self) -> None:
+        if self._outcome not in _WITH_EVIDENCE or self.bench is None:
+            return
+        began = time.monotonic()
+        seen = self.bench.collect_evidence()
+        if self._error is not None:
+            known = self.bench.foreseen
+            self._error = diagnosed(self._outcome, self._error, seen, foreseen=known)
+        self._aside_s += time.monotonic() - began
 
     def remark(self, lines: Iterable[str]) -> None:
         """Adds to what went wrong, for whoever reads it."""
@@ -395,6 +404,6 @@ def _reason(report: pytest.TestReport) -> str:
     """Why a test was skipped, or expected to fail."""
     expected = getattr(report, "wasxfail", None)
     if expected is not None:
-        return f"xfail: {expected}"
+        return f"xfail: {expected}".removesuffix(": ")
     told = report.longrepr
     return str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ")

@@ -39,7 +39,7 @@ from harness.run.pytest_plugin.own_contexts import (
     left_out,
     refuse_wrong_files,
 )
-from harness.run.pytest_plugin.pytest_internals import tell_scheduler
+from harness.run.pytest_plugin.pytest_internals import fails_as_marked, tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
 from harness.run.pytest_plugin.selection import asks_for_devices, asks_for_devices_alone
 from harness.run.pytest_plugin.terminal import (
@@ -310,15 +310,21 @@ def pytest_runtest_makereport(
     lost = case.bench.lost_lease() if case.bench is not None else None
     if lost is not None:
         failure, report.outcome = lost, "failed"
-    elif report.when == "call" and report.passed:
+    elif report.when == "call" and failure is None:
         failure = case.unchecked_failure()
-        report.outcome = "failed" if failure else "passed"
+        if failure is not None and not fails_as_marked(report):
+            report.outcome = "failed"
     if isinstance(failure, ConfigError):
         from harness.run.bench.wrong_call import with_its_place
 
         failure = with_its_place(failure, str(item.path))
     case.saw(report, failure)
-    if isinstance(failure, ConfigError):
+    if case.is_lab_error and hasattr(report, "wasxfail"):  # no mark expects a lab to fail
+        del report.wasxfail
+        report.outcome = "failed"
+    if report.skipped:
+        pass  # also what its mark expects
+    elif isinstance(failure, ConfigError):
         item.config.stash[RUN].asked.note_problem(failure)
     elif failure is not None and not isinstance(failure, HarnessError):
         problem = case.problem_of_the_suite()

@@ -61,12 +61,13 @@ def _of_one(
     matched = [case for case in cases if match(case, [issue]) is not None]
     if any(not_asked(case, [issue]) for case in cases):
         return [issue.too_slow]
-    # what failed as another entry says is explained
+    # what failed as another entry says, or the test's own mark, is explained
     otherwise = [
         case
         for case in cases
         if case.cause == "target"
         and holds_under(case, issue.conditions)
+        and case.known_issue is None
         and match(case, issues) is None
     ]
     if passed:

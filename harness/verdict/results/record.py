@@ -133,7 +133,7 @@ class DeviceRecord(BaseModel):
 
 
 class Expected(Part):
-    """Why this outcome was expected: the id of a known issue."""
+    """Why it was expected: the id of a known issue, or `xfail: REASON` of the test's own mark."""
 
     known_issue: RecordText
 

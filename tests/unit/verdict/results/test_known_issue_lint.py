@@ -50,6 +50,7 @@ COLLECTED.suites = frozenset({"spill_fill"})
 HERE = {"suite": "context_count"}
 FIXED = case("a", fixed={"known_issues": ("x",), "fails": False})
 FAILED = case("b", outcome="failed")
+MARKED = {"known_issue": "xfail: not yet"}
 OTHERWISE = case("c", outcome="failed", error=error(code=5005))
 A = "suites/test_context_count.py::test_contexts[a]"
 C = "suites/test_context_count.py::test_contexts[c]"
@@ -88,6 +89,8 @@ C = "suites/test_context_count.py::test_contexts[c]"
         ),
         # somewhere it is as it says
         ([OTHERWISE, FAILED], [issue(HERE)], []),
+        # the test's own mark explains it
+        ([case("c", outcome="failed", error=error(code=1), expected=MARKED)], [issue(HERE)], []),
         # another entry explains it
         ([FAILED], [issue(HERE), issue(HERE | {"backend": "htp"}, id_="y")], []),
         (

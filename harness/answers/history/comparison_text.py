@@ -139,8 +139,10 @@ class ToldComparison:
     @property
     def _found_first(self) -> str:
         """What a run says that is compared with no other."""
-        run = self.comparison.coverage
-        said = [f"{counted(run.failed, 'failure')}, all new"] if run.failed else []
+        run, flaky = self.comparison.coverage, self.comparison["flaky"]
+        new = run.failed - sum(one.shown.is_unexplained for one in flaky)
+        said = [f"{new} new"] if new else []
+        said += [f"{len(flaky)} flaky"] if flaky else []
         said += [f"{counted(run.known, 'failure')} as known"] if run.known else []
         said += ["nothing fails"] if run.is_green and not said and not self.reasons else []
         return ", ".join(["the first run of these cases", *said])

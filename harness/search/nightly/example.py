@@ -54,6 +54,7 @@ class Example(Part):
 
 
 def example_of(
+    record: CaseRecord,
     failing: Sequence[str],
     records: Mapping[str, CaseRecord],
     *,
@@ -62,11 +63,10 @@ def example_of(
     folder: str = "",
     reports: str = "reports",
 ) -> Example:
-    """That of the shortest of the cases that fail of one cause in a run; `records` has all.
+    """That of one of the cases that fail of one cause in a run; `records` has all.
 
     `reports` is how the folder with the run is named in `folder`.
     """
-    record = min((records[name] for name in failing), key=lambda one: one.duration_s)
     error = record.error
     chain = (
         [f"{one.source}: {one.symbol or one.hex or ''} {one.message}" for one in error.chain]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
@@ -14,10 +15,7 @@ from harness.search.nightly.issues import Issue
 from harness.verdict import LOST_TO
 
 _SHOWN: Final = 50
-_NEVER_WITHOUT: Final = (
-    "no run is known in which it did not fail; `qnn-harness bisect --axis qnn --case CASE` looks "
-    "for a version"
-)
+_DEVICES: Final = 3
 
 
 def bisected(issue: Issue) -> str:
@@ -28,7 +26,11 @@ def bisected(issue: Issue) -> str:
     if search is None and issue.flaky:
         return f"not bisected: flaky: {issue.flaky}"
     if search is None:
-        return f"not bisected: {issue.hindrance or _NEVER_WITHOUT}"
+        why = issue.hindrance or (
+            "no run of this selection before it came is known in which it passed; `qnn-harness "
+            f"bisect --axis qnn --case {shlex.quote(issue.cases[0])}` looks for a version"
+        )
+        return f"not bisected: {why}"
     if not search.is_open:
         return search.answer or f"no answer: the bisection ended with {search.exit_code}"
     state = "not over yet" if search.folder else "not reached in the time of the night"
@@ -48,10 +50,17 @@ def whose(issue: Issue) -> str:
     """Whose fault it is, and what changed when it came; empty if nobody knows, or it is gone."""
     if issue.state == "closed":
         return ""
-    said = [f"whose fault: {as_code(issue.blame.said, 500)}"] if issue.blame else []
+    told = issue.blame is not None and not (issue.flaky and issue.blame.fault == "unknown")
+    said = [f"whose fault: {as_code(issue.blame.said, 500)}"] if issue.blame and told else []
     if issue.files_changed:
         said.append(f"changed when it came: {as_code(named_files(issue.files_changed), 500)}")
     return "; ".join(said)
+
+
+def run_again(issue: Issue) -> str:
+    """What running its cases again came to, and in which night; empty if they were not."""
+    when = (issue.closed or issue.last_seen)[:16]
+    return f"run again in the night of {when}: {issue.again}" if issue.again else ""
 
 
 def issue_text(issue: Issue, reports: str = "reports") -> str:
@@ -66,8 +75,20 @@ def title(issue: Issue) -> str:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
     if issue.fault is not None:
         lost = LOST_TO[issue.fault]
+        if issue.fault == "lab" and issue.message:  # a signature has no names
+            named = issue.message.partition("\n")[0]
+            return as_code(f"{lost}{_on_devices(issue, named)}: {named}", 120)
         return as_code(lost if named == lost else f"{lost}: {named}", 120)
     return as_code(f"{issue.outcome}: {named}", 120)
+
+
+def _on_devices(issue: Issue, message: str) -> str:
+    """Which devices the lab lost, if the message does not name the only one."""
+    places = issue.example.places if issue.example else ()
+    names = sorted({one.device for one in places if one.failed})
+    more = [f"{len(names) - _DEVICES} more"] if len(names) > _DEVICES else []
+    said = ", ".join([*names[:_DEVICES], *more])
+    return f" on {said}" if names and not (len(names) == 1 and names[0] in message) else ""
 
 
 def _why_closed(issue: Issue, when: str) -> str:
@@ -93,8 +114,8 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     yield f"- signature: {as_code(issue.signature, 500)}"
     if said := whose(issue):
         yield f"- {said}"
-    if issue.again:
-        yield f"- run again: {issue.again}"
+    if said := run_again(issue):
+        yield f"- {said}"
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:
@@ -107,7 +128,7 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
         yield from example_lines(issue.example)
     yield f"- bisection: {as_code(bisected(issue), 1000)}"
     if issue.search:
-        yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"
+        yield f"  - {as_code(shlex.join(('qnn-harness', *issue.search.command)), 2000)}"
         if issue.search.folder:
             yield f"  - {as_code(str(PurePath(reports, issue.search.folder, 'report.md')))}"
     yield ""

@@ -134,6 +134,8 @@ def followed(
         bad = history.now.bad if history is not None and history.is_flaky else None
         if cause := cause_of(bad or after):
             failing.setdefault(cause, []).append(bad or after)
+    known = tuple(known)
+    failing = _one_of_a_device(failing, known)
     issues = []
     for issue in known:
         change: dict[str, object] = {}
@@ -141,7 +143,7 @@ def followed(
             change = {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases, histories)
             change |= {} if issue.state == "open" else came_with(cases)
-            change["example"] = example_of([one.case for one in cases], records, **at)
+            change |= _shown(cases, records, at)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
             names_all = issue.count == len(issue.cases) or not issue.cases
@@ -153,24 +155,53 @@ def followed(
                 change["again"] = _again(ended, histories)
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
-        error = records[cases[0].case].error
         issues.append(
             Issue(
                 id=cause,
                 fault=cases[0].fault,
                 outcome=cases[0].outcome,
                 signature=cases[0].signature,
-                diagnosis=error.diagnosis.text() if error and error.diagnosis else None,
-                message=error.message if error else None,
                 **begins,
                 **_cases(cases, histories),
                 **came_with(cases),
-                example=example_of([one.case for one in cases], records, **at),
+                **_shown(cases, records, at),
             )
         )
     issues = list(_not_run(issues, found.coverage, begins))
     issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
     return tuple(issues[-_MOST:])
+
+
+def _one_of_a_device(
+    failing: Mapping[str, list[Brief]], known: Iterable[Issue]
+) -> dict[str, list[Brief]]:
+    """One cause for all that the lab lost on a device, that of its open issue if it has one: a
+    phone that is unplugged ends its cases with more than one message."""
+    causes: dict[str, str] = {}
+    for issue in known:
+        if issue.state == "open" and issue.fault == "lab" and issue.example:
+            lost = (one.device for one in issue.example.places if one.failed)
+            causes |= dict.fromkeys(lost, issue.id) | causes
+    found: dict[str, list[Brief]] = {}
+    for cause, cases in sorted(failing.items(), key=lambda one: -len(one[1])):
+        for one in cases:
+            on = one.device.name if one.device and one.fault == "lab" else None
+            found.setdefault(causes.setdefault(on, cause) if on else cause, []).append(one)
+    return found
+
+
+def _shown(
+    cases: Sequence[Brief], records: Mapping[str, CaseRecord], at: Mapping[str, str]
+) -> dict[str, Any]:
+    """What is told of the shortest of the cases: all of one."""
+    failing = [one.case for one in cases]
+    record = min((records[name] for name in failing), key=lambda one: one.duration_s)
+    error = record.error
+    return {
+        "diagnosis": error.diagnosis.text() if error and error.diagnosis else None,
+        "message": error.message if error else None,
+        "example": example_of(record, failing, records, **at),
+    }
 
 
 def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:

@@ -85,7 +85,7 @@ def test_a_night_that_is_not_over_tells_so(
         with pytest.raises(InfraError, match="the time was over before the run was over"):
             chain.go_on()
     (got,) = hook.got
-    assert got["title"] == f"1 lost: {name}, not over"
+    assert got["title"] == f"Causes: 1 lost: {name}, not over"
     said = "1 of 23 cases has a verdict, 22 not run" if begun else "no case was run"
     assert f"not over: {said}." in got["message"]
     summary = (tmp_path / "latest-nightly/summary.md").read_text()
@@ -142,7 +142,7 @@ def test_what_the_page_shows_is_so(tmp_path: Path) -> None:
     words = shown[0].replace("reports/", "").split()[1:]
     said = qnn_harness(words[0], folder, *words[1:], "--lab", lab).stdout.splitlines()
     assert said[0] == shown[1]
-    assert "mail: 1 lost: 20261123T105000Z-7426-nightly" in said
+    assert "mail: Causes: 1 lost: 20261123T105000Z-7426-nightly" in said
     assert f"hook: {news.counts}!" in said
     assert sum(line.startswith("issues: issue, open: `t` [") for line in said) == 3
 

@@ -22,7 +22,7 @@ def news(*kinds: str, **changed: object) -> News:
 
 def test_a_message_says_each_kind_under_its_name() -> None:
     title, body = message(news("still", "new", "lost", "new", "fixed", cases=2))
-    assert title == "2 new, 1 fixed, 1 lost: night"
+    assert title == "Causes: 2 new, 1 fixed, 1 lost: night"
     lines = [line for line in body.splitlines() if line]
     item = ["- `t` (2 cases)", "    - on 1 of 1 `K`"]
     assert lines == [
@@ -93,6 +93,6 @@ def test_a_comparison_is_told_by_groups() -> None:
         ("fixed", 1, ""),
     ]
     title, body = message(told)
-    assert title == "1 new, 1 fixed, 1 lost: new beside base"
+    assert title == "Causes: 1 new, 1 fixed, 1 lost: new beside base"
     assert "- `failed: call|1002|z` (2 cases)" in body
     assert "- `call|1002|x` (1 case)" in body

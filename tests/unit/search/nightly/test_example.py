@@ -55,7 +55,9 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
         ran("b error", "three", "SM8750"),
     ]
     named = {one.case: one for one in records}
-    found = example_of([records[0].case, records[1].case], named, run="r", lab="my lab.yaml")
+    found = example_of(
+        records[0], [records[0].case, records[1].case], named, run="r", lab="my lab.yaml"
+    )
     assert found.ran == (
         *("device one (SM8650, android-arm64)", "OS A14 one", "QNN 2.51.0, build 2.51.0.9"),
         "contexts by QNN 2.47.0",
@@ -77,7 +79,7 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
         "--lab=my lab.yaml",
     )
     where = {"run": "r", "lab": "l", "reports": "/my nights"}
-    assert example_of([records[0].case], named, **where).logs == "/my nights/r/logs/a"
+    assert example_of(records[0], [records[0].case], named, **where).logs == "/my nights/r/logs/a"
     there = found.model_copy(update={"folder": "/a farm"})
     assert "- to reproduce, in `/a farm`: `pytest " in "\n".join(example_lines(there))
     assert not any("`it`" in line for line in lines), "nothing in it is more than text"
@@ -89,29 +91,37 @@ def test_a_device_that_was_lost_is_one_of_those_where_it_is() -> None:
         ran("a passed", "farm-03", "QCS8550"),
         ran("a passed", "farm-01", "SM8650"),
     ]
-    found = example_of([records[0].case], {one.case: one for one in records}, run="r", lab="l")
+    found = example_of(
+        records[0], [records[0].case], {one.case: one for one in records}, run="r", lab="l"
+    )
     assert where_seen(found.places) == "on 1 of 2 `QCS8550`, on no `SM8650`"
 
 
 def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> None:
     files = {"m": {"bytes": 7}, "n": {"bytes": 5}}
     record = ran("a failed", "one", "SM8650", measurements={"context_files": files})
-    assert example_of([record.case], {record.case: record}, run="r", lab="l").bundle is None
+    assert example_of(record, [record.case], {record.case: record}, run="r", lab="l").bundle is None
     record = record.model_copy(update={"case": "m.bin::test_contexts[one-m.bin]"})
-    found = example_of([record.case], {record.case: record}, run="r", lab="l")
+    found = example_of(record, [record.case], {record.case: record}, run="r", lab="l")
     assert found.bundle_bytes == 12
     packed = found.model_copy(update={"packed": "reports/n/issues/i.zip"})
     assert list(example_lines(packed))[-1] == "- packed for others: `reports/n/issues/i.zip`"
     assert found.bundle is not None
     assert found.bundle[3:] == (record.case, "--run", "reports/r")
-    other = example_of([record.case], {record.case: record}, run="r", lab="l", reports="mine")
+    other = example_of(
+        record, [record.case], {record.case: record}, run="r", lab="l", reports="mine"
+    )
     assert other.bundle == (*found.bundle[:-1], "mine/r")
     assert list(example_lines(found))[-1].startswith(
         "- packed for others by: `qnn-harness contexts"
     )
     bare = attempt("a failed", error=None).model_copy(update={"placement": None, "logs": ()})
     dumb = example_of(
-        [bare.case], {bare.case: bare.model_copy(update={"device": None})}, run="r", lab="l"
+        bare.model_copy(update={"device": None}),
+        [bare.case],
+        {bare.case: bare.model_copy(update={"device": None})},
+        run="r",
+        lab="l",
     )
     assert (dumb.ran, dumb.log, dumb.places, dumb.logs) == ((), (), (), None)
     assert next(iter(example_lines(dumb))) == "- seen on: nothing"

@@ -109,6 +109,66 @@ def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
         assert [one.files_changed for one in issues if one.cases] == [files]
 
 
+def on(device: str, said: str, **changed: Any) -> CaseRecord:
+    return attempt(said, device=device, **changed)
+
+
+def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
+    def seen(known: Sequence[Issue], *records: CaseRecord) -> list[Issue]:
+        found = compare([], map(Brief.of, records))
+        named = {one.case: one for one in records}
+        return [one for one in followed(known, found, named, run="r", seen="s") if one.cases]
+
+    away, late = "message=phone-2:_away", "message=not_done_in_60_s"
+    one, two = on("phone-2", f"a error {away}"), on("phone-2", f"b error {late}", duration_s=9)
+    first = seen([], one, two)
+    assert [(title(one), one.count) for one in first] == [("`lost to the lab: phone-2: away`", 2)]
+    (second,) = seen(first, two)
+    assert (second.id, title(second)) == (
+        first[0].id,
+        "`lost to the lab on phone-2: not done in 60 s`",
+    )
+    both = seen([], two, on("phone-3", f"b error {late}"))
+    assert [title(one) for one in both] == [
+        "`lost to the lab on phone-2, phone-3: not done in 60 s`"
+    ]
+    other = seen([], one, on("phone-3", f"b error {late}"))
+    assert sorted(map(title, other)) == [
+        "`lost to the lab on phone-3: not done in 60 s`",
+        "`lost to the lab: phone-2: away`",
+    ]
+
+
+def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
+    def seen(known: Sequence[Issue], *records: CaseRecord) -> Issue:
+        found = compare([], map(Brief.of, records))
+        named = {one.case: one for one in records}
+        return next(one for one in followed(known, found, named, run="r", seen="s") if one.cases)
+
+    long = attempt("v failed message=at_8", duration_s=9)
+    short = attempt("w failed message=at_12", duration_s=1)
+    first = seen([], long, short)
+    assert (first.count, first.message) == (2, "at 12")
+    assert seen([first], long).message == "at 8"
+
+
+def test_beside_how_flaky_it_is_no_other_count_says_that_nobody_knows() -> None:
+    (issue,) = night([], "", "a failed")
+    told = Blamed(fault="unknown", confidence=0, why="failed in 4 of 9 runs")
+    assert "4 of 9" in issue_text(issue.model_copy(update={"blame": told}))
+    flaky = issue.model_copy(update={"blame": told, "flaky": "6 of 15 attempts failed"})
+    assert "4 of 9" not in issue_text(flaky)
+    assert [line[:11] for line in summary_lines(a_night(issues=(flaky,), run="run 2"))][3] == (
+        "- **flaky**"
+    )
+
+
+def test_a_search_that_is_proposed_names_the_case() -> None:
+    (issue,) = night([], "", "a failed")
+    said = f"--axis qnn --case '{issue.cases[0]}'"
+    assert said in bisected(issue)
+
+
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
     assert {(one.outcome, one.count, one.state) for one in first} == {
@@ -268,9 +328,13 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
     [
         ("a@2.49.40 passed", "2.49.40", None),
         ("a@2.49.40 failed message=other", "2.49.40", None),
-        ("a@2.49.40 failed", None, "no run is known in which it did not fail"),
+        (
+            "a@2.49.40 failed",
+            None,
+            "no run of this selection before it came is known in which it passed",
+        ),
         ("a passed", None, "with the same versions as before"),
-        ("", None, "no run is known in which it did not fail"),
+        ("", None, "no run of this selection before it came is known in which it passed"),
     ],
 )
 @pytest.mark.parametrize("lost", ["error", "failed cause=config"])
@@ -414,15 +478,15 @@ def test_an_issue_says_what_running_its_cases_again_came_to() -> None:
         return told
 
     first = seen_in([], "a passed;b passed", f"{times('a failed', 7)};b failed")
-    assert said(first) == ["- run again: 7 of 7 attempts failed (1 case)"]
+    assert said(first) == ["- run again in the night of s: 7 of 7 attempts failed (1 case)"]
     both = seen_in([], "a passed;b passed", f"{times('a failed', 7)};{times('b failed', 2)}")
-    assert said(both) == ["- run again: 9 of 9 attempts failed (2 cases)"]
+    assert said(both) == ["- run again in the night of s: 9 of 9 attempts failed (2 cases)"]
     later = seen_in([first], f"{times('a failed', 7)};b failed", "a failed;b failed")
     assert said(later) == [], "of another night it says nothing"
     gone = seen_in([first], "a failed;b failed", f"{times('a passed', 7)};{times('b passed', 7)}")
     assert (gone.state, said(gone)) == (
         "closed",
-        ["- run again: 0 of 14 attempts failed (2 cases)"],
+        ["- run again in the night of s: 0 of 14 attempts failed (2 cases)"],
     )
 
 

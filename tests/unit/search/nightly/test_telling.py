@@ -17,7 +17,9 @@ from tests.unit.search.nightly.nights import a_night
 def an_issue(**changed: Any) -> Issue:
     values: dict[str, Any] = {"id": "a" * 12, "outcome": "failed", "signature": "-|-|it broke"}
     values |= {"diagnosis": None, "message": "it broke", "first_seen": "s", "first_run": "r"}
-    return Issue(**values | {"last_seen": "s", "last_run": "r", "count": 1, "cases": ()} | changed)
+    return Issue(
+        **values | {"last_seen": "s", "last_run": "r", "count": 1, "cases": ("c",)} | changed
+    )
 
 
 GONE = {"state": "closed", "closed": "s"}

@@ -185,8 +185,8 @@ def gaps(parts: Sequence[ShardRun]) -> list[str]:
         if not shard.divided_like(first.shard):
             raise ConfigError(
                 f"were not divided alike: {first.run} is {first.shard}, {one.run} is {shard}; "
-                f"{_unlike(first, one)}selection, lab, versions, n, and the run of --shard-by have "
-                "to be the same",
+                f"{_unlike(first, one)}selection, lab, versions, N of --shard I/N, and the run of "
+                "--shard-by have to be the same",
                 field="RUN",
             )
         if unlike := shard.code_unlike(first.shard):

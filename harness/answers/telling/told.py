@@ -12,13 +12,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from harness.answers.telling.news import News, issue, message
+from harness.answers.telling.news import News, NewsItem, issue, message
 from harness.answers.telling.trackers import WantedIssue, bring_up, is_tracker
 from harness.device import load_lab
-from harness.device.lab.notify import NewsChannel
+from harness.device.lab.notify import NEWS_KINDS, NewsChannel
 from harness.ground import (
     ConfigError,
     Deadline,
@@ -122,6 +123,29 @@ def told_lines(told: dict[str, ToldState]) -> Iterator[str]:
             yield f"{name}: {one.why}"
 
 
+def not_ready(channel: NewsChannel, below: Path) -> str | None:
+    """Why a channel could not be told, as far as that is known without asking it; else None."""
+    try:
+        url = channel.address(os.environ)
+        _template(channel, below)
+        if not is_tracker(url):
+            _server(url)
+        elif find_spec("requests") is None:
+            return _EXTRA
+    except ConfigError as error:
+        return str(error)
+    except ImportError:
+        return _EXTRA
+    return None
+
+
+def trial() -> News:
+    """News that say nothing, for whoever wants to see them arrive: one of each kind."""
+    said = "a test of `notify`: nothing has happened"
+    items = [NewsItem(id=kind, kind=kind, title=said, cases=0) for kind in NEWS_KINDS]
+    return News(id="test", verdict=said, items=tuple(items))
+
+
 def dry_lines(news: News, channels: Iterable[NewsChannel], below: Path) -> Iterator[str]:
     """What each channel would be told, without asking any. Raises ConfigError."""
     for channel in channels:
@@ -137,6 +161,8 @@ def dry_lines(news: News, channels: Iterable[NewsChannel], below: Path) -> Itera
             said = [message(mine, template) if mine.counts else ("nothing", "")]
         for title, body in said:
             yield from (f"{channel.name}: {title}", body, "")
+        if why := not_ready(channel, below):
+            yield from (f"{channel.name} would not be told: {why}", "")
 
 
 def _template(channel: NewsChannel, below: Path) -> str | None:
@@ -185,13 +211,22 @@ def _deliver(folder: Path, lab_file: Path, name: str) -> None:
         now("failed", str(error) if isinstance(error, HarnessError) else _EXTRA)
 
 
-def _send(url: str, title: str, body: str) -> None:
-    """Sends one message by apprise. Raises ConfigError, InfraError."""
+def _server(url: str) -> Any:
+    """What apprise makes of a URL. Raises ConfigError, ImportError."""
     import apprise
 
-    server = apprise.Apprise.instantiate(url)
+    with apprise.LogCapture(level=logging.WARNING):  # what it says may have what gives access
+        server = apprise.Apprise.instantiate(url)
     if server is None:
         raise ConfigError("its URL is none that apprise knows; a webhook is jsons://HOST/PATH")
+    return server
+
+
+def _send(url: str, title: str, body: str) -> None:
+    """Sends one message by apprise. Raises ConfigError, InfraError."""
+    server = _server(url)
+    import apprise
+
     if "rto=" not in url:
         server.socket_read_timeout = _ANSWER_S
     if "overflow=" not in url:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.device.adb.device import UNPLUGGED
-from harness.device.adb.server import STATE_ADVICE
+from harness.device.adb.server import STATE_ADVICE, state_advice
+from harness.device.adb.wireless import has_address
 from harness.device.lab.health import HealthFinding
 from harness.device.lab.readiness import ADVICE
 
@@ -20,8 +21,10 @@ _ADVICE: Final[Mapping[str, str]] = {
     "not-writable": "see what is wrong with its storage, or name another `workdir`",
 }
 _ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"
-
-
+_NOT_THERE: Final = (
+    "switch it on, and its adb over the network; if it is, correct its address in devices.yaml"
+)
+_REFUSED: Final = ("cannot be connected", "did not become ready", "failed to connect")
 _SIMULATED: Final = "`qnn-harness devices heal {name}` restarts it; see `qnn-harness doctor {name}`"
 
 
@@ -47,15 +50,22 @@ def needs_hands(
                 return Hands(_SIMULATED.format(name=name), finding.text)
             advice = _ADVICE.get(finding.code, _ELSE)
             if finding.code == "unreachable":
-                advice = _unreachable(finding.text)
+                advice = unreachable_advice(finding.text) or _ELSE
             return Hands(advice.format(name=name), finding.text)
     return None
 
 
-def _unreachable(why: str) -> str:
-    for state, advice in STATE_ADVICE.items():
+def unreachable_advice(why: str) -> str | None:
+    """What to do about a device that was not reached, by what was said of it; None: nobody knows.
+
+    It is the same whoever tells it. What has an address hangs on no cable of ours.
+    """
+    serial = next((one for word in why.split() if has_address(one := word.strip(":;,."))), "")
+    for state in STATE_ADVICE:
         if f"is {state}" in why:
-            return advice
+            return state_advice(state, serial, _ELSE)
     if UNPLUGGED in why:
         return "plug it in, switch it on; if it is, another cable or port"
-    return "see why its adb server does not answer" if "no adb server" in why else _ELSE
+    if "no adb server" in why:
+        return "see why its adb server does not answer"
+    return _NOT_THERE if serial and any(one in why for one in _REFUSED) else None

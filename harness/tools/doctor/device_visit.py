@@ -18,6 +18,7 @@ from harness.device import (
     judge_health,
     load_lab,
 )
+from harness.device.lab.hands import unreachable_advice
 from harness.device.lab.identity import WrongTarget
 from harness.ground import SOCS, ConfigError, HarnessError, InfraError
 from harness.ground.files.cache import lease_root
@@ -81,8 +82,8 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of("target", "fail", str(error), "correct devices.yaml, or the device")
         return
     except InfraError as error:
-        advice = "see its line under lab; it is used as soon as it answers"
-        yield of(REACHABLE, "fail", str(error), advice)
+        advice = unreachable_advice(str(error)) or "see that it is on, and what is between"
+        yield of(REACHABLE, "fail", str(error), f"{advice}; it is used as soon as it answers")
         yield from without_it(workbench, name, order)
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")

@@ -27,6 +27,7 @@ from harness.tools.doctor.lab_checks import (
     file_check,
     lab_needs,
     lease_check,
+    notify_checks,
     quarantine_check,
     server_checks,
     simulated_checks,
@@ -67,6 +68,7 @@ def examine(order: Order) -> Iterator[Checked]:
         yield from source_checks(Catalog.of(lab, order.environment, order.cache))
     except ConfigError as error:
         yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
+    yield from notify_checks(lab)
     _log.info("asking the lab's adb servers")
     quarantined = yield from _look_at_lab(order, lab, devices)
     yield from Visits(order, lab, quarantined).run([device.name for device in devices])

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from harness.answers.telling.told import not_ready
 from harness.device import (
     USER_SERVER,
     AdbServer,
@@ -18,7 +19,7 @@ from harness.device import (
     ServerAddress,
 )
 from harness.device.adb.address import SshAddress
-from harness.device.adb.server import STATE_ADVICE, SeenDevice
+from harness.device.adb.server import STATE_ADVICE, SeenDevice, state_advice
 from harness.device.adb.wireless import has_address
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.device.lab.power import UHUBCTL
@@ -106,6 +107,17 @@ def source_checks(catalog: Catalog) -> Iterator[Checked]:
             yield _check("lab", f"source {source.name}", "warn", "no QNN in it", advice)
 
 
+def notify_checks(lab: Lab) -> Iterator[Checked]:
+    """Whether the channels of `notify` could be told of a night; none is told anything."""
+    for channel in lab.notify:
+        if why := not_ready(channel, lab.folder):
+            advice = f"then try it: qnn-harness tell --test --to {channel.name}"
+            yield _check("lab", f"notify {channel.name}", "fail", why, advice)
+        else:
+            found = f"is set up; to try it: qnn-harness tell --test --to {channel.name}"
+            yield _check("lab", f"notify {channel.name}", "ok", found)
+
+
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
     """Whether the adb servers on other computers answer."""
     far = [one for one in devices if one.transport == "adb" and (one.host or one.address)]
@@ -172,7 +184,7 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Checked:
     if found.state == "device":
         return _check(device.name, "attached", "ok", f"{found.serial} {found.model}".strip())
     detail = f" ({found.detail})" if found.detail else ""
-    advice = STATE_ADVICE.get(found.state, "see `adb devices -l`")
+    advice = state_advice(found.state, found.serial, "see `adb devices -l`")
     # an address is connected anew by whoever uses it
     status: Status = "warn" if has_address(found.serial) and found.state == "offline" else "fail"
     return _check(

@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 
 from harness.answers.telling.news import News, NewsItem
-from harness.answers.telling.told import NEWS, ToldState, _deliver, keep_news, tell, told_lines
+from harness.answers.telling.told import (
+    NEWS,
+    ToldState,
+    _deliver,
+    keep_news,
+    not_ready,
+    tell,
+    told_lines,
+)
 from harness.device.lab.inventory import load_lab
 from harness.ground import Deadline
 from tests.integration.answers.telling.servers import Mailbox, MockTracker, Webhook
@@ -237,7 +245,7 @@ def test_a_dry_run_prints_what_would_be_told_and_asks_nobody(tmp_path: Path, hoo
     (tmp_path / "mine.j2").write_text("mine of {{ item.id }}")
     (tmp_path / NEWS).write_text(NIGHT.model_dump_json())
     dry = qnn_harness("tell", tmp_path, "--lab", file, "--dry-run")
-    assert (dry.returncode, dry.stderr) == (0, "")
+    assert (dry.returncode, dry.stderr) == (3, ""), "two of them could not be told"
     lines = dry.stdout.splitlines()
     assert lines[0] == f"chat: 1 new, 1 fixed: {NIGHT.id}"
     assert "calm: nothing" in lines
@@ -261,3 +269,43 @@ def test_what_is_wrong_with_the_words_is_said(tmp_path: Path) -> None:
     assert (nobody.returncode, "names nobody who is to be told" in nobody.stderr) == (2, True)
     both = qnn_harness("tell", tmp_path, "--lab", file, "--dry-run", "--json")
     assert both.returncode == 2
+
+
+def test_whether_a_channel_could_be_told_is_known_beforehand(tmp_path: Path, hook: Webhook) -> None:
+    file = lab(
+        tmp_path,
+        '{name: unset, url: "${NOT_SET_ANYWHERE}"}',
+        '{name: odd, url: "nosuch://s3cret"}',
+        f'{{name: lacks, url: "json://{hook.at}/", template: none.j2}}',
+        f'{{name: chat, url: "json://{hook.at}/", news: [lost]}}',
+    )
+    done = qnn_harness("doctor", "--lab", file, "--no-smoke", "--json")
+    checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
+    states = {
+        name: checks[f"notify {name}"]["status"] for name in ("unset", "odd", "lacks", "chat")
+    }
+    assert states == {"unset": "fail", "odd": "fail", "lacks": "fail", "chat": "ok"}
+    assert "the environment has no NOT_SET_ANYWHERE" in checks["notify unset"]["found"]
+    assert "s3cret" not in done.stdout + done.stderr
+    keep_news(tmp_path, NIGHT)
+    words = ("tell", tmp_path, "--dry-run", "--lab", file, "--to", "unset")
+    dry = qnn_harness(*words, "--to", "chat")
+    assert dry.returncode == 3
+    assert "unset would not be told: notify unset: the environment has no" in dry.stdout
+    assert "chat would not" not in dry.stdout
+    alone = qnn_harness("tell", tmp_path, "--dry-run", "--to", "chat", "--lab", file)
+    assert (alone.returncode, hook.got) == (0, [])
+    test = qnn_harness("tell", "--test", "--to", "chat", "--lab", file)
+    assert (test.returncode, test.stderr) == (0, "")
+    (got,) = hook.got
+    assert got["title"] == "1 lost: test"
+    assert "nothing has happened" in got["message"]
+
+
+def test_a_channel_without_the_extra_could_not_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    file = lab(tmp_path, '{name: chat, url: "json://127.0.0.1/"}')
+    (channel,) = load_lab(file).notify
+    assert "qnn-harness[notify]" in str(not_ready(channel, tmp_path))

@@ -147,6 +147,8 @@ def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
     done, checks = run("--lab", simulated_lab)
     assert done.returncode == 3
     assert checks["gone", "reachable"]["status"] == "fail"
+    advice = checks["gone", "reachable"]["advice"]
+    assert advice == "see why its adb server does not answer; it is used as soon as it answers"
 
 
 PHONE_AWAY = """schema: 1

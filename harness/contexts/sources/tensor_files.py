@@ -316,6 +316,9 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     )
     kind = f"{array.dtype.name}, {array.shape}"
     fits &= array.nbytes == tensor.size
+    plain = not fits and tensor.data_type in (*_REALS, *_INDICES)
+    if plain and array.size * np.dtype(tensor.data_type).itemsize == tensor.size:
+        kind += f': save it with .astype("{tensor.data_type}")'
     if not fits:
         return None, array.nbytes, kind, fits
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)

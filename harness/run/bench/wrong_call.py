@@ -71,11 +71,13 @@ def line_at_work() -> str | None:
 
 
 def with_its_place(error: ConfigError, test: str) -> ConfigError:
-    """An error that does not say where the mistake is, with the line of the test that made it."""
+    """An error, with the line of the test that made it unless it names a line already."""
     caller, called, _ = _calls(error, test)
-    if caller is None or called is None or error.file is not None:
+    if caller is None or called is None or error.line is not None:
         return error
     file, line = caller[0].name, caller[1]
+    if error.file is not None:
+        return type(error)(error.args[0], file=file, line=line, more=error.more)
     return type(error)(
         error.problem,
         file=file,

@@ -186,7 +186,9 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
     if previous and len(runs) > 1:
         raise click.UsageError("--previous finds BASE: only NEW can be named beside it")
     if not previous and not 1 <= len(runs) <= 2:
-        raise click.UsageError("name BASE, or BASE and NEW; or give --previous")
+        raise click.UsageError(
+            "name the run to compare reports/latest with, or two runs, or --previous"
+        )
     if previous:
         new = RunFolder.open(runs[0] if runs else _LATEST)
         return previous_of(new), new

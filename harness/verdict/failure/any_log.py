@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, cast
 
 import numpy as np
 
-from harness.verdict.failure.chain import benign_part
+from harness.verdict.failure.chain import ECHO, benign_part
 from harness.verdict.failure.error import clean_text
 from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
 from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
@@ -48,6 +48,7 @@ _NUMBERED: Final = re.compile(
 )
 # It begins with a letter, not with \b, so that it is found fast.
 _ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
+_ECHO: Final = re.compile(ECHO)
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(
     r"""(?:[ \t]*+(?:
@@ -197,6 +198,8 @@ class _Kept:
         return found, harmless
 
     def _take(self, number: int, line: str, rough: int) -> None:
+        if _ECHO.search(line):
+            return
         if self._looked >= _MAX_LOOKED:
             self._unlooked.append((number, line[:_MAX_UNLOOKED_CHARS], rough))
             return

@@ -19,7 +19,17 @@ MAX_LINE_CHARS: Final = 1000
 """So much of a line is looked at."""
 _MAX_LINK_CHARS: Final = 500
 
+ECHO: Final = (
+    r"\bQNN_HARNESS_CALL=.*|\badbd *(?:[(\[] *\d+[)\]])?: .*"
+    r"|^(?:\S{8,40} )?\++ (?-i:[a-z./~]|[A-Z_]+=).*"
+)
+"""In a line that tells what was asked, and not what was said: a command, with all words in it."""
+
 BENIGN: Final[dict[str, str]] = {
+    ECHO: (
+        "adbd logs each command that it is given, `set -x` each that a script runs "
+        "(daemon/services.cpp of Android's adb)"
+    ),
     r"expected magic number: 0x5678abcd but get: 0x2000000\b": (
         "ExecuTorch's parser says it of a blob that it has unwrapped already "
         "(https://github.com/pytorch/executorch/issues/18862 shows it in a log of many loads)"

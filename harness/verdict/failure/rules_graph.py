@@ -165,10 +165,11 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "wrong-outputs",
         "the call succeeded, and its outputs are not what is expected",
-        "look first whether the expected outputs are of this model and these inputs (made up "
-        "without `--inputs`), and whether they must be equal: `--tolerance`, `--max-error` and "
-        "`--min-cosine` say how close is close enough; then compare with another version and with "
-        "the CPU backend; damage can look like this, too",
+        "outputs must be equal unless you say how close is close enough, and HTP calculates floats "
+        "in 16 bits: `tolerance=` in a test, `--tolerance`, `--max-error` or `--min-cosine` of "
+        "`qnn-harness run`; look whether the expected outputs are of this model and these inputs "
+        "(made up without `--inputs`); then compare with another version and with the CPU backend; "
+        "damage can look like this, too",
         "`qnn-harness bisect` names the version from which on they differ",
         (),
         (known(r"output \d+ has \d+ of \d+ elements"),),

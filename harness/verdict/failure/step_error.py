@@ -53,6 +53,7 @@ BLAME: Final = (
 )
 """The first that fits decides. What none of them names is a bug of the harness."""
 
+_DIGITS: Final = (6, 9)  # the probe gives 9 at most
 _AFTER_SUCCESS: Final = ("mismatch", "guard")
 
 
@@ -98,7 +99,7 @@ def _difference(step: StepResult) -> str | None:
             case {"beyond": int(beyond), "name": str(name), "max_abs": int() | float() as most} if (
                 beyond
             ):
-                got, wanted = _value(one.get("first_value")), _value(one.get("first_expected"))
+                got, wanted = _apart(one.get("first_value"), one.get("first_expected"))
                 values = f"the first of them is {got}, and {wanted} was expected"
                 nan = one.get("nan")
                 told = f"; NaN: {nan} of its elements" if isinstance(nan, int) and nan else ""
@@ -106,9 +107,19 @@ def _difference(step: StepResult) -> str | None:
     return None
 
 
-def _value(said: object) -> str:
-    """A number, for which JSON has null where it is NaN or infinite."""
-    return f"{said:.6g}" if isinstance(said, int | float) else "no finite number"
+def _apart(*values: object) -> list[str]:
+    """Two numbers, with as many digits as it takes to tell them apart.
+
+    JSON has null for what is NaN or infinite.
+    """
+    for digits in _DIGITS:
+        told = [
+            f"{one:.{digits}g}" if isinstance(one, int | float) else "no finite number"
+            for one in values
+        ]
+        if told[0] != told[1]:
+            break
+    return told
 
 
 def cause_of(step: StepResult, blame: Sequence[Blame]) -> Cause:

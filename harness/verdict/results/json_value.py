@@ -53,7 +53,7 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
     plain = getattr(value, "tolist", None)
     if callable(plain):
         return as_json(plain(), depth + 1)
-    raise ValueError(f"a {type(value).__name__} is nothing that JSON can hold")
+    raise ValueError(f"JSON cannot hold a value of type {type(value).__name__}")
 
 
 def _integer(value: int) -> int | float | None:

@@ -155,7 +155,7 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     assert [(one["outcome"], one["cause"]) for one in words] == [("error", "config")] * 4
     told = " ".join(one["error"]["message"] for one in words)
     for said in (
-        "measure(what=...): a object is nothing that JSON can hold",
+        "measure(what=...): JSON cannot hold a value of type object",
         "Bench.conclude: text must be str, is 5",
         "Bench.check: checks must be Check, is 5",
         "Bench.expect: checks must be Check, is 5",

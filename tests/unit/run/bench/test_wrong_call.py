@@ -13,6 +13,7 @@ import pytest
 
 import harness
 from harness import Bench, ConfigError, Model, Plan, held, steps
+from harness.contexts.sources.onnx_model import OnnxSurface
 from harness.probe.plan import Step
 from harness.run.bench.wrong_call import at_fault, line_at_work, place_of, with_its_place
 
@@ -181,6 +182,10 @@ def test_input_that_is_wrong_is_told_with_the_line_that_gives_it() -> None:
     assert (placed.file, placed.problem) == (HERE, "unknown model 'tinny', did you mean 'tiny'?")
     assert placed.choices == found.choices
     assert str(placed).startswith(f"{HERE}:{placed.line}: unknown model")
+    of_file = failure_of(lambda: OnnxSurface.of(Path("nope.onnx")))
+    assert isinstance(of_file, ConfigError)
+    placed_file = with_its_place(of_file, "")
+    assert str(placed_file) == f"{HERE}:{placed_file.line}: {of_file}"
     # what says where it is, and what nobody's test made, stays as it is
     assert with_its_place(placed, "") is placed
     assert with_its_place(of_none := ConfigError("so"), "") is of_none

@@ -14,7 +14,7 @@ from tests.integration.in_process import qnn_harness
     [
         (["bisect"], "--case and --axis say what to bisect; or --resume"),
         (["compare", "--previous", "a", "b"], "--previous finds BASE: only NEW can be named"),
-        (["compare"], "name BASE, or BASE and NEW; or give --previous"),
+        (["compare"], "name the run to compare reports/latest with, or two runs, or --previous"),
         (["doctor", "--acceptance"], "--acceptance takes one DEVICE"),
         (["doctor", "a", "--reboot"], "--unplug, --reboot and --out go with --acceptance"),
         (["nightly", "--budget", "169h"], "'169h' is longer than 168h"),

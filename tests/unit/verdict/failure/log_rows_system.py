@@ -348,5 +348,20 @@ SYSTEM_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("genie-config known", "HTP config NOT found! Expected at: /x.json"),
     ("genie-config likely", "Using libGenie.so version 1.0.0\nmap::at:  key not found"),
     (None, "map::at:  key not found"),
+    # what was asked, and not what was said
+    *(
+        (None, f"{start}{'x' * long} grep -E 'QnnDsp|SSR Detected|CONN Reset|libx_skel.so not'")
+        for long in (0, 1500)
+        for start in (
+            "11-26 21:58:09.594  1234  1234 I adbd    : service shell,v2,raw:export A=",
+            "I/adbd    ( 1234): service shell,v2,raw:",
+            "Nov 26 21:58:09 board adbd[77]: ",
+            "+ ./a ",
+            "++ A=b timeout 5 ",
+            "2026-11-26T21:58:09.1234567Z + timeout ",
+            "sh -c 'export QNN_HARNESS_CALL=a;'",
+        )
+    ),
+    ("pd-died likely", "11-26 21:58:09.594  1234  1234 E x: CONN Reset"),
     ("not-mapped known", "QnnDsp <E> DspTransport: mapping weight buffer failed, RPC result 8003"),
 )

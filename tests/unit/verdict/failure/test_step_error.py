@@ -170,6 +170,20 @@ def test_only_outputs_that_are_wrong_say_by_how_much() -> None:
 @pytest.mark.parametrize(
     ("first", "said"),
     [
+        ((2.7558593, 2.7558641), "is 2.7558593, and 2.7558641 was"),
+        ((1.5, 1.25), "is 1.5, and 1.25 was"),
+    ],
+)
+def test_values_that_differ_are_told_so_that_they_do(first: tuple[float, float], said: str) -> None:
+    wrong = {"name": "y", "max_abs": 1, "beyond": 1, "first_value": first[0]}
+    wrong |= {"first_expected": first[1]}
+    found = step("execute", error="mismatch", message="m", data={"outputs": [wrong]})
+    assert said in step_error(found).message
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
         ((None, 0.25), "the first of them is no finite number, and 0.25 was expected"),
         ((0.5, None), "the first of them is 0.5, and no finite number was expected"),
     ],

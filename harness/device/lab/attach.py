@@ -28,8 +28,9 @@ from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.lease import DeviceHeld, DeviceLent, LeaseLost, Leases
 from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
+from harness.device.lab.unknown_arch import unknown_arch
 from harness.device.transport.device import Transport
-from harness.ground import PLATFORMS, SOCS, InfraError, Target
+from harness.ground import PLATFORMS, SOCS, ConfigError, InfraError, Target
 from harness.ground.files.notices import at_work
 
 
@@ -123,6 +124,11 @@ class LabDevice:
     def name(self) -> str:
         """Its name in devices.yaml."""
         return self.config.name
+
+    def unknown_arch(self) -> ConfigError:
+        """Why its HTP architecture is not known, which is a mistake in devices.yaml."""
+        told = self._attached.facts.soc if self._attached is not None else None
+        return unknown_arch(self.config, told, self._described._file)
 
     @property
     def health_rules(self) -> HealthRules:

@@ -24,7 +24,8 @@ from harness.device import (
     load_lab,
 )
 from harness.device.lab.first_contact import transport_at
-from harness.ground import HarnessError, cache_root, spawn_guarded
+from harness.device.lab.unknown_arch import unknown_arch
+from harness.ground import ConfigError, HarnessError, cache_root, spawn_guarded
 from harness.ground.host.guard import GuardedProcess
 from harness.libraries import Catalog
 from harness.run.workbench.placement import Need
@@ -55,6 +56,10 @@ class DevicePlace(BaseModel, extra="forbid", frozen=True):
             htp_arch=device.htp_arch,
             android_api=device.facts.android_api,
         )
+
+    def unknown_arch(self) -> ConfigError:
+        """Why nobody knows its HTP."""
+        return unknown_arch(self.config)
 
     def transport(self) -> Transport:
         """The way to it."""

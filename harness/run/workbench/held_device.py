@@ -12,7 +12,7 @@ from harness.contexts import DeployedContext, DeployedModel, Model, Source, requ
 from harness.device import AttachedDevice, Deployer, DeviceWatch, LabDevice
 from harness.device.evidence.answers import Baseline
 from harness.device.evidence.case_evidence import take_baseline
-from harness.ground import DeviceError, HarnessError, InfraError
+from harness.ground import ConfigError, DeviceError, HarnessError, InfraError
 from harness.ground.errors import DeviceFull
 from harness.libraries import DeployedRuntime
 from harness.libraries.runtimes.deployed import deploy_runtime
@@ -72,6 +72,10 @@ class HeldDevice:
     def htp_arch(self) -> int | None:
         """Its HTP architecture, 73 for v73."""
         return self.lab_device.config.htp_arch or self.device.htp_arch
+
+    def unknown_arch(self) -> ConfigError:
+        """As that of the device of the lab."""
+        return self.lab_device.unknown_arch()
 
     @property
     def android_api(self) -> int | None:

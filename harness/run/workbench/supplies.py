@@ -43,6 +43,9 @@ class TargetSpec(Protocol):
     def htp_arch(self) -> int | None:
         """73 for v73; None if nobody knows."""
 
+    def unknown_arch(self) -> ConfigError:
+        """What to tell where nobody knows its HTP."""
+
     @property
     def android_api(self) -> int | None:
         """That of its Android; None elsewhere."""
@@ -147,12 +150,8 @@ class Stock:
     @property
     def htp_arch(self) -> int:
         """The HTP architecture of the device (73 for v73). Raises ConfigError if unknown."""
-        name, arch = self.placement.device, self.device.htp_arch
-        if arch is None:
-            raise ConfigError(
-                f"the HTP architecture of device {name} is not known; set htp_arch or soc",
-                field=f"devices.{name}.htp_arch",
-            )
+        if (arch := self.device.htp_arch) is None:
+            raise self.device.unknown_arch()
         return arch
 
     @property

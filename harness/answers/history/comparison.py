@@ -14,7 +14,7 @@ from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, 
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.states import CaseHistory, CaseState
-from harness.answers.history.surroundings import files_changed
+from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground import ConfigError
 from harness.verdict import Coverage, Output, coverage_of, steps_of
 from harness.verdict.results.drift import Read, changes
@@ -60,7 +60,7 @@ TITLES: Final[Mapping[Category, str]] = {
     "flaky": "flaky",
     "vanished": "vanished",
     "lab": "no verdict this time",
-    "added": "no verdict before",
+    "added": "judged now, not before",
     "known": "fails as known",
     "fixed": "fixed",
     "failing": "still failing",
@@ -120,6 +120,8 @@ class Comparison:
     """What flaky cases are at, by their names, where all runs before were looked at."""
     files_changed: Sequence[str] = ()
     """Files of tests, models and inputs that are others than before."""
+    devices_gone: Sequence[str] = ()
+    """Devices that the earlier run used, and the new one was not to use."""
     faults: Mapping[str, Blamed] = field(default_factory=dict)
     """Whose fault causes are, by their ids, where there is a history."""
 
@@ -231,7 +233,14 @@ def compare(
     for name, then in old.items():
         if name not in met:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
-    return Comparison(pairs, covered, base, drifted, files_changed=files_changed(*infos))
+    return Comparison(
+        pairs,
+        covered,
+        base,
+        drifted,
+        files_changed=files_changed(*infos),
+        devices_gone=devices_gone(*infos),
+    )
 
 
 def settled(found: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:

@@ -36,6 +36,10 @@ _DRIFTS: Final = 20
 _PAGE_CHARS: Final = 1000
 _ADVICE_CHARS: Final = 1000
 _NEGATIVE: Final = 1
+_MEANS: Final[Mapping[str, str]] = {
+    "added": "added (what was not judged before fails)",
+    "vanished": "vanished (what was judged before was not)",
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,13 @@ class ToldComparison:
     def name(self) -> str:
         """Which runs it is of."""
         return f"{self.run} beside {self.base}" if self.base is not None else self.run
+
+    @property
+    def changed(self) -> str:
+        """What around the cases is another than before: files, and devices that are gone."""
+        gone = [f"{one} is not used any more" for one in self.comparison.devices_gone]
+        files = self.comparison.files_changed
+        return ", ".join([*([named_files(files)] if files else []), *gone])
 
     @property
     def exit_code(self) -> int:
@@ -230,8 +241,8 @@ def lines(found: ToldComparison) -> Iterator[str]:
         yield from speed_lines(found.comparison.speed)
     if found.comparison.ops is not None:
         yield from op_lines(found.comparison.ops)
-    if found.comparison.files_changed:
-        yield f"changed since then: {named_files(found.comparison.files_changed)}"
+    if found.changed:
+        yield f"changed since then: {found.changed}"
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
@@ -259,10 +270,11 @@ def _blocks(
     yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
     beside: list[str | Span] = [] if found.base is None else [" beside ", said(found.base)]
     yield Paragraph(["Run ", said(found.run), *beside, "."])
-    if found.comparison.files_changed:
-        yield Paragraph(["Changed since then: ", said(named_files(found.comparison.files_changed))])
+    if found.changed:
+        yield Paragraph(["Changed since then: ", said(found.changed)])
     if found.reasons:
-        yield Paragraph(f"Fails because of: {', '.join(found.reasons)}.")
+        reasons = (_MEANS.get(one, one) for one in found.reasons)
+        yield Paragraph(f"Fails because of: {', '.join(reasons)}.")
     known = found.base is not None
     for name, title in TITLES.items():
         if listed := found.groups[name]:

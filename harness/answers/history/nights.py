@@ -43,7 +43,8 @@ class CauseTold(Part):
 class NightTold(Part):
     """A night: its devices by name, its open causes by id, and what went wrong besides.
 
-    `failed_on` is what of it was new and bad, in the words of `compare --fail-on`.
+    `failed_on` is what of it was new and bad, in the words of `compare --fail-on`, `vanished` the
+    first cases that are so, if it is that.
     """
 
     night: str
@@ -53,6 +54,7 @@ class NightTold(Part):
     causes: Mapping[str, CauseTold] = {}
     besides: tuple[str, ...] = ()
     failed_on: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
 
 
 def keep_night(database: Database, told: NightTold) -> None:

@@ -55,6 +55,14 @@ def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
     return tuple(name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name))
 
 
+def devices_gone(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The devices that a run does not use any more, by run.json of each."""
+    was, now = ((info or {}).get("devices") for info in (base, new))
+    if not (isinstance(was, list) and isinstance(now, list)):
+        return ()
+    return tuple(one for one in was if isinstance(one, str) and one not in now)
+
+
 def files_used(
     files: Iterable[str], cases: Collection[str], others: Collection[str]
 ) -> tuple[str, ...]:

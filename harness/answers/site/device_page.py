@@ -16,10 +16,17 @@ from harness.ground import counted
 _GB: Final = 1e9
 _SHOWN: Final = 30
 _COLUMNS: Final = (
-    *("Night", "Passed", "Failed", "Lost", "Busy", "Hottest", "Battery", "Storage free"),
-    *("Link faults", "Recoveries", "Quarantined", "State", "Found"),
+    *("Night", "State", "Found", "Passed", "Failed", "Lost", "Busy", "Hottest", "Battery"),
+    *("Storage free", "Link faults", "Recoveries", "Quarantined"),
 )
-_LISTED: Final = ("Device", "SoC", "Host", "Nights, the newest to the right", "State", "Twins")
+_LISTED: Final = (
+    "Device",
+    "SoC",
+    "Host",
+    "Nights, the newest to the right",
+    "State",
+    "Fails where its twins pass",
+)
 _CURVES: Final[dict[str, Callable[[DeviceRow], float | None]]] = {
     "hottest, °C": lambda row: row.hottest_c,
     "battery, %": lambda row: row.battery_percent,
@@ -40,11 +47,10 @@ def _blocks(known: Known, device: str) -> Iterator[Block]:
     row, state = known.devices.get((device, last)), state_of_device(known, device)
     bad = [one for one in changes if one.became in ("new", "still", "flaky")]
     yield Heading(["Device ", Span(device, style="code")], 1)
-    said = (
-        f"{counted(len(bad), 'case')} failed there on {known.day(last)}"
-        if bad
-        else "nothing failed"
-    )
+    lost = known.gathered.by_device.get((device, last), StandingCounts()).lost
+    said = f"{counted(len(bad), 'case')} failed there" if bad else "nothing failed there"
+    said += f", {lost} without a verdict" if lost else ""
+    said += f" on {known.day(last)}"
     well = f"{state.state} since {state.since[:10]}" if state.since else state.state
     ill = bool(bad or device in known.twins or state.state != "good")
     yield Paragraph(f"{well[:1].upper()}{well[1:]}; {said}.", "verdict bad" if ill else "verdict")
@@ -70,7 +76,7 @@ def _blocks(known: Known, device: str) -> Iterator[Block]:
         yield Paragraph(beside(drawn))
     yield Heading("Night by night")
     yield Table(
-        "", _COLUMNS, [_night(known, device, at, links) for at in reversed(places)], "cross"
+        "", _COLUMNS, [_night(known, device, at, links) for at in reversed(places)], "cross found"
     )
 
 
@@ -84,14 +90,15 @@ def _night(known: Known, device: str, at: int, links: Links) -> list[Line]:
     told = known.gathered.by_device.get((device, at), StandingCounts())
     failed = told["failed"] + told["known"]
     run, row = known.runs[at], known.devices.get((device, at))
-    cells: list[Line] = [links.to("night", run.run, run.started[:10]), str(told["passed"])]
+    words: list[Line] = [row.state or "", Span(row.finding or "")] if row else ["", ""]
+    cells: list[Line] = [links.to("night", run.run, run.started[:10]), *words, str(told["passed"])]
     cells += [Span(str(one), style="bad" if one else "dim") for one in (failed, told.lost)]
     if row is None:
         return cells + [""] * (len(_COLUMNS) - len(cells))
     marks = (row.link_faults, row.recoveries, row.quarantines)
     cells += [_said(figure(row), title.rpartition(" ")[2]) for title, figure in _of_a_night()]
     cells += [Span(str(one), style="bad" if one else "dim") for one in marks]
-    return [*cells, row.state or "", Span(row.finding or "")]
+    return cells
 
 
 def _of_a_night() -> list[tuple[str, Callable[[DeviceRow], float | None]]]:

@@ -91,7 +91,8 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     told = f"{len(new)} of them new, for {causes}" if new else "none of them new"
     said += f"{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}"
     flaky = len({one.case for one in changes if one.became == "flaky"} - fails)
-    return f"{said}; {flaky} more {'is' if flaky == 1 else 'are'} flaky." if flaky else f"{said}."
+    said += f"; {flaky} more {'is' if flaky == 1 else 'are'} flaky" if flaky else ""
+    return f"{said}; cases have vanished." if _tests_less(known, at) else f"{said}."
 
 
 def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
@@ -107,6 +108,9 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
     told = [(name, one) for name, one in ill if one.state != "good"]
     if told:
         yield Items([Item([Span(name, style="code"), f": {one.said}"]) for name, one in told])
+    if night is not None and night.vanished:
+        yield Heading("Vanished: they had a verdict before")
+        yield Items([Item(Span(one, style="code")) for one in night.vanished])
     report, beside = known.kept.run(run.run), known.kept.comparison(night.night if night else "")
     leads = [links.kept(report, "each case, with logs and times")] if report else []
     leads += [links.kept(beside, "beside the run before, with speed and memory")] if beside else []

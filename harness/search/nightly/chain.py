@@ -62,7 +62,7 @@ from harness.search.nightly.issues import (
 )
 from harness.search.nightly.kept_nights import STATE, SUFFIX, nights
 from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
-from harness.search.nightly.night import STEPS, Night, summary_lines
+from harness.search.nightly.night import MOST_VANISHED, STEPS, Night, summary_lines
 from harness.search.nightly.night_told import tell_site
 from harness.search.nightly.processes import (
     ENOUGH_S,
@@ -334,6 +334,9 @@ class Chain:
             coverage=found.coverage,
             lost=lost_on(run.contents().cases),
             failed_on=tuple(reasons),
+            vanished=tuple(
+                found.cases("vanished")[:MOST_VANISHED] if "vanished" in reasons else ()
+            ),
             issues=issues,
         )
 

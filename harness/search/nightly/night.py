@@ -21,6 +21,8 @@ from harness.verdict import Coverage, Part
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
 _ENOUGH_FAILURES: Final = 3
+MOST_VANISHED: Final = 200
+"""So many cases that vanished are named."""
 
 
 class Night(Part):
@@ -32,6 +34,7 @@ class Night(Part):
     cut the run short, `other_failures` whether it failed for what is in no record. `lab_before` and
     `lab_after` are how devices were when it began and ended, `lost` is what was not tested on them.
     `coverage` is how many of its cases have a verdict, `failed_on` what of it is new and bad.
+    `vanished` are the first cases that are so, if it is that.
     `told` is what went wrong without ending it, `failed` what its next step failed with,
     once for each time in a row.
     """
@@ -66,6 +69,7 @@ class Night(Part):
     verdict: str | None = None
     coverage: Coverage | None = None
     failed_on: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
     issues: tuple[Issue, ...] = ()
     told: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

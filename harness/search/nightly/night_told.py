@@ -25,6 +25,7 @@ def night_told(night: Night) -> NightTold | None:
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,
         failed_on=night.failed_on,
+        vanished=night.vanished,
     )
 
 

@@ -18,6 +18,8 @@ from harness.search.nightly.night import Night
 
 _LEAST_S: Final = 30.0
 _NOT_OVER: Final = "not over"
+_VANISHED: Final = "vanished"
+_NAMED: Final = 5
 
 
 def tell_people(
@@ -61,6 +63,17 @@ def news_of(
     ]
     items.sort(key=lambda one: one.kind == "still")
     verdict, lab, name = night.verdict or "", night.lab_lines, night.night
+    if night.vanished:
+        items.insert(
+            0,
+            NewsItem(
+                id=_VANISHED,
+                kind="lost",
+                title="vanished: a verdict before, and not run now",
+                cases=len(night.vanished),
+                facts=tuple(as_code(one, 300) for one in night.vanished[:_NAMED]),
+            ),
+        )
     if not_over:
         count = night.coverage.not_run if night.coverage else 0
         items.insert(0, NewsItem(id=_NOT_OVER, kind="lost", title=as_code(not_over), cases=count))

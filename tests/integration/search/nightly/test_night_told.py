@@ -55,7 +55,7 @@ def test_a_night_tells_once_and_goes_on_whoever_is_silent(
     assert said.startswith("away was not told: ")
     assert said in (chain.path / "summary.md").read_text()
     (got,) = hook.got
-    assert got["title"] == f"1 new: {over.night}"
+    assert got["title"] == f"Causes: 1 new: {over.night}"
     assert "failed: it broke" in got["message"]
     # it died before it wrote down that this was over
     kept = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
@@ -113,7 +113,7 @@ def test_a_comparison_is_told_where_that_is_asked_for(tmp_path: Path) -> None:
     words = ("compare", base, new, "--lab", lab)
     dry = qnn_harness(*words, "--notify", "--dry-run")
     assert (dry.returncode, hook.got) == (1, [])
-    assert f"chat: 1 new: {new.name} beside {base.name}" in dry.stderr
+    assert f"chat: Causes: 1 new: {new.name} beside {base.name}" in dry.stderr
     for _ in range(2):
         done = qnn_harness(*words, "--notify", "--json")
         assert (done.returncode, done.stderr) == (1, "")

@@ -82,7 +82,7 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
     first = told(found, ["new"], base=None, run="run", advice=lambda *_: None, apart=lambda _: None)
     text = markdown(first)
     assert "Run `run`." in text
-    assert ("not run" in text, "beside" in text, "No verdict before" in text) == (False,) * 3
+    assert ("not run" in text, "beside" in text, "Judged now" in text) == (False,) * 3
     assert "1 new" in text
     assert "test_b[sim-htp-2.51.0-b]" in text
 
@@ -127,7 +127,7 @@ def test_nothing_new_is_said_so() -> None:
         (
             [],
             ["a passed"],
-            "1 of 1 case has a verdict; the base has no cases, 1 no verdict before; 0",
+            "1 of 1 case has a verdict; the base has no cases, 1 judged now, not before; 0",
         ),
         ([], ["a skipped"], "0 of 1 case has a verdict, 1 skipped; the base has no cases; 0"),
         (["a passed"], [], "no case was run; 1 vanished; 0"),
@@ -174,9 +174,9 @@ def test_of_what_was_something_else_before_each_is_told_apart() -> None:
     told_lines = list(lines(found))
     assert any("2 x fixed; before: call|-|other" in line for line in told_lines), told_lines
     assert any(
-        "1 x no verdict before: passed; before: lost to a wrong" in one for one in told_lines
+        "1 x judged now, not before: passed; before: lost to a wrong" in one for one in told_lines
     )
-    assert "2 no verdict before" in found.verdict
+    assert "2 judged now, not before" in found.verdict
     assert (
         "in the base, 5 of 6 cases have a verdict, 1 lost to a wrong test or input" in found.verdict
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.answers.history.surroundings import (
+    devices_gone,
     differences,
     files_changed,
     files_used,
@@ -135,6 +136,19 @@ def test_only_files_that_cases_may_use_can_have_brought_it(
     file: str, case: str, others: list[str], is_used: bool
 ) -> None:
     assert files_used([file], {case}, set(others)) == ((file,) if is_used else ())
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "gone"),
+    [
+        (["a", "b"], ["a"], ("b",)),
+        (["a"], ["a", "b"], ()),
+        (["a"], None, ()),
+        (None, ["a"], ()),
+    ],
+)
+def test_devices_that_are_not_used_any_more(base: Any, new: Any, gone: tuple[str, ...]) -> None:
+    assert devices_gone({"devices": base}, {"devices": new}) == gone
 
 
 def test_of_many_files_the_first_are_named() -> None:

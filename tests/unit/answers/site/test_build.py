@@ -254,9 +254,32 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     built(tmp_path, both, one)
     front = tmp_path / "site/index.html"
     assert "1 of 1 case has a verdict. Nothing fails." in front.read_text()
-    told = NightTold(night="n", run=SECOND, started="2026", failed_on=("vanished",))
+    gone = {"failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
+    told = NightTold(night="n", run=SECOND, started="2026", **gone)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
     text = front.read_text()
     assert "Nothing of it fails, but cases have vanished." in text
+    assert "<code>test_b[gone]</code>" in text
     assert 'class="verdict bad"' in text
+
+
+def test_vanished_cases_are_told_beside_what_fails(tmp_path: Path) -> None:
+    both = run_folder(tmp_path, attempt("a passed"), attempt("b passed"), run_id=FIRST)
+    built(tmp_path, both, run_folder(tmp_path, attempt("a failed"), run_id=SECOND))
+    told = NightTold(night="n", run=SECOND, started="2026", failed_on=("new", "vanished"))
+    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    built(tmp_path)
+    assert (
+        "1 of them new, for 1 cause; cases have vanished."
+        in (tmp_path / "site/index.html").read_text()
+    )
+
+
+def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path: Path) -> None:
+    failed = run_folder(tmp_path, attempt("a failed"), run_id=FIRST)
+    built(tmp_path, failed, run_folder(tmp_path, attempt("a error"), run_id=SECOND))
+    page = (tmp_path / "site" / page_of("device", "sim")).read_text()
+    assert "nothing failed there, 1 without a verdict on 2026-" in page
+    head = re.findall("<th[^>]*>([^<]*)</th>", page[page.index("Night by night") :])
+    assert head[:4] == ["Night", "State", "Found", "Passed"]

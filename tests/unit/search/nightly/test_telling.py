@@ -50,6 +50,12 @@ def test_what_an_issue_is(before: Any, now: Any, kind: str | None) -> None:
     assert [one.kind for one in news.items] == ([kind] if kind else [])
 
 
+def test_cases_that_vanished_are_told_by_their_names() -> None:
+    (item,) = news_of(a_night(vanished=("test_a[p]", "test_b[p]")), ()).items
+    assert (item.kind, item.cases, item.facts) == ("lost", 2, ("`test_a[p]`", "`test_b[p]`"))
+    assert item.title.startswith("vanished")
+
+
 def test_what_is_new_comes_first_and_says_where_and_since_when() -> None:
     search = CauseSearch(
         command=("bisect",), case="c", cost_s=1, since="n", exit_code=0, first_bad="2.50.40"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.contexts.sources.context_file import ContextFile
     from harness.ground.errors import ConfigError
     from harness.probe import steps
-    from harness.probe.plan import Plan, Settings
+    from harness.probe.plan import Plan, Rounds, Settings
     from harness.run import experiments
     from harness.run.bench import Bench, Observation, TargetFailure
     from harness.verdict.results.checks import Check, held, undecided
@@ -36,6 +36,7 @@ __all__ = [
     "Model",
     "Observation",
     "Plan",
+    "Rounds",
     "Settings",
     "TargetFailure",
     "experiments",
@@ -54,6 +55,7 @@ _MODULES = {
     "Model": "harness.contexts.compiler.models",
     "Observation": "harness.run.bench",
     "Plan": "harness.probe.plan",
+    "Rounds": "harness.probe.plan",
     "Settings": "harness.probe.plan",
     "TargetFailure": "harness.run.bench",
     "experiments": "harness.run.experiments",

@@ -11,13 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.device import CaseEvidence
 from harness.device.dsp.dsp import Said, forget_said, log_size, read_said
 from harness.device.evidence.case_evidence import telling_lines
 from harness.device.lab.lease import LeaseLost
-from harness.ground import Deadline, DeviceRefused, InfraError, disk_errors, scratch_folder
+from harness.ground import (
+    ConfigError,
+    Deadline,
+    DeviceRefused,
+    InfraError,
+    disk_errors,
+    scratch_folder,
+)
 from harness.ground.errors.outgoing_text import log_without_secrets
 from harness.libraries.runtimes.runtime import LibraryMissing
 from harness.probe import Plan, ProbeRun, kept_events, run_plan
@@ -64,10 +71,33 @@ class NoVerdict(NotPassed):
     """The lab or the harness kept the target from an answer, so that nothing is known of it."""
 
 
+class NoFigureError(ConfigError, KeyError):
+    """A test asks for a figure that was not measured."""
+
+    __str__ = ConfigError.__str__  # KeyError would put it into quotes
+
+
+class Figures(dict[str, Any]):
+    """Figures by name; who asks for one that there is not is told which there are."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise NoFigureError(f"no {name!r} was measured; there are: {', '.join(self) or 'none'}")
+
+
 @dataclass(frozen=True)
 class Observation:
     """One probe process: what it did, what that means, and the figures it gave.
 
+    `measurements` has figures by name, with units at the ends of names; what was not done has none.
+
+    - Contexts (`resident`, `executorch`...): `loaded`, `executed` and `freed` count them. `load_us`
+      and `execute_us` are lists, with one value for each load and execution, in order.
+    - ONNX Runtime (`session`): `sessions`, `runs` and `released` count. `create_us`, `run_us` and
+      `release_us` are lists like these. `placement` has the nodes of each execution provider.
+    - Both: `rss_bytes` and `pss_bytes`, each with `start`, `peak` and `end`; `outputs`, where some
+      were compared, with `compared`, `max_abs` and `beyond_tolerance`.
+
+    With `repeat` or `rounds` an execution is one value all the same: the median of its rounds.
     `kept` are outputs with something to tell them against.
     """
 
@@ -235,7 +265,7 @@ class CaseBench:
         refusals = self._held.refusals
         known = refusals.find(environment or {}, plan)
         if known is not None:
-            return Observation(known.run, known.verdict, {})
+            return Observation(known.run, known.verdict, Figures())
         self._forget_said()
         started = time.monotonic()
         with self._current_folder(plan) as folder:
@@ -279,7 +309,7 @@ class CaseBench:
         if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
             error = ErrorRecord.of(api="QnnGraph_execute", message=why)
             verdict = Verdict("failed", "target", error)
-        return Observation(run, verdict, measure(run.transcript))
+        return Observation(run, verdict, Figures(measure(run.transcript)))
 
     def _forget_said(self) -> None:
         if self.device.simulated_dsp is not None:

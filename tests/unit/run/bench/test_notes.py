@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.run.bench.case_bench import Notes, NotPassed, NoVerdict, TargetFailure
+from harness.ground import ConfigError
+from harness.run.bench.case_bench import Figures, Notes, NotPassed, NoVerdict, TargetFailure
 from harness.verdict.failure.verdict import Verdict
 from harness.verdict.results.record import RuntimeRecord
 from tests.unit.verdict.results.records import record
@@ -61,3 +62,15 @@ def test_only_what_the_target_did_is_a_failure_of_the_target() -> None:
     assert not isinstance(lab, AssertionError)
     for outcome in ("failed", "crashed", "hung", "unsupported"):
         assert isinstance(NotPassed.of(Verdict(outcome, "target")), TargetFailure)
+
+
+def test_a_figure_that_there_is_not_names_those_that_are() -> None:
+    figures = Figures(load_us=[1, 2], loaded=2)
+    assert figures["loaded"] == 2
+    with pytest.raises(KeyError) as caught:
+        figures["exec_us"]
+    assert str(caught.value) == "no 'exec_us' was measured; there are: load_us, loaded"
+    assert isinstance(caught.value, ConfigError), "it is the test's mistake"
+    with pytest.raises(KeyError, match="there are: none"):
+        Figures()["loaded"]
+    assert figures.get("exec_us") is None

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import ClassVar, Final, Generic, Self
 
 from harness.ground import ConfigError, Deadline, InfraError, read_bounded, write_whole
-from harness.ground.files.cache import PRIVATE
 from harness.ground.files.lines import AppendedLines
 from harness.ground.files.names_inside import NotInsideError, refuse_links
 from harness.search.bisect.log import (
@@ -73,7 +72,6 @@ class SearchFolder(Generic[AnySpec]):
         """
         folders: list[Self] = []
         with making_folders(reports):
-            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             run_id = new_run_id()
             for number, one in enumerate(begun, start=1):
                 name = f"{run_id}-{number}" if len(begun) > 1 else run_id

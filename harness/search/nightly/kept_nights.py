@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from harness.ground import ConfigError, InfraError, read_bounded
 from harness.ground.errors.schemas import other_schema
-from harness.ground.files.cache import PRIVATE
 from harness.search.nightly.night import Night
 from harness.verdict import ordered
 from harness.verdict.results.run_folder import making_folders
@@ -30,7 +29,6 @@ def held(reports: Path) -> Iterator[None]:
     """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
     try:
         with making_folders(reports):
-            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             lock = os.fdopen(os.open(reports / ".nightly.lock", flags, 0o644), "r+b")
     except OSError as error:

@@ -46,6 +46,8 @@ JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
 LATEST: Final = "latest"
 _REPORTS: Final = Path("reports")
+UNSEEN: Final = ".gitignore"
+_NOTHING: Final = "*\n"
 CASES: Final = "cases.json"
 """The names of the cases that a run was to run."""
 _ID_BYTES: Final = 8
@@ -200,7 +202,10 @@ class RunFolder:
             return
         for name in (LATEST, LAST):
             (reports / name).unlink(missing_ok=True)
+        unseen = reports / UNSEEN
         with contextlib.suppress(OSError):  # it holds something else
+            if list(reports.iterdir()) == [unseen] and unseen.read_text() == _NOTHING:
+                unseen.unlink()
             reports.rmdir()
 
     @property
@@ -324,7 +329,6 @@ class RunFolder:
 
 def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
     with making_folders(reports):
-        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if run_id is not None:
             path = reports.resolve() / run_id
             path.mkdir(exist_ok=True)
@@ -336,8 +340,14 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
 
 @contextlib.contextmanager
 def making_folders(reports: Path) -> Iterator[None]:
-    """Raises an OSError of a folder for reports as an error of ours."""
+    """Makes a folder for reports, out of git's sight, and raises an OSError in it as one of ours.
+
+    What was there before stays as it is.
+    """
     try:
+        if not reports.is_dir():
+            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            (reports / UNSEEN).write_text(_NOTHING)
         yield
     except OSError as error:
         # a full or broken disk is the lab's; a wrong or forbidden place is the user's
@@ -355,7 +365,6 @@ def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
     `latest` follows. Nothing stays of a run that was not made in full. Raises as `create` does.
     """
     with making_folders(reports):
-        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         beside = reports.resolve() / f".{run_id}-{os.getpid()}"
         beside.mkdir(mode=PRIVATE)
         try:

@@ -13,7 +13,13 @@ from hypothesis import given, strategies as st
 
 from harness.answers.report.projections import finish, project
 from harness.ground.errors import ConfigError
-from harness.verdict.results.run_folder import RunFolder, case_slug, new_run_id
+from harness.verdict.results.run_folder import (
+    UNSEEN,
+    RunFolder,
+    case_slug,
+    new_run_id,
+    run_folders,
+)
 from tests.unit.verdict.results.records import record
 
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))
@@ -170,6 +176,20 @@ def test_what_is_removed_leaves_what_was_before_it(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     create(tmp_path).remove()
     assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_for_reports_that_is_made_is_out_of_gits_sight(tmp_path: Path) -> None:
+    made, mine = tmp_path / "made", tmp_path / "mine"
+    mine.mkdir()
+    for reports in (made, mine):
+        create(reports)
+    assert (made / UNSEEN).read_text() == "*\n"
+    assert not (mine / UNSEEN).exists()
+    # one with a list of a user's own stays, and so does the list
+    (mine / UNSEEN).write_text("*.log\n")
+    for run in run_folders(mine):
+        RunFolder.open(run).remove()
+    assert [one.name for one in mine.iterdir()] == [UNSEEN]
 
 
 def test_latest_of_a_run_that_was_deleted_is_replaced(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from harness.answers.history.brief import FIGURES, Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.database import kin_of
 from harness.answers.history.speed import sample
+from harness.answers.history.surroundings import named_files
 from harness.answers.report.summary import part_of
 from harness.verdict import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
@@ -144,7 +145,7 @@ def _soc(record: CaseRecord) -> str | None:
 
 
 def _files(record: CaseRecord) -> str | None:
-    """What tells the user's own files of a case from other ones of the same name."""
+    """What tells the user's own files of a case from others of these names, and the names."""
     told = record.measured("context_files")
     hashes = (
         [one.get("sha256") for one in told.values() if isinstance(one, dict)]
@@ -152,7 +153,10 @@ def _files(record: CaseRecord) -> str | None:
         else []
     )
     said = " ".join(sorted(one for one in hashes if isinstance(one, str)))
-    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16] if said else None
+    if not said or not isinstance(told, dict):
+        return None
+    digest = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+    return bounded(" ".join([digest, *named_files(sorted(told)).split()]))
 
 
 def _figures(brief: Brief) -> str | None:

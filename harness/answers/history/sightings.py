@@ -116,8 +116,9 @@ def _seen(run: int, attempts: Sequence[Sequence[Any]]) -> list[Sighting]:
     cause = last if lost else bad[-1] if bad else None
     backend, versions = _placed(placed, axes, ort)
     name = f"{test} {backend}"
-    where = name, run, device, soc, host, versions, files
-    return [Sighting(*where, cause, passed, len(bad), lost)]
+    digest, _, named = (files or "").partition(" ")  # what was held long ago has no names
+    where = name, run, device, soc, host, versions, digest or None
+    return [Sighting(*where, cause, passed, len(bad), lost, named)]
 
 
 @lru_cache(20_000)  # of each run all are met, one after the other

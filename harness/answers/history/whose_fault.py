@@ -28,6 +28,7 @@ from harness.verdict import Part
 Guilty = Literal["model", "runtime", "phone", "lab", "flaky", "unknown"]
 _NAMED: Final = 0.5
 _MOST_TESTS: Final = 50
+_FILES: Final = 3
 _MASKED: Final = 0.8
 """So little is known of whether what failed for one cause would have failed for another."""
 
@@ -59,7 +60,8 @@ class Sighting(NamedTuple):
     """What a run says of a case: it `passed` and `failed` so often, of the `cause`.
 
     `test` is what it shares with its cases on other devices and with other versions, `run` the
-    place of the run among others. `file` is the digest of the files of users that it took. What is
+    place of the run among others. `file` is the digest of the files of users that it took, which
+    are called as `files_named`. What is
     `lost` failed for no fault of the target, and so has no verdict.
     """
 
@@ -74,6 +76,7 @@ class Sighting(NamedTuple):
     passed: int = 0
     failed: int = 0
     lost: bool = False
+    files_named: str = ""
 
     def told(self, cause: str) -> tuple[float, float]:
         """How much of it tells that a cause is there, and how much that it is not; what failed for
@@ -130,9 +133,11 @@ class _Cells:
         for one in sorted(seen, key=lambda one: (one.run, one.file or "")):
             if one.file is not None and one.file not in files[one.test, one.soc]:
                 files[one.test, one.soc].append(one.file)
+        self.files_named: dict[int, set[str]] = defaultdict(set)
         found: dict[tuple[int, str, RanWith, int], list[Sighting]] = defaultdict(list)
         for one in seen:
             age = files[one.test, one.soc].index(one.file) if one.file is not None else 0
+            self.files_named[age].add(one.files_named)
             found[one.run, one.device, one.versions, age].append(one)
         self.where = {one.device: (one.soc, one.host) for one in seen}
         devices = [device for _, device, _, _ in found]
@@ -371,7 +376,8 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str], sure: bool) -> st
     since = _since(guess, cells, started)
     when = f"; since {since if guess.axis in cells.named else since[:10]}" if since else ""
     if guess.axis == _FILE and since:
-        when = f"; since its file changed ({since[:10]})"
+        named = ", ".join(sorted(cells.files_named[guess.start] - {""})[:_FILES])
+        when = f"; since {named or 'its file'} changed ({since[:10]})"
     bad = cells.bad > 0
     inside = guess.parts[0][0]
     of_runs = [len(set(cells.axes[_RUN][cut])) for cut in (inside & bad, inside)]

@@ -57,6 +57,7 @@ def test_attempts_at_a_case_are_one_sighting(tmp_path: Path) -> None:
     assert by_name["then"].cause is None
     assert {(one.soc, one.run) for one in found} == {("SM8650", 0)}
     assert len({one.file for one in found}) == 1
+    assert {one.files_named for one in found} == {"m.bin"}
     assert {dict(one.versions)["qnn"] for one in found} == {"2.51.0"}
 
 

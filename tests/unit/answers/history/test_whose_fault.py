@@ -133,6 +133,14 @@ def test_of_many_kinds_of_devices_not_all_are_named(failing: int, said: str) -> 
     assert blames(seen, STARTED)["c"].why.startswith(said)
 
 
+def test_the_file_that_changed_is_named() -> None:
+    seen = nights(
+        lambda test, phone, night: test == "t" and night >= 5, version=steady, file=changed
+    )
+    named = [one._replace(files_named="net.pte" if one.test == "t" else "") for one in seen]
+    assert "; since net.pte changed (" in blames(named, STARTED)["c"].said
+
+
 def test_what_may_be_the_lab_as_well_as_the_phone_is_said_to_be_neither() -> None:
     lost = nights(lambda test, phone, night: phone == "c0", 1, phones={"c0": ("S", "r")}, lost=True)
     assert blames(lost, STARTED) == {}

@@ -25,7 +25,13 @@ from harness.search.bisect.folder import BisectFolder, log_text
 from harness.search.bisect.log import Answered, Begun, read_log
 from harness.search.bisect.match import Match, parse_match
 from harness.search.bisect.search import AxisSpec, GridSpec
-from harness.search.bisect.versions import Versions, Where, versions_from, where_to_run
+from harness.search.bisect.versions import (
+    Versions,
+    Where,
+    kinds_besides,
+    versions_from,
+    where_to_run,
+)
 from harness.verdict import split_node_id
 
 _log = logging.getLogger(__name__)
@@ -91,6 +97,14 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
         versions = Versions(catalog, where.target)
         begun += _begun(request, axes, match, root, versions, where, part)
     return begun
+
+
+def other_kinds(lab: Lab, request: Request) -> list[list[str]]:
+    """The devices to be tried, kind by kind, where the case turns out not to fit the lab's first;
+    none where it was said on which it is to run, or each is asked.
+    """
+    said = request.devices or set(request.axes) & {"device", "soc"}
+    return [] if said else kinds_besides(lab, request.case)
 
 
 @dataclass(frozen=True)

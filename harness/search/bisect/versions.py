@@ -162,6 +162,20 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
     return Where(tuple(one.name for one in chosen), target, backend or usual, named)
 
 
+def kinds_besides(lab: Lab, case: str) -> list[list[str]]:
+    """The devices, kind by kind, that a case may run on if it does not fit the first of the lab;
+    none for a case whose name says where it ran.
+    """
+    enabled = lab.select()
+    if placement_in(split_node_id(case)[1] or "") is not None:
+        return []
+    kind, found = kinds(enabled), dict[str, list[str]]()
+    for one in enabled:
+        if one.target is not None:
+            found.setdefault(kind[one.name], []).append(one.name)
+    return [names for said, names in found.items() if said != kind[enabled[0].name]]
+
+
 def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
     like = {one.name for one in twins(chosen[0], chosen)}
     strangers = [one.name for one in chosen[1:] if one.name not in like]

@@ -19,13 +19,14 @@ from harness.ground import BACKENDS, AxisName, ConfigError, cache_root
 from harness.ground.facts.axes import EACH, SEARCHED
 from harness.libraries import Catalog
 from harness.run import Ending
+from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.search import LOG, AxisFinding, BisectFolder, GridFinding, Stopped, task_of
 from harness.search.bisect.answers import least_change
-from harness.search.bisect.case_run import named_again
+from harness.search.bisect.case_run import MisfitError, named_again
 from harness.search.bisect.folder import log_text
 from harness.search.bisect.log import read_log
 from harness.search.bisect.match import parse_match
-from harness.search.bisect.request import Request, begin, replayed
+from harness.search.bisect.request import Request, begin, other_kinds, replayed
 from harness.search.bisect.result import result_of
 from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
 from harness.tools.cli.lab_options import (
@@ -188,13 +189,20 @@ def bisect(context: click.Context, /, **given: Any) -> int:
         request = request if instead is None else replace(request, lab=instead)
     lab = load_lab(request.lab)
     catalog = Catalog.of(lab, os.environ, cache_root())
-    begun = begin(request, lab, catalog)
-    repeat = begun[0].spec.repeat
-    doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
-    if doubt is not None:
-        _log.warning(doubt)
-    folders = BisectFolder.create_all(request.reports, begun)
-    return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
+    misfits: list[str] = []
+    for devices in (request.devices, *other_kinds(lab, request)):
+        begun = begin(replace(request, devices=devices), lab, catalog)
+        repeat = begun[0].spec.repeat
+        doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
+        if doubt is not None and not misfits:
+            _log.warning(doubt)
+        folders = BisectFolder.create_all(request.reports, begun)
+        try:
+            return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
+        except MisfitError as error:  # only pytest knows what a test requires
+            misfits.append(error.problem)
+    first, *others = misfits
+    raise MisfitError("; ".join([first, *(one.rpartition(f"{NO_DEVICE}: ")[2] for one in others)]))
 
 
 @bisect.command()

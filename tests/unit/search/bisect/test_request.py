@@ -16,7 +16,7 @@ from harness.ground.facts.versions import QNN_WHEELS
 from harness.libraries.runtimes.catalog import Catalog
 from harness.search.bisect.case_run import task_of
 from harness.search.bisect.log import read_log, to_line
-from harness.search.bisect.request import Request, begin
+from harness.search.bisect.request import Request, begin, other_kinds
 from harness.search.bisect.search import AxisSpec, GridSpec
 from harness.search.bisect.versions import versions_from, where_to_run
 from tests.logged import Logged
@@ -332,6 +332,20 @@ def test_where_it_runs(lab: Lab) -> None:
     pooled = [one.model_copy(update={"pool": "p"}) for one in lab.devices if one.name == "b-htp-1"]
     shared = lab.model_copy(update={"devices": (lab.devices[0], *pooled)})
     assert where_to_run(shared, "a.py::t[p-htp-2.51.0-x]", [], None).devices[0] == "b-htp-1"
+
+
+def test_where_a_case_is_tried_that_does_not_fit_the_first_device(lab: Lab) -> None:
+    first, *_ = lab.devices
+    change = ({"name": "d", "soc": "SM8650"}, {"name": "e", "soc": "SM8650"}, {"name": "f"})
+    more = [first.model_copy(update=one) for one in change]
+    more.append(first.model_copy(update={"name": "g", "soc": "SM8750", "target": None}))
+    mixed = lab.model_copy(update={"devices": (*lab.devices, *more)})
+    others = other_kinds(mixed, asked(case="a.py::t[tiny]"))
+    assert ["d", "e"] in others
+    assert not {"a", "f", "g"} & {name for kind in others for name in kind}
+    assert other_kinds(mixed, asked(case="a.py::t[a-htp-2.51.0-tiny]")) == []
+    assert other_kinds(mixed, asked(devices=["a"])) == []
+    assert other_kinds(mixed, asked(axes=("soc",))) == []
 
 
 def test_a_version_that_is_a_path_is_told_to_pytest_as_that(

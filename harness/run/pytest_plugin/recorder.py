@@ -101,9 +101,8 @@ def _finish(
                 code = int(session.exitstatus)
                 for line in run.records.finish(code, problem, other_failures=foreign):
                     tell(session.config, line)
-                selected = coverage.selected or 0
                 own = LIVE_FROM in session.config.stash  # `qnn-harness run` says so itself
-                if problem == "interrupted" and 0 < coverage.not_run < selected and not own:
+                if problem == "interrupted" and coverage.not_run and not own:
                     tell(session.config, folder.to_go_on)
             except HarnessError as error:
                 session.exitstatus = error.exit_code

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.ground import ConfigError, InfraError
+from harness.ground import ConfigError, InfraError, counted
 from harness.ground.files.whole_file import read_json
 from harness.run.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.run.pytest_plugin.selection import selection
@@ -192,7 +192,12 @@ class Records:
         self.to_run = len(cases)
         folder = self.open_folder()
         if not self.is_worker:
+            before = folder.selected_cases()
             folder.keep_selected(cases)
+            added = len((folder.selected_cases() or before or set()) - (before or set()))
+            if before and added:
+                more = counted(added, "case")
+                _log.warning("--resume adds %s to this run, which had %d", more, len(before))
         advice = self.shard.advice if self.shard is not None else None
         # where cases are named after devices, labs have the same ones
         if advice is not None and not self.is_worker and self._asked.options.fan_out == "any":

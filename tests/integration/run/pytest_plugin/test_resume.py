@@ -55,6 +55,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: s
 
     again = lab.run("--resume", run.name, suites=suite)
     assert again.code == 1, "the failure of the first part is still one"
+    assert "--resume adds" not in again.output
     assert suite.with_name("ran").read_text().split() == ["2", "3"]
     assert list(lab.reports.glob("2*")) == [run]
     lines = journal.read_text().splitlines()
@@ -97,9 +98,27 @@ def test_what_another_selection_ran_is_not_taken_for_what_is_missing(
 
     done = lab.run("--resume", "latest", "-k", "3]", suites=suite)
     assert done.code == 1, done.output
+    assert "--resume adds 1 case to this run, which had 3" in done.output
     assert "3 of 4 cases have a verdict, 1 not run" in done.output
     names = json.loads((lab.reports / "latest" / "cases.json").read_text())["cases"]
     assert [name.rpartition("-")[2] for name in names] == ["0]", "1]", "2]", "3]"]
+
+
+def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite" / "test_stopped.py"
+    suite.parent.mkdir()
+    text = "import pytest\n@pytest.mark.device\ndef test_it(bench):\n    {}\n"
+    suite.write_text(text.format("raise KeyboardInterrupt"))
+    stopped = lab.run(suites=suite)
+    assert stopped.code == 2, stopped.output
+    assert "0 of 1 case has a verdict, 1 not run" in stopped.output
+    assert stopped.output.count("to go on: the same command with --resume") == 1
+    suite.write_text(text.format("bench.qnn_in('>=2')"))
+    done = lab.run("--resume", "latest", suites=suite)
+    assert done.code == 0, done.output
+    assert "1 of 1 case has a verdict: 1 passed" in done.output
 
 
 @pytest.mark.nightly

@@ -112,7 +112,7 @@ def test_all_are_told_at_once_and_each_once(
         }, found
         assert list(told_lines(found)) == []
     chat, boss = sorted(hook.got, key=lambda one: "boss" in one["title"])
-    assert chat["title"] == "1 new, 1 fixed: 20261123T010000Z-ab-nightly"
+    assert chat["title"] == "Causes: 1 new, 1 fixed: 20261123T010000Z-ab-nightly"
     assert "on 6 of 6 `SM8750`, on no `SM8650`; since `2.50.40`" in chat["message"]
     assert "12 of 12 cases have a verdict; 1 new." in chat["message"]
     assert "Lab: 2 of 3 devices there." in chat["message"]
@@ -247,7 +247,7 @@ def test_a_dry_run_prints_what_would_be_told_and_asks_nobody(tmp_path: Path, hoo
     dry = qnn_harness("tell", tmp_path, "--lab", file, "--dry-run")
     assert (dry.returncode, dry.stderr) == (3, ""), "two of them could not be told"
     lines = dry.stdout.splitlines()
-    assert lines[0] == f"chat: 1 new, 1 fixed: {NIGHT.id}"
+    assert lines[0] == f"chat: Causes: 1 new, 1 fixed: {NIGHT.id}"
     assert "calm: nothing" in lines
     assert [one for one in lines if one.startswith("issues: ")] == [
         f"issues: issue, open: `failed: <b>&| ＠here` [{'a' * 12}]",

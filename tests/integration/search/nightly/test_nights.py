@@ -157,7 +157,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert "\n- `phone`: away since " in summary
     assert "; needs hands: `see why its adb server does not answer" in summary
     (told,) = hook.got
-    assert told["title"] == f"1 new: {second['night']}"
+    assert told["title"] == f"Causes: 1 new: {second['night']}"
     assert "on 1 of 1 `QCS8550`; since `2.49.40`" in told["message"]
     assert "- where: on 1 of 1 `QCS8550`; since `2.49.40`\n" in text
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")

@@ -54,7 +54,7 @@ def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> Non
     wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
     run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
     RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
-    # what it never came to would have "no verdict before" in the next run, also where it fails
+    # what it never came to would be "judged now, not before" in the next run, also where it fails
     run_folder(tmp_path, ONE, problem="interrupted")
     new = run_folder(tmp_path, ONE)
     run_folder(tmp_path, ONE)

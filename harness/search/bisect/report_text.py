@@ -39,6 +39,7 @@ from harness.search.bisect.result import (
     RunShape,
     SideShape,
 )
+from harness.verdict import CaseRecord
 
 _SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120
@@ -158,8 +159,17 @@ def _libraries(found: Difference, symbols: int) -> Iterator[Item]:
 def _run_row(run: RunShape) -> list[Line]:
     page_of_run = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
     seconds = "-" if run.seconds is None else f"{run.seconds:g}"
-    told: list[Line] = [_cell(run.answer), _cell(run.why), _cell(run.device), seconds, page_of_run]
+    why = run.why
+    if run.record is not None and why == run.outcome and (failure := _failure(run.record)):
+        why = f"{why}: {failure}"
+    told: list[Line] = [_cell(run.answer), _cell(why), _cell(run.device), seconds, page_of_run]
     return [str(run.number), *run.at, *told]
+
+
+def _failure(record: CaseRecord) -> str:
+    """The call that failed and its code, else the first words of what it said."""
+    error = record.error
+    return (error.call or _shortened(error.began, _SAID_CHARS)) if error is not None else ""
 
 
 def held_text(held: Mapping[Any, str]) -> str:
@@ -224,7 +234,7 @@ def summary(result: BisectionResult) -> list[str]:
     if held := held_text(result.held):
         lines.append(f"held fixed: {held}")
     lines.append(f"counts as bad: {result.match or 'any failure'}")
-    lines += [*_failed_otherwise(result), *_beside_noise(result)]
+    lines += [*_failed_otherwise(result), *_reasons(result), *_beside_noise(result)]
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
     if answer:
@@ -249,6 +259,24 @@ def _failed_otherwise(result: BisectionResult) -> list[str]:
     return (
         [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
     )
+
+
+def _reasons(result: BisectionResult) -> list[str]:
+    """Says that what counts as bad failed for several reasons, where no one of them was asked for:
+    each may have come with another version.
+    """
+    found: dict[str | None, list[RunShape]] = {}
+    for run in result.runs if not result.match else ():
+        if run.answer == "bad" and run.record is not None:
+            found.setdefault(run.signature, []).append(run)
+    if len(found) < 2:
+        return []
+    said = []
+    for runs in found.values():
+        named = dict.fromkeys(" with ".join(run.at) for run in runs)
+        first = runs[0].record
+        said.append(f"{', '.join(named)}: {_failure(first) if first is not None else ''}")
+    return [f"bad for different reasons, of which --match looks for one: {'; '.join(said)}"]
 
 
 def _beside_noise(result: BisectionResult) -> list[str]:

@@ -197,6 +197,22 @@ def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
     assert "failed otherwise" not in said[1]
 
 
+def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path) -> None:
+    """ "All are bad" hides that one of the reasons may have come with a version."""
+    said, pages = [], []
+    for match in (None, "code=1002 else good"):
+        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
+        bisection = new_bisection(tmp_path / str(match), axis, runs, match=match)
+        finding = bisection.go_on()
+        assert isinstance(finding, AxisFinding)
+        said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
+        pages.append((bisection.folder.path / "report.md").read_text())
+    assert "bad for different reasons, of which --match looks for one: " in said[0]
+    assert "different reasons" not in said[1]
+    assert "1002" in pages[0].partition("Every run")[2]
+
+
 def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     bisection = new_bisection(
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")

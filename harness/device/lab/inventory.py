@@ -88,9 +88,9 @@ Who names none of them gets the first.
 
 _NO_FILE: Final = (
     "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that are "
-    "attached, `qnn-harness init --simulated` of a simulated one. pytest and `qnn-harness run` "
-    "need none for what this computer simulates: --device sim-v73 (or sim-v68, sim-v69, sim-v75, "
-    "sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
+    "attached, `qnn-harness init --simulated` of a simulated one. pytest, `qnn-harness run` and "
+    "`bisect` need none for what this computer simulates: --device sim-v73 (or sim-v68, sim-v69, "
+    "sim-v75, sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
 )
 
 

@@ -30,6 +30,7 @@ from harness.search.bisect.request import Request, begin, other_kinds, replayed
 from harness.search.bisect.result import result_of
 from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
 from harness.tools.cli.lab_options import (
+    DEFAULT_LAB,
     complete_devices,
     json_option,
     lab_option,
@@ -181,10 +182,7 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     if not given["case"] or not given["axis"]:
         raise click.UsageError("--case and --axis say what to bisect; or --resume")
     request = _request(given)
-    if (
-        context.get_parameter_source("lab_file") is ParameterSource.DEFAULT
-        and not request.lab.exists()
-    ):
+    if request.lab == DEFAULT_LAB and not request.lab.exists():
         instead = simulated_instead(request.devices)
         request = request if instead is None else replace(request, lab=instead)
     lab = load_lab(request.lab)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 
 from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
@@ -26,6 +27,18 @@ class CatalogWithoutDownloads(Catalog):
     def runtime(self, *asked: Any, **more: Any) -> Any:
         assert not more
         return asked
+
+
+@pytest.mark.parametrize("named", [(), ("--lab", "devices.yaml")])
+def test_a_bisection_without_a_lab_is_on_a_simulated_device(
+    named: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`history` prints its lines with the lab of the run, which may be the simulated one."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--case", "x", "--axis", "qnn", "--good", "2.51.0", "--bad", "2.47.0", *named]
+    done = CliRunner().invoke(bisect, words)
+    assert "no devices.yaml here: running on the simulated device sim-v73" in done.output
+    assert "no such file" not in str(done.exception)
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,11 @@ def with_its_place(error: ConfigError, test: str) -> ConfigError:
     if caller is None or called is None or error.line is not None:
         return error
     file, line = caller[0].name, caller[1]
+    # some are made of other words than these, such as an ArtefactError
+    made = type(error) if type(error).__init__ is ConfigError.__init__ else ConfigError
     if error.file is not None:
-        return type(error)(error.args[0], file=file, line=line, more=error.more)
-    return type(error)(
+        return made(error.args[0], file=file, line=line, more=error.more)
+    return made(
         error.problem,
         file=file,
         line=line,

@@ -125,9 +125,9 @@ def minimize_command(
         say(f"stopped; to go on: {again}", err=True)
     if as_json:
         say_json(result.model_dump(mode="json", by_alias=True))
-    elif not result.shown:
+    elif not result.shown and stopped is None:
         say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
-    else:
+    elif result.shown:
         for line in _lines(result, found.subject.plan.qnn):
             say(line)
     return result.exit_code

@@ -298,7 +298,7 @@ def test_whether_a_channel_could_be_told_is_known_beforehand(tmp_path: Path, hoo
     test = qnn_harness("tell", "--test", "--to", "chat", "--lab", file)
     assert (test.returncode, test.stderr) == (0, "")
     (got,) = hook.got
-    assert got["title"] == "1 lost: test"
+    assert got["title"] == "Causes: 1 lost: test"
     assert "nothing has happened" in got["message"]
 
 

@@ -146,7 +146,9 @@ def test_each_end_is_what_it_is(ends: Finished) -> None:
     assert "SIGKILL" in cases["test_ended"]["error"]["message"]
     assert cases["test_fine"]["runtime"]["source"] == "qualcomm"
     device = cases["test_fine"]["device"]
-    assert (device["target"], device["simulated"]) == ("android-arm64", False)
+    assert (device["target"], device["simulated"]) == ("android-arm64", True), (
+        "as its properties say"
+    )
     assert device["os_build"].startswith("Android 11")
 
 

@@ -168,7 +168,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert (code, third["base"]) == (0, second["run"]), said
     (gone,) = third["issues"]
     assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
-    assert [one["title"] for one in hook.got[1:]] == [f"1 fixed: {third['night']}"]
+    assert [one["title"] for one in hook.got[1:]] == [f"Causes: 1 fixed: {third['night']}"]
     hook.close()
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     assert "State: closed" in file.read_text()

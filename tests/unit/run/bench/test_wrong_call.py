@@ -14,6 +14,8 @@ import pytest
 import harness
 from harness import Bench, ConfigError, Model, Plan, held, steps
 from harness.contexts.sources.onnx_model import OnnxSurface
+from harness.libraries.containers.artefact import ArtefactError
+from harness.libraries.containers.open import open_artefact
 from harness.probe.plan import Step
 from harness.run.bench.wrong_call import at_fault, line_at_work, place_of, with_its_place
 
@@ -186,6 +188,10 @@ def test_input_that_is_wrong_is_told_with_the_line_that_gives_it() -> None:
     assert isinstance(of_file, ConfigError)
     placed_file = with_its_place(of_file, "")
     assert str(placed_file) == f"{HERE}:{placed_file.line}: {of_file}"
+    # an error that is made of other words than a ConfigError has its line, too
+    damaged = failure_of(lambda: open_artefact(Path(__file__).with_name("nope.pte")))
+    assert isinstance(damaged, ArtefactError)
+    assert str(with_its_place(damaged, "")).startswith(f"{HERE}:")
     # what says where it is, and what nobody's test made, stays as it is
     assert with_its_place(placed, "") is placed
     assert with_its_place(of_none := ConfigError("so"), "") is of_none

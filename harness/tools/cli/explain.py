@@ -29,7 +29,7 @@ from harness.tools.cli.lab_options import (
 from harness.tools.cli.say import say_found
 from harness.tools.doctor.check import Checked
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
-from harness.verdict.failure.asking import question, system_of
+from harness.verdict.failure.asking import question
 from harness.verdict.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
 from harness.verdict.failure.rules import RULES
 
@@ -85,7 +85,7 @@ def explain(
     told = (
         *_told(found.diagnoses, log),
         *_of_device(layers),
-        *_next(found.diagnoses, file, others, layers, system_of(lines)),
+        *_next(found.diagnoses, file, others, layers, lines),
         *dsp_numbers(symptoms),
     )
     say_found(found.model_dump(mode="json"), told, as_json)
@@ -216,10 +216,10 @@ def _next(
     file: str,
     others: Sequence[Path],
     layers: Sequence[Checked],
-    system: str,
+    lines: Sequence[LogText],
 ) -> Iterator[str]:
     """What to ask next, where no line states the cause and no device told it."""
-    asked = question(causes, len(others), system)
+    asked = question(causes, lines, len(others))
     if asked is None or _ends(layers) is not None:
         return
     log = "LOG" if file == _STDIN else shlex.quote(file)

@@ -12,6 +12,7 @@ from typing import Final
 
 from harness.verdict.failure.any_log import LogText
 from harness.verdict.failure.explanation import Explained
+from harness.verdict.failure.log_origin import KERNEL
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,13 @@ def system_of(lines: Sequence[LogText]) -> str:
 
 
 def question(
-    causes: Sequence[Explained], known_files: int = 0, system: str = "android"
+    causes: Sequence[Explained], lines: Sequence[LogText] = (), known_files: int = 0
 ) -> TellingCommand | None:
     """What to ask about the causes of a log, the answer first; None where a line states it.
 
-    Asked is what is told of most of the equally sure ones. `known_files`: so many answers are
-    there already, so the next best is asked. `system` is where: of Windows what only Linux has
-    is not asked.
+    Asked is what is told of most of the equally sure ones. `lines` are those of the log: they
+    tell on which system to ask, and a log that is the kernel's or the system's own is not asked
+    for again. `known_files`: so many answers are there already, so the next best is asked.
     """
     if not causes or causes[0].confidence == "known":
         return None
@@ -117,10 +118,22 @@ def question(
         for one in causes
         if (one.confidence, one.failure) == (first.confidence, first.failure)
     }
-    asked = (replace(one, command=_there(one.command, system)) for one in QUESTIONS)
+    system, held = system_of(lines), _held(lines)
+    asked = (
+        replace(one, command=_there(one.command, system))
+        for one in QUESTIONS
+        if one.file not in held
+    )
     fitting = [one for one in asked if one.command and one.tells & equal]
     fitting.sort(key=lambda one: -len(one.tells & equal))
     return fitting[known_files] if known_files < len(fitting) else None
+
+
+def _held(lines: Sequence[LogText]) -> set[str]:
+    """What the log itself is; answers that lie beside it are counted, not looked into."""
+    processes = {line.origin.process for line in lines if not line.file} - {None}
+    kernels, others = {KERNEL} & processes, processes - {KERNEL}
+    return {*(("dmesg.txt",) if kernels else ()), *(("logcat.txt",) if others else ())}
 
 
 def _there(command: str, system: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import BytesIO
 from typing import Any
 
 import pytest
 
-from harness.verdict.failure.any_log import LogText
+from harness.verdict.failure.any_log import LogText, read_log
 from harness.verdict.failure.asking import QUESTIONS, question, system_of
 from harness.verdict.failure.explanation import Explained
 from harness.verdict.failure.rules import RULES
@@ -19,7 +21,7 @@ def cause(id: str, confidence: Any = "possible", failure: int = 1) -> Explained:
 
 
 def asked(*causes: Explained, files: int = 0) -> str | None:
-    found = question(causes, files)
+    found = question(causes, known_files=files)
     return None if found is None else found.file
 
 
@@ -73,6 +75,12 @@ def test_a_log_tells_where_it_was_written(line: str, system: str) -> None:
     assert system_of([LogText(1, "x"), LogText(2, line)]) == system
 
 
+SAID_ON = {
+    "linux": (LogText(1, "../../src/fastrpc_apps_user.c:879: Warning"),),
+    "windows": (LogText(1, "LoadLibrary failed with error 126"),),
+}
+
+
 def test_each_system_is_asked_by_its_own_commands() -> None:
     one = (cause("no-dsp-session"),)
     for system, expected in {
@@ -80,17 +88,43 @@ def test_each_system_is_asked_by_its_own_commands() -> None:
         "linux": ["journalctl -b", "dmesg"],
         "windows": ["wevtutil qe Application /c:200 /rd:true /f:text", "wevtutil qe System"],
     }.items():
-        told = [question(one, files, system) for files in range(2)]
+        told = [question(one, SAID_ON.get(system, ()), files) for files in range(2)]
         assert [
             bool(now and now.command.startswith(w)) for now, w in zip(told, expected, strict=True)
         ] == [
             True,
             True,
         ]
-    third = question(one, 2, "linux")
+    third = question(one, SAID_ON["linux"], 2)
     assert third is not None
     assert third.command.startswith("for p in /sys/class/remoteproc/*; do ")
     assert third.command.endswith("; done")
     # Windows has neither its folders nor its nodes
-    assert question(one, 2, "windows") is None
-    assert question((cause("two-copies"),), 0, "windows") is not None
+    assert question(one, SAID_ON["windows"], 2) is None
+    assert question((cause("two-copies"),), SAID_ON["windows"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["[    1.250000] remoteproc1: crash detected"], ["logcat.txt", "dsp.txt", None]),
+        (["01-02 03:04:05.678  1234  1240 E adsprpc : x"], ["dmesg.txt", "dsp.txt", None]),
+        (
+            [
+                "Jan 02 18:21:10 board adsprpcd[654]: x",
+                "Jan 02 18:21:11 board kernel: [1.250000] qcom,fastrpc: y",
+            ],
+            ["dsp.txt", None],
+        ),
+    ],
+)
+def test_a_log_that_is_there_is_not_asked_for(lines: list[str], expected: list[str | None]) -> None:
+    log = read_log(BytesIO("\n".join(f"{line} failed" for line in lines).encode())).lines
+    assert len(log) == len(lines)
+    for files, file in enumerate(expected):
+        found = question((cause("no-dsp-session"),), log, files)
+        assert (found and found.file) == file
+    beside = [replace(line, file="dmesg.txt") for line in log]
+    assert question((cause("no-dsp-session"),), beside, 1) == question(
+        (cause("no-dsp-session"),), [LogText(1, line.text) for line in log], 1
+    )

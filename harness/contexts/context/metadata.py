@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,11 +32,15 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output of a graph as the metadata describes it (size in bytes)."""
+    """An input or output of a graph as the metadata describes it (size in bytes).
+
+    `shape` is None where it is not told.
+    """
 
     name: str
     size: int
     data_type: str
+    shape: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size} bytes of {self.data_type})"
@@ -128,7 +132,9 @@ def tensors_of(
     """
     found = []
     for one in entries(graph, kind):
-        tensor = Tensor(str(one.get("name")), _number(one, "bytes"), str(one.get("data_type")))
+        size, dimensions = _number(one, "bytes"), one.get("dimensions")
+        shape = tuple(dimensions) if isinstance(dimensions, list) else None
+        tensor = Tensor(str(one.get("name")), size, str(one.get("data_type")), shape)
         if tensor.size <= 0:
             problem = f"nobody knows the size of {tensor.name}: {one.get('dimensions')}"
             raise ConfigError(problem, file=binary, field=kind)

@@ -302,7 +302,7 @@ def _tensors(listed: Iterable[Any], what: str, path: Path) -> tuple[Tensor, ...]
             problem = f"{what} {one.name}: nobody knows elements of type {kind}"
             raise ConfigError(problem, file=path) from error
         name = "bool8" if dtype.kind == "b" else dtype.name
-        found.append(Tensor(one.name, math.prod(shape) * dtype.itemsize, name))
+        found.append(Tensor(one.name, math.prod(shape) * dtype.itemsize, name, shape))
     return tuple(found)
 
 

@@ -297,9 +297,11 @@ def listed_files(
 
 
 def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bool]:
-    """The content of an array, its size, what it is, and whether its elements are the tensor's.
+    """The content of an array, its size, what it is, and whether it is one of the tensor's.
 
-    The content of an array that does not fit is not read: it may be as large as its file says.
+    Its elements are the tensor's, and so is its shape, but for sides of 1; one row of all elements
+    will do, too. The content of an array that does not fit is not read: it may be as large as its
+    file says.
     """
     import numpy as np
 
@@ -319,10 +321,18 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     plain = not fits and tensor.data_type in (*_REALS, *_INDICES)
     if plain and array.size * np.dtype(tensor.data_type).itemsize == tensor.size:
         kind += f': save it with .astype("{tensor.data_type}")'
+    shape = _sides(tensor.shape or array.shape)
+    if fits and array.ndim != 1 and (sides := _sides(array.shape)) != shape:
+        cure = "transpose" if sorted(sides) == sorted(shape) else "reshape"
+        kind, fits = f"{kind}, not {tensor.shape}: {cure} it", False
     if not fits:
         return None, array.nbytes, kind, fits
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little.tobytes(), array.nbytes, kind, fits
+
+
+def _sides(shape: Sequence[int]) -> list[int]:
+    return [side for side in shape if side != 1]
 
 
 def _nan_in(stream: BinaryIO, tensor: Tensor) -> int:

@@ -199,7 +199,9 @@ def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, .
     known = [one for one in tensors if one is not None]
     if len(known) < len(tensors):
         return None
-    return tuple(Tensor(f"{kind}_{at}", one.size, one.data_type) for at, one in enumerate(known))
+    return tuple(
+        Tensor(f"{kind}_{at}", one.size, one.data_type, one.shape) for at, one in enumerate(known)
+    )
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,10 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
     or inputs or a tolerance for a model that its CPU does not run.
     """
     graph, tensors = open_model(path), TensorFiles(cache_root())
-    surface = [Tensor(one.name, one.size, str(one.data_type)) for one in graph.named(graph.inputs)]
+    surface = [
+        Tensor(one.name, one.size, str(one.data_type), one.shape)
+        for one in graph.named(graph.inputs)
+    ]
     if inputs is None:
         read = tensors.generated(surface, path)
     else:

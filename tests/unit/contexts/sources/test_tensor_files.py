@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -210,6 +211,38 @@ def test_elements_of_an_array_are_those_of_the_tensor(
         return
     with pytest.raises(ConfigError, match=f"x.npy has .*, and x .*{data_type}.* is wanted"):
         files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "cure"),
+    [
+        ((3, 4), (3, 4), None),
+        ((1, 3, 4), (3, 4), None),
+        ((3, 4), (1, 3, 1, 4), None),
+        ((12,), (3, 4), None),
+        ((4, 3), (3, 4), "transpose"),
+        ((1, 3, 2, 2), (1, 2, 2, 3), "transpose"),
+        ((2, 6), (3, 4), "reshape"),
+        ((4, 3), None, None),
+    ],
+)
+def test_an_array_has_the_shape_of_the_tensor(
+    given: tuple[int, ...],
+    shape: tuple[int, ...] | None,
+    cure: str | None,
+    files: TensorFiles,
+    tmp_path: Path,
+) -> None:
+    values = np.arange(12, dtype="f4").reshape(given)
+    np.save(tmp_path / "x.npy", values)
+    tensor = Tensor("x", 48, "float32", shape)
+    if cure is None:
+        (raw,) = files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
+        assert raw.read_bytes() == values.tobytes()
+        return
+    told = f"x.npy has 48 bytes (float32, {given}, not {shape}: {cure} it), and x "
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.raw"])

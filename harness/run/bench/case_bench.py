@@ -48,6 +48,7 @@ _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0
 _FETCH_S = 60.0
 _EVIDENCE = "evidence"
+_GATE = "gate"
 
 
 class NotPassed(Exception):
@@ -192,17 +193,31 @@ class CaseBench:
         self.notes = Notes()
         self.foreseen = Foreseen()
         self._held = ready.held
-        self.device: AttachedDevice = ready.held.device
+        self._asked = False
         self.runtime = ready.runtime
         self.notes.runtime = ready.stock.record
         self._log_folder = log_folder
         self._runs = 0
         self._logged = 0
-        transport, dsp = self.device.transport, self.device.simulated_dsp
+        transport, dsp = ready.held.device.transport, ready.held.device.simulated_dsp
         self._evidence = CaseEvidence(transport, self._held.baseline, dsp=dsp)
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device. Whoever takes it in hand asks it something."""
+        self._asked = True
+        return self._held.device
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether nothing was asked of the device or the compiler, and nothing noted, so far."""
+        notes = self.notes
+        found = (notes.checks, notes.conclusion, notes.makers, notes.measurements.keys() - {_GATE})
+        return not self._asked and not any(found)
 
     def beside(self, qnn: str) -> CaseBench:
         """This device with another QNN on it."""
+        self._asked = True
         placement = replace(self.placement, qnn=qnn, compiler=qnn)
         logs = self._log_folder / f"beside-{qnn}"
         beside = CaseBench(self._held.place(placement), logs, self.folder)
@@ -248,7 +263,7 @@ class CaseBench:
         """
         settled = self._held.watch.settle(self._held.lab_device, may_move=may_move)
         if settled:
-            self.notes.measurements.update(gate=settled)
+            self.notes.measurements[_GATE] = settled
 
     def run(
         self,
@@ -262,6 +277,7 @@ class CaseBench:
 
         `probe` is the path of another probe than the one that each device gets.
         """
+        self._asked = True
         refusals = self._held.refusals
         known = refusals.find(environment or {}, plan)
         if known is not None:

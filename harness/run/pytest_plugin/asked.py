@@ -6,7 +6,8 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground import ConfigError, HarnessError
@@ -194,6 +195,22 @@ class Selection:
             compiled=compiled,
         )
         return shared(found, self.sharing), [*unfit, *reasons, *runtimes.reasons]
+
+    def refuse_unknown_versions(self, named: str | Iterable[str] | None) -> None:
+        """Raises ConfigError for versions that a test names and nobody has, as far as is known
+        without a lab.
+        """
+        from harness.ground import cache_root
+        from harness.ground.facts.platforms import TARGETS
+        from harness.libraries import Catalog, choose_runtimes
+        from harness.libraries.runtimes.catalog import described_sources
+        from harness.libraries.runtimes.pypi import QNN_PLATFORMS
+
+        sources = described_sources((), Path(), os.environ, cache_root())
+        catalog = Catalog(cache_root(), sources=sources)
+        specs = (named,) if isinstance(named, str) else tuple(named or ())
+        targets = (*QNN_PLATFORMS, *TARGETS)  # the first says which versions there are
+        choose_runtimes(partial(catalog.resolve, field="qnn"), specs, targets)
 
     def _runtimes_for(self, named: str | Iterable[str] | None) -> tuple[DeviceRuntimes, list[str]]:
         """The runtimes of a test that names versions of QNN, or none; and why it has none.

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 _COMPARED_CHARS: Final = 2000
 _OUTPUT_BYTES: Final = 400
+_SAYS_NOTHING: Final = (
+    "the test ran nothing on its device, so there is no verdict; "
+    "where it has nothing to run, `pytest.skip` says so"
+)
 _JUDGED: Final = (AssertionError, pytest.fail.Exception)
 """How a test says that the target does wrong."""
 
@@ -117,8 +121,14 @@ class Case:
         self._outcome, self._cause = "error", error.cause
         self._error = ErrorRecord.of(message=str(error))
 
-    def unchecked_failure(self) -> BaseException | None:
-        """The failure of a plan whose observation the test did not `check`; None if it passed."""
+    def unchecked_failure(self) -> NotPassed | ConfigError | None:
+        """The failure of a plan whose observation the test did not `check`; None if it passed.
+
+        Or that there is none, since the test asked its device nothing.
+        """
+        if self.bench is not None and self.bench.says_nothing:
+            file, line, _ = self.item.location
+            return ConfigError(_SAYS_NOTHING, file=file, line=(line or 0) + 1)
         verdict = self.bench.notes.verdict if self.bench else None
         return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
 

@@ -150,20 +150,29 @@ def placements_for(
         return values or [_nowhere(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
     except NoLabError as error:
         get = metafunc.config.getoption
-        wanted = asks_for_devices(metafunc.config) or get("--device") or get("--lab")
-        return [_nowhere(_NO_LAB)], error if wanted else None
+        if asks_for_devices(metafunc.config) or get("--device") or get("--lab"):
+            return (), error
+        try:
+            asked.refuse_unknown_versions(requirements.get("qnn"))
+        except ConfigError as unknown:  # a lab may know it, so that this ends no run
+            return [_nowhere(f"{NO_LAB}, and {_in_marker(unknown, metafunc)}")], None
+        return [_nowhere(_NO_LAB)], None
     except ConfigError as error:
-        if error.field in requirements and error.file is None:
-            error = ConfigError(
-                error.problem,
-                file=path,
-                line=(line or 0) + 1,
-                field=f"{error.field} in the marker of {metafunc.definition.name}",
-                choices=error.choices,
-            )
-        return (), error
+        of_marker = error.field in requirements and error.file is None
+        return (), _in_marker(error, metafunc) if of_marker else error
     except HarnessError as error:
         return (), error
+
+
+def _in_marker(error: ConfigError, metafunc: pytest.Metafunc) -> ConfigError:
+    path, line, _ = metafunc.definition.location
+    return ConfigError(
+        error.problem,
+        file=path,
+        line=(line or 0) + 1,
+        field=f"{error.field} in the marker of {metafunc.definition.name}",
+        choices=error.choices,
+    )
 
 
 def _nowhere(why: str) -> Any:

@@ -312,7 +312,7 @@ def pytest_runtest_makereport(
         failure, report.outcome = lost, "failed"
     elif report.when == "call" and failure is None:
         failure = case.unchecked_failure()
-        if failure is not None and not fails_as_marked(report):
+        if isinstance(failure, ConfigError) or (failure and not fails_as_marked(report)):
             report.outcome = "failed"
     if isinstance(failure, ConfigError):
         from harness.run.bench.wrong_call import with_its_place

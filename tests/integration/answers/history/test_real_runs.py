@@ -34,6 +34,7 @@ from harness.probe.plan import Settings
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("level", ["warn", "verbose", None])
 def test_times(bench, level):
+    bench.measure(level=level)
     if level is not None:
         contexts = bench.contexts(Model("tiny"))
         settings = Settings(log_level=level)

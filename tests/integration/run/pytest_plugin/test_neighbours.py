@@ -21,7 +21,7 @@ pytestmark = pytest.mark.device
 
 @pytest.mark.parametrize("models", [(Model("tiny"), Model("io-heavy", 32))], ids=["two"])
 def test_fine(bench, models):
-    pass
+    bench.measure(noted=1)
 
 
 @pytest.mark.timeout(3)

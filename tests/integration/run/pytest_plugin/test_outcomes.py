@@ -95,7 +95,7 @@ def test_misspelt(bench):
 @pytest.mark.device
 @pytest.mark.xfail(strict=True, reason="it should not")
 def test_passes_unexpectedly(bench):
-    pass
+    bench.measure(noted=1)
 
 
 @pytest.mark.device(htp_arch=75)
@@ -106,6 +106,32 @@ def test_other_device(bench):
 @pytest.mark.device
 def test_binary(bench):
     bench.run_contexts([Model("tiny")], 2, "resident").check()
+
+
+MARKS = [(), pytest.mark.timed, pytest.mark.xfail, pytest.mark.xfail(strict=True)]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("n", [pytest.param(n, marks=mark) for n, mark in enumerate(MARKS)])
+def test_nothing(bench, n):
+    bench.grid("n", "qnn")
+    if not bench.qnn_in(">=2"):
+        bench.run(Plan((Step("noop"),))).check()
+
+
+@pytest.fixture
+def looked(bench):
+    bench.beside("2.51.0").contexts(Model("tiny"))
+
+
+@pytest.mark.device
+def test_in_a_fixture(bench, looked):
+    pass
+
+
+@pytest.mark.device
+def test_shell(bench):
+    assert bench.device.transport.shell("true", timeout_s=60).ok
 
 
 @pytest.mark.device
@@ -147,8 +173,17 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_passes_unexpectedly": ("failed", "target"),
         "test_binary": ("failed", "target"),
         "test_other_device": ("unsupported", None),
+        "test_nothing": ("error", "config"),
+        "test_in_a_fixture": ("passed", None),
+        "test_shell": ("passed", None),
         "test_fine": ("passed", None),
     }
+    nothing = [case for case in done.cases if "test_nothing" in case["case"]]
+    assert [(one["outcome"], one["cause"]) for one in nothing] == [("error", "config")] * 4
+    line = 1 + SUITE.splitlines().index("def test_nothing(bench, n):") - 2
+    told = f"test_ends.py:{line}: the test ran nothing on its device, so there is no verdict"
+    assert all(told in one["error"]["message"] for one in nothing), nothing
+    assert told in done.output
     (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
     assert skipped["measurements"]["skip_reason"] == "not today"
     words = [case for case in done.cases if "test_wrong_word" in case["case"]]
@@ -243,7 +278,7 @@ def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
 ) -> None:
     plain = (
         "import pytest\n@pytest.mark.device\n@pytest.mark.parametrize('n', [1])\n"
-        "def test_plain(bench, n): pass\n"
+        "def test_plain(bench, n): bench.measure(noted=1)\n"
     )
     suite.write_text(plain)
     other = suite.with_name("test_plain.py")

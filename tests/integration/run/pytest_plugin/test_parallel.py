@@ -359,6 +359,7 @@ def ready(number):
 @pytest.mark.parametrize("number", range(8))
 def test_some(bench, number, ready):
     assert not fails(number, "call")
+    bench.measure(noted=1)
 """
 AT_ITS_END = """import os
 import signal
@@ -443,6 +444,7 @@ import pytest
 @pytest.mark.device
 @pytest.mark.parametrize("number", range(4))
 def test_some(bench, number):
+    bench.measure(noted=1)
     if number == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -237,6 +237,7 @@ SUITE = """import pytest
 @pytest.mark.device(backend=("htp", "gpu", "cpu"))
 def test_mine(bench):
     assert bench.placement.qnn < "2.49", "too new"
+    bench.measure(noted=1)
 """
 
 

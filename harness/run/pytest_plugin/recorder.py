@@ -101,7 +101,8 @@ def _finish(
                 code = int(session.exitstatus)
                 for line in run.records.finish(code, problem, other_failures=foreign):
                     tell(session.config, line)
-                own = LIVE_FROM in session.config.stash  # `qnn-harness run` says so itself
+                # `qnn-harness run`, a night and a bisection say themselves how to go on
+                own = LIVE_FROM in session.config.stash or run.options.problem_file is not None
                 if problem == "interrupted" and coverage.not_run and not own:
                     tell(session.config, folder.to_go_on)
             except HarnessError as error:

@@ -45,6 +45,7 @@ from harness.ground import (
 from harness.ground.errors.outgoing_text import INSTEAD
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.whole_file import write_json
+from harness.ground.progress.state import clock
 from harness.libraries import Catalog, CatalogEntry
 from harness.run import read_problem
 from harness.search.bisect.folder import BisectFolder
@@ -119,7 +120,7 @@ class Chain:
         return self.night.named(self.reports)
 
     def _tell(self, text: str) -> None:
-        sys.stderr.write(f"nightly: {outgoing(text)} ({self._left_s / 60:.0f} min left)\n")
+        sys.stderr.write(f"nightly: {outgoing(text)} ({clock(self._left_s)} left)\n")
         sys.stderr.flush()
 
     def go_on(self) -> Night:
@@ -241,8 +242,9 @@ class Chain:
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
-                problem = f"the time was over before the run was over{_so_far(run)}"
-                raise InfraError(f"{problem}: --resume goes on with it")
+                had = clock(self.night.budget_s)
+                problem = f"the night's time of {had} was over before its run{_so_far(run)}"
+                raise InfraError(problem)
         if run is None:
             raise self._refused(code)
         if not run.info().get("finished"):
@@ -439,4 +441,4 @@ def _fails(record: CaseRecord, among: Collection[str]) -> bool:
 
 
 def _so_far(run: RunFolder | None) -> str:
-    return "" if run is None else f", {run.coverage().headline}"
+    return "" if run is None else f": {run.coverage().headline}"

@@ -36,7 +36,10 @@ def ended(
     """
     command = [sys.executable, "-m", module, *words]
     with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None) as process:
-        return process.wait(Deadline(left_s))
+        if (code := process.wait(Deadline(left_s))) is None:
+            what = "the run" if module == "pytest" else words[0]
+            sys.stderr.write(f"nightly: the time is over, and {what} is ended\n")
+        return code
 
 
 def bisection(

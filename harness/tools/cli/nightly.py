@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import SUFFIX, held, nights
 from harness.search.nightly.night import summary_lines
 from harness.tools.cli.history import database_option, reports_option
-from harness.tools.cli.how_long import seconds_of
+from harness.tools.cli.how_long import seconds_of, time_of
 from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
 from harness.tools.cli.say import say, say_found
 from harness.verdict import new_run_id
@@ -100,7 +101,10 @@ def nightly(
             over = begun.go_on()
     except (KeyboardInterrupt, InfraError):
         if begun is not None and begun.is_kept and begun.night.given_up is None:
-            say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
+            words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
+            if not begun.night.left(time.time()):
+                words += f" --budget {time_of(2 * begun.night.budget_s)}"
+            say(f"to go on: {words}", err=True)
         raise
     lines = (
         *over.lab_lines,

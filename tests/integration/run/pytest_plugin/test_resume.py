@@ -115,6 +115,9 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     assert stopped.code == 2, stopped.output
     assert "0 of 1 case has a verdict, 1 not run" in stopped.output
     assert stopped.output.count("to go on: the same command with --resume") == 1
+    # what began it, a night, says itself how to go on
+    told = lab.run(f"--problem-file={tmp_path / 'problem.json'}", suites=suite)
+    assert (told.code, "to go on" in told.output) == (2, False), told.output
     suite.write_text(text.format("bench.measure(noted=1)"))
     done = lab.run("--resume", "latest", suites=suite)
     assert done.code == 0, done.output

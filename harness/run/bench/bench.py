@@ -194,7 +194,8 @@ class Bench:
         """Has ONNX Runtime make a session of an .onnx, with EPContext nodes or to be compiled.
 
         `inputs` and `expected` as for `executorch`. A plain model with a `tolerance` and without
-        either is compared with ORT on the CPU. `fallback`: that takes what QNN refuses. As `run`.
+        either is compared with ORT on the CPU. `fallback`: that takes what QNN refuses.
+        `Observation` has the keys of its `measurements`. Otherwise as `run`.
 
         Raises ConfigError as `ort`, and for a file that ONNX Runtime does not take.
         """
@@ -443,8 +444,5 @@ class Bench:
             )
 
     def scratch(self) -> contextlib.AbstractContextManager[str]:
-        """A folder on the device for what a plan writes; it is gone afterwards.
-
-        Raises DeviceError if it cannot be made.
-        """
+        """A folder on the device for what a plan writes; gone afterwards. Raises DeviceError."""
         return self._case.scratch()

@@ -44,7 +44,9 @@ def lines(report: History) -> Iterator[str]:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:
                 good, bad = good + _with(case.last_good), bad + _with(case.first_bad)
-            yield f"        last good {good}, first bad {bad}"
+            beside = case.last_good_at >= case.first_bad_at  # what one run has ran in any order
+            words = ("passed", "failed") if beside else ("last good", "first bad")
+            yield f"        {words[0]} {good}, {words[1]} {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
     if report.troubled > _SHOWN:

@@ -50,7 +50,11 @@ def test_contexts(
     if expects is not None:
         again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
         bench.measure(came_again=again)
-        bench.conclude(f"what was packed {'came again' if again else 'did not come'}: {expects}")
+        packed = workload.plan.qnn if workload.plan is not None else None
+        told = f"what was packed {'came again' if again else 'did not come'}: {expects}"
+        if packed and packed != bench.placement.qnn_version and not again:
+            told += f"; it was packed of QNN {packed}, which --qnn {packed} runs it with"
+        bench.conclude(told)
     tell_accuracy(bench, seen, workload)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)

@@ -150,9 +150,12 @@ def _turns(found: AxisFinding, states: Sequence[GoodOrBad | None]) -> Iterator[s
     if fixed and found.least is not None:
         yield "newer versions fail less often than older ones"
     elif fixed:
-        yield "older versions are bad and newer ones good: this is the version that fixed it"
+        yield (
+            "older versions are bad and newer ones good: this version fixed it, or is the oldest "
+            "that can run the case"
+        )
     elif len(changes) > 1:
-        words = {"regression": "broke it", "fix": "fixed it"}
+        words = {"regression": "broke it", "fix": "made it good"}
         text = ", ".join(f"{one.where} {words[one.direction]}" for one in changes)
         alike = states[0] if states and states[0] == states[-1] else None
         yield f"both ends are {alike}, and not all between them: {text}" if alike else text

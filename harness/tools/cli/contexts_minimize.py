@@ -151,7 +151,10 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
     told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
     what = f"written: {out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
     came_to = f"what the case came to: {subject.expects}"
-    lines = what, came_to, f"send this file; to run it: {_to_run(str(out), subject.plan.qnn)}"
+    known = record.error.diagnosis if record.error is not None else None
+    cause = [f"    {known.text()}"] if known is not None else []
+    to_run = f"send this file; to run it: {_to_run(str(out), subject.plan.qnn)}"
+    lines = [what, came_to, *cause, to_run]
     say_found(told | {"expects": subject.expects.model_dump()}, lines, as_json)
 
 

@@ -345,6 +345,17 @@ def test_what_is_told() -> None:
     assert list(lines(nights())) == ["nothing is held of that"]
 
 
+@pytest.mark.parametrize("later", ["", "a@2.50.40 passed;a@2.51.0 failed"])
+def test_what_passed_beside_a_failure_was_not_before_it(later: str) -> None:
+    made = at_night("a@2.50.40 passed;a@2.51.0 failed", *filter(None, [later]))
+    (said,) = (line for line in lines(history_of(made, advised)) if "2.50.40)" in line)
+    day = "02" if later else "01"
+    assert said == (
+        f"        passed 2026-11-{day}T20:00:00 (qnn 2.50.40), "
+        "failed 2026-11-01T20:00:00 (qnn 2.51.0)"
+    )
+
+
 def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")

@@ -142,7 +142,10 @@ MENDED = {"direction": "fix", "before": "2.10", "after": "2.11"}
         (
             MENDED,
             ["bad", "good"],
-            ("older versions are bad and newer ones good: this is the version that fixed it",),
+            (
+                "older versions are bad and newer ones good: this version fixed it, or is the "
+                "oldest that can run the case",
+            ),
         ),
         (MENDED | {"least": 0.1}, [], ("newer versions fail less often than older ones",)),
         (MENDED | {"direction": "regression"}, ["good", "bad"], ()),
@@ -160,10 +163,10 @@ def test_a_version_that_fixed_it_is_called_so(
     [
         (
             ["bad", "good", "bad"],
-            "both ends are bad, and not all between them: 2.11 fixed it, 2.12 broke it",
+            "both ends are bad, and not all between them: 2.11 made it good, 2.12 broke it",
         ),
-        (["bad", "good", "good"], "2.11 fixed it, 2.12 broke it"),
-        ([], "2.11 fixed it, 2.12 broke it"),
+        (["bad", "good", "good"], "2.11 made it good, 2.12 broke it"),
+        ([], "2.11 made it good, 2.12 broke it"),
     ],
 )
 def test_two_changes_are_told_in_their_order(states: list[Any], note: str) -> None:

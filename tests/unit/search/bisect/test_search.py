@@ -133,7 +133,8 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
     assert (
         found.notes
         == (
-            "older versions are bad and newer ones good: this is the version that fixed it",
+            "older versions are bad and newer ones good: this version fixed it, or is the oldest "
+            "that can run the case",
             "the ends are the other way round than said: 2.12 is bad, 2.15 is good",
         )[: len(found.notes)]
     )
@@ -186,14 +187,14 @@ def test_words_follow_from_what_the_ends_are() -> None:
     found, _ = drive(AxisSearch(axis(9)), lambda at: "bad" if at[0] in bad else "good")
     assert str(found) == "last good 2.12, first bad 2.13; then last bad 2.14, first good 2.15"
     assert found.notes == (
-        "both ends are good, and not all between them: 2.13 broke it, 2.15 fixed it",
+        "both ends are good, and not all between them: 2.13 broke it, 2.15 made it good",
     )
     found, _ = drive(AxisSearch(axis(9)), lambda at: "good" if at[0] in bad else "bad")
     assert (
         str(found) == "last good 2.14, first bad 2.15; before that last bad 2.12, first good 2.13"
     )
     assert found.notes == (
-        "both ends are bad, and not all between them: 2.13 fixed it, 2.15 broke it",
+        "both ends are bad, and not all between them: 2.13 made it good, 2.15 broke it",
     )
     asked_what_fixed = AxisSearch(axis(9, good="2.15", bad="2.12"))
     found, _ = drive(asked_what_fixed, lambda at: "good" if at[0] in bad else "bad")

@@ -43,7 +43,7 @@ def remarks(run: RunData) -> list[str]:
     said = [f"{same}: see Drift."] if drifting else []
     if foreign := sum(map(only_simulated, run.cases)):
         said.append(
-            f"{foreign} passed with contexts for another HTP, which only a simulator takes."
+            f"{foreign} passed with contexts that a simulator takes, and no device with this HTP."
         )
     return said
 

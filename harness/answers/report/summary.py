@@ -24,7 +24,7 @@ from harness.verdict.results.outputs import Outputs
 from harness.verdict.results.record import PreflightRecord
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-_OTHER_HTP: Final = "context-arch"
+_NO_DEVICE_TAKES: Final = frozenset({"context-arch", "context-floats"})
 _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
@@ -167,21 +167,21 @@ def summary_lines(
 
 
 def only_simulated(record: CaseRecord) -> bool:
-    """Whether a case passed with a context for another HTP: a device refuses that."""
-    found = any(one.code == _OTHER_HTP for one in record.preflight)
+    """Whether a case passed with a context that a device with this HTP does not take."""
+    found = any(one.code in _NO_DEVICE_TAKES for one in record.preflight)
     return found and record.outcome == "passed"
 
 
 def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
     """What preflight had found, and what came of it: a line per code that was more than info.
 
-    So is a context for another HTP that passed, since only the simulator takes it.
+    So is a context that passed although no device with this HTP takes it.
     """
     found: dict[tuple[str, str], tuple[dict[str, None], Counter[str]]] = {}
     for record in final_attempts(records):
         seen = set()
         for one in record.preflight:
-            only_here = one.code == _OTHER_HTP and only_simulated(record)
+            only_here = one.code in _NO_DEVICE_TAKES and only_simulated(record)
             if one.severity != "info" or only_here:
                 key = one.severity, one.code
                 said, counts = found.setdefault(key, ({}, Counter()))

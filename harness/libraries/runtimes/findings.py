@@ -45,6 +45,12 @@ _CODES: Final = (
     Code("context-newer", "error", "compiled by a newer SDK than the runtime", f"{_APPS}/148"),
     Code("context-arch", "error", "the context is for another HTP", f"{_ET}/11100"),
     Code("context-soc", "warning", "the context is for another SoC with the same HTP"),
+    Code(
+        "context-floats",
+        "warning",
+        "the context has floats, and HTP v68 calculates with none",
+        "https://github.com/onnxruntime/onnxruntime-qnn/pull/708",
+    ),
     Code("emulator-floats", "warning", "a simulated DSP whose emulator has no floating point"),
     Code("context-vtcm", "error", "the context is for more VTCM than the SoC has", f"{_ET}/9084"),
     Code("context-memory", "error", "the context alone is larger than a protection domain"),

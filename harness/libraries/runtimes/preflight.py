@@ -30,6 +30,7 @@ SILENT_PLUGIN_MAX_API: Final = 27
 1.27 was released without the check (microsoft/onnxruntime#28960), 1.28 has it.
 """
 
+_WITHOUT_FLOATS: Final = 68
 _ONE_BUILD: Final = frozenset(
     {"backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "system", "prepare"}
 )
@@ -267,6 +268,8 @@ def _contexts(subject: PreflightInput) -> Iterator[Finding]:
             if subject.device.lacks_floats and context.has_floats:
                 yield _needs_floats(context)
         wanted = context.htp_arch
+        if subject.backend == "htp" and arch == _WITHOUT_FLOATS and context.has_floats:
+            yield _no_floats(context, subject.device.simulates_htp)
         if subject.backend == "htp" and arch and wanted and arch != wanted:
             severity, comes = _other_arch(wanted, arch, subject.device.simulates_htp)
             yield finding(
@@ -297,6 +300,18 @@ def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
             f"spill-fill), and a protection domain holds {DEVICE_PD_BYTES}: 1002",
             "Split the model into several contexts",
         )
+
+
+def _no_floats(context: ContextFacts, simulator: bool) -> Finding:
+    comes = "the simulator does not mind, a device does" if simulator else "it fails there"
+    return finding(
+        "context-floats",
+        (context.name,),
+        f"{context.name} has floating-point tensors, and HTP v{_WITHOUT_FLOATS} calculates with "
+        f"integers only: {comes}",
+        "Quantise the model, its inputs and outputs too, or take a device with a newer HTP",
+        severity="info" if simulator else None,
+    )
 
 
 def _needs_floats(context: ContextFacts) -> Finding:

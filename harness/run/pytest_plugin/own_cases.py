@@ -51,10 +51,10 @@ def test_contexts(
         again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
         bench.measure(came_again=again)
         packed = workload.plan.qnn if workload.plan is not None else None
-        told = f"what was packed {'came again' if again else 'did not come'}: {expects}"
+        came = "came again" if again else "did not come"
         if packed and packed != bench.placement.qnn_version and not again:
-            told += f"; it was packed of QNN {packed}, which --qnn {packed} runs it with"
-        bench.conclude(told)
+            came += f" (it was packed with QNN {packed}: --qnn {packed})"
+        bench.conclude(f"what was packed {came}: {expects}")
     tell_accuracy(bench, seen, workload)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)

@@ -119,11 +119,12 @@ def test_only_beside_an_earlier_run_nothing_is_new() -> None:
     )
 
 
-def test_a_pass_that_only_a_simulator_gives_is_in_the_headline() -> None:
-    found = PreflightRecord(code="context-arch", severity="info", explanation="v75", fix="-")
+@pytest.mark.parametrize("code", ["context-arch", "context-floats"])
+def test_a_pass_that_only_a_simulator_gives_is_in_the_headline(code: str) -> None:
+    found = PreflightRecord(code=code, severity="info", explanation="v75", fix="-")
     for outcome, said in (("passed", True), ("failed", False)):
         text = page([record(outcome=outcome, preflight=(found,))]).whole
-        assert ("1 passed with contexts for another HTP" in text) == said
+        assert ("1 passed with contexts that a simulator takes, and no device" in text) == said
 
 
 def test_an_empty_run_can_be_shown() -> None:

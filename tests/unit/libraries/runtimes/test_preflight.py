@@ -270,6 +270,24 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
         ),
         *("context-soc", "warning", ("c.bin",), "compiled for a SoC (soc_model 9999)"),
     ),
+    *(
+        (
+            replace(
+                where,
+                device=replace(where.device, soc=None, htp_arch=68),
+                contexts=[C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)],
+            ),
+            *("context-floats", severity, ("c.bin",), said),
+        )
+        for where, severity, said in (
+            (
+                replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68))),
+                "warning",
+                "it fails there",
+            ),
+            (SIMULATOR, "info", "the simulator does not mind, a device does"),
+        )
+    ),
     (
         replace(
             ON_BOARD,

@@ -154,13 +154,18 @@ class Chain:
         return self.night
 
     def _failed(self, error: Exception) -> None:
-        """Takes note of why a step failed. A night that was refused stays only if it has issues."""
+        """Takes note of why a step failed.
+
+        A night that was refused leaves nothing if it was the first of its kind. Another was well
+        once, so people wait for it, and are told.
+        """
         run = self._begun_run()
-        if isinstance(error, ConfigError) and self.night.verdict is None and run is None:
-            shutil.rmtree(self.path, ignore_errors=True)
-            return
+        refused = isinstance(error, ConfigError) and self.night.verdict is None and run is None
         with contextlib.suppress(OSError):  # the disk may be what is wrong
             self._keep(failed=self.night.failed_with(str(error)))
+            if refused and not any(map(self.night.repeats, self._earlier())):
+                shutil.rmtree(self.path, ignore_errors=True)
+                return
             if why := self.night.given_up:
                 self._note(f"this night is given up, the same command begins another: {why}")
             if run is not None:

@@ -176,6 +176,10 @@ class Night(Part):
         change["site"] = asked.site or self.site
         return self.model_copy(update=change)
 
+    def repeats(self, other: Night) -> bool:
+        """Whether another night of the same lab ran these cases, and is over."""
+        return self.follows(other) and self.lab == other.lab
+
     def follows(self, other: Night) -> bool:
         """Whether another night ran these cases and is over, so that its issues are followed."""
         same = other.selection == self.selection and other.night != self.night

@@ -149,6 +149,28 @@ def test_a_night_that_was_refused_leaves_no_folder(
     assert chain.path.exists() == (code == 3), "what the lab kept from it can be gone on with"
 
 
+@pytest.mark.parametrize("same_lab", [True, False])
+def test_a_night_that_people_wait_for_tells_that_it_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_lab: bool
+) -> None:
+    """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
+    well = Chain(night_at(NOON).model_copy(update={"done": STEPS}), (), tmp_path, None)
+    well._keep()
+    lab = well.night.lab if same_lab else str(tmp_path / "other.yaml")
+    change = {"night": "20991126T010000Z-ab-nightly", "lab": lab, "done": STEPS[:1]}
+    chain = Chain(well.night.model_copy(update=change), (), tmp_path, None)
+    monkeypatch.setattr(chain, "_pytest_run", lambda *_, **__: 4)
+    with pytest.raises(ConfigError):
+        chain.go_on()
+    assert chain.path.exists() == same_lab
+    if same_lab:
+        summary = (tmp_path / "latest-nightly/summary.md").read_text()
+        assert summary.startswith("### Devices: not over: no case was run\n")
+        assert "- `pytest does not take these arguments" in summary
+        assert (chain.path / "news.json").exists() or "nobody was told" in summary
+    assert (chain.reports / well.night.night).is_dir()
+
+
 def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

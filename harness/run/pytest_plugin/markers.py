@@ -20,6 +20,10 @@ MARKERS: Final = (
 """What tests may be marked with, and what that means."""
 
 _DEVICE: Final = "device"
+_LATE: Final = (
+    "is marked `device` by a parameter or a hook, which is too late: mark the function, its class "
+    "or its module"
+)
 _OWN: Final = "(one of your own has to be in pytest's setting `markers`)"
 
 
@@ -39,10 +43,20 @@ def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item])
         unknown = {mark.name: None for mark in item.iter_markers() if mark.name not in known}
         marked = item.get_closest_marker(_DEVICE) is not None
         takes_bench = "placement" in getattr(item, "fixturenames", ())
-        if (problem := mistake(unknown, marked=marked, takes_bench=takes_bench)) is not None:
+        problem = mistake(unknown, marked=marked, takes_bench=takes_bench)
+        if problem is None and _is_marked_late(item):
+            problem = _LATE
+        if problem is not None:
             file, line, _ = item.location
             name = getattr(item, "originalname", item.name)
             raise ConfigError(f"{name} {problem}", file=file, line=(line or 0) + 1)
+
+
+def _is_marked_late(item: pytest.Item) -> bool:
+    """Whether its devices were chosen before it got its mark."""
+    mark, test = item.get_closest_marker(_DEVICE), getattr(item, "obj", None)
+    of_parents = item.parent.iter_markers(_DEVICE) if item.parent is not None else ()
+    return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
 
 
 def mistake(unknown: Collection[str], *, marked: bool, takes_bench: bool) -> str | None:

@@ -125,6 +125,13 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
         (("-n", "2", "-x"), ".device(", ".devcie(", "test_device has the unknown marker 'devcie'"),
         (("-m", "device"), "@pytest", "# ", "test_device takes the fixture `bench`: mark it with"),
         (("--collect-only",), "(bench)", "()", "test_device is marked `device` and must take the"),
+        (
+            (),
+            'device(backend="htp")\ndef test_device(bench)',
+            "parametrize('n', [pytest.param(1, marks=pytest.mark.device)])\n"
+            "def test_device(bench, n)",
+            "test_device is marked `device` by a parameter or a hook, which is too late: mark the",
+        ),
     ],
 )
 def test_a_slip_in_a_marker_names_its_place(

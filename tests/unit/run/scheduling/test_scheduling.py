@@ -466,3 +466,72 @@ def test_a_slow_device_leaves_the_last_case_to_a_fast_one_that_will_be_free() ->
     assert given_to(made, "slow") is None, "4 s there and 10 s here"
     made.add(Waiting(2, "a", 30.0))
     assert given_to(made, "slow") == 1, "now the fast one has more to do"
+
+
+def unlike(*cases: Waiting, slow: float, clock: list[float]) -> Scheduler:
+    """A fast device and one that takes so many times as long."""
+    made = Scheduler(lambda: clock[0])
+    for name, pace in (("fast", 1.0), ("slow", slow)):
+        made.join(name, "a")
+        made.paces.expect(name, pace)
+    for one in cases:
+        made.add(one)
+    return made
+
+
+def test_a_device_that_has_run_nothing_is_free_at_once() -> None:
+    made = unlike(Waiting(0, "a", 2.0), slow=1.25, clock=[0.0])
+    assert given_to(made, "slow") is None, "2 s there and 2.5 s here"
+
+
+def test_what_a_device_has_done_of_its_case_counts() -> None:
+    clock = [0.0]
+    made = unlike(Waiting(0, "a", 10.0), slow=2.5, clock=clock)
+    assert given_to(made, "fast") == 0
+    clock[0] = 9.0
+    made.add(Waiting(1, "a", 2.0))
+    assert given_to(made, "slow") is None, "3 s there and 5 s here"
+    clock[0] = 5.0
+    assert given_to(made, "slow") == 1, "7 s there and 5 s here"
+    made.add(Waiting(2, "a", 2.0))
+    assert given_to(made, "fast") == 2, "who asks is free"
+
+
+def test_a_first_case_and_one_of_somebody_else_tell_nothing_of_a_pace() -> None:
+    made = scheduler([Waiting(n, "a", 1.0) for n in range(5)], one="a")
+    for took in (60.0, 5.0, 5.0):
+        case = given_to(made, "one")
+        assert case is not None
+        made.finished("one", case, took)
+        made.finished("one", 99, took)
+        assert made.paces.of("one") == 1.0
+    case = given_to(made, "one")
+    assert case is not None
+    made.finished("one", case, 5.0)
+    assert made.paces.of("one") == 5.0
+
+
+@pytest.mark.parametrize(("fillers", "then"), [(0, 1), (40, 2)])
+def test_how_much_is_left_is_reckoned_at_the_pace_of_the_device(fillers: int, then: int) -> None:
+    made = scheduler([Waiting(0, "a", 3.0, "x")], one="a")
+    made.paces.expect("one", 4.0)
+    assert given_to(made, "one") == 0
+    others = [Waiting(10 + n, "a", 1.0, "z") for n in range(fillers)]
+    for one in (Waiting(1, "a", 2.0, "y"), Waiting(2, "a", 1.0, "x"), *others):
+        made.add(one)
+    assert given_to(made, "one") == then, "the longest, or while much is left what lies there"
+
+
+def test_the_longest_comes_next_behind_one_that_was_weighed() -> None:
+    cases = [Waiting(n, "a", seconds) for n, seconds in enumerate((9.0, 5.0, 8.0, 1.0, 4.0, 7.0))]
+    made = unlike(*cases, slow=3.0, clock=[0.0])
+    assert given_to(made, "fast") == 0
+    made.leave("slow")
+    assert [given_to(made, "fast") for _ in range(5)] == [2, 5, 1, 4, 3]
+
+
+@pytest.mark.parametrize(("waiting", "weighed"), [(500, True), (501, False)])
+def test_of_many_cases_none_is_weighed(waiting: int, weighed: bool) -> None:
+    short = [Waiting(n, "a", 0.001) for n in range(1, waiting)]
+    made = unlike(Waiting(0, "a", 100.0), *short, slow=5.0, clock=[0.0])
+    assert (given_to(made, "slow") != 0) is weighed, "the fast one would be done sooner with it"

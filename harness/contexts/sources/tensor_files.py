@@ -73,7 +73,7 @@ class TensorFiles:
                     f"there is no {where}, a folder with a raw file or a .npy for each of: {wanted}"
                 )
                 raise ConfigError(problem, file=binary, field=what)
-            found = f"{where} has "
+            found = f"{where} has " if where.is_dir() else f"{where} is "
             files = listed_files(what, where, binary, within)
             if files != (where,):
                 files = self._chosen(what, where, files, tensors, binary)
@@ -84,6 +84,8 @@ class TensorFiles:
             does = "gives" if what == "expected" else "takes"
             there = counted(len(files), "file")
             problem = f"{found}{there}, and the graph {does} {len(tensors)}: {wanted}"
+            if found and tensors:
+                problem += f"; in a folder each is called as its tensor ({tensors[0].name}.npy)"
             raise ConfigError(problem, file=binary, field=what)
         pairs = zip(files, tensors, strict=True)
         return tuple(self._raw(what, file, tensor, binary, within) for file, tensor in pairs)

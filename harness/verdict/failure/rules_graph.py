@@ -176,6 +176,16 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         unrelated=False,
     ),
     Rule(
+        "outputs-too-far",
+        "the calls succeeded, and outputs are further from what is expected than was asked",
+        "far off (a cosine below 0.9): are the expected outputs of this model and these inputs "
+        "(made up without `--inputs`)? else: HTP calculates floats in 16 bits, so ask for less",
+        "`qnn-harness contexts diverge` names the first op of an .onnx that goes wrong",
+        (),
+        (known(r"(?:max_error|cosine|sqnr_db|max_abs)\[[^\]]{0,200}\]: [^;]{1,200} is asked"),),
+        unrelated=False,
+    ),
+    Rule(
         "op-not-executable",
         "the graph was accepted and cannot be executed: it holds an op that the provider takes and "
         "QNN cannot run (DynamicQuantizeLinear is one)",

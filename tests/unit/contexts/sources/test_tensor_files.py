@@ -152,7 +152,7 @@ def test_numbers_and_what_is_no_real_number_tell_nothing(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({}, r"in has 0 files, and the graph takes 1: x \(8 bytes of float32\)"),
+        ({}, r"in has 0 files, and the graph takes 1: x \(8 bytes of float32\); .* \(x.npy\)"),
         ({"a.raw": b"12345678", "b.raw": b"12345678"}, "in has 2 files, and the graph takes 1"),
         ({"x.raw": b"1234"}, r"x.raw has 4 bytes \(raw\), and x \(8 bytes of float32\) is wanted"),
         (

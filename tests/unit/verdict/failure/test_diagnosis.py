@@ -344,6 +344,7 @@ def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
             "stale-handle",
             "tensor-refused",
             "wrong-outputs",
+            "outputs-too-far",
         ),
     }
     assert {rule.id for rule in RULES if not rule.unrelated} == answers

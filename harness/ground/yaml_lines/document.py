@@ -93,9 +93,12 @@ def shown(text: str, most: int = 60) -> str:
 def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
     """One ConfigError that says what these say, a line each, in the order of the file.
 
-    After the first 20 it says how many there are more.
+    What is missing comes last, since it is often what another line misspells. After the first 20
+    it says how many there are more.
     """
-    ordered = sorted(mistakes, key=lambda mistake: mistake.line or 0)
+    ordered = sorted(
+        mistakes, key=lambda one: (one.problem.startswith("is missing"), one.line or 0)
+    )
     if len(ordered) == 1:
         return ordered[0]
     said = list(dict.fromkeys(map(str, ordered)))

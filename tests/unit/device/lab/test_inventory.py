@@ -435,7 +435,7 @@ def test_one_mistake_is_one_line_that_names_its_place(
 ) -> None:
     found = mistakes_of(tmp_path, text)
     if text.startswith("schema: 1\ndevice:"):
-        assert found.pop(0) == "1: devices: is missing"
+        assert found.pop() == "1: devices: is missing"
     assert len(found) == 1
     assert expected in found[0]
 

@@ -119,6 +119,13 @@ def test_a_mistake_points_at_its_field() -> None:
     assert all_of([mistake]) is mistake
 
 
+def test_what_is_missing_is_said_after_what_may_be_its_misspelling() -> None:
+    missing = ConfigError("is missing: a device needs one", line=3, field="a.serial")
+    mistakes = [missing, ConfigError("unknown key", line=4, field="a.seriel")]
+    said = str(all_of(mistakes)).splitlines()
+    assert said == ["a.seriel: unknown key", "a.serial: is missing: a device needs one"]
+
+
 def test_field_names() -> None:
     assert field_name(("devices", 0, "tags", 1)) == "devices[0].tags[1]"
     assert field_name(()) == ""

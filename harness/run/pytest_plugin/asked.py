@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground import ConfigError, HarnessError
+from harness.ground.errors import NoLabError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.terminal import NOT_ASKED
@@ -54,7 +55,11 @@ class Selection:
         alone = addresses and len(addresses) == len(self.options.devices)
         find = self._take_places if self.takes_places else found_places
         none = alone and not self.options.lab.exists()
-        lab = None if none else load_lab(self.options.lab, places=None if alone else find)
+        try:
+            lab = None if none else load_lab(self.options.lab, places=None if alone else find)
+        except NoLabError as error:
+            above = self.lab_above and f"no such file, but {self.lab_above}"
+            raise NoLabError(above or error.problem, file=self.options.lab) from error
         if lab is not None and not addresses:
             return lab
         from harness.device import OpenLab
@@ -69,6 +74,17 @@ class Selection:
 
         lab, self._addressed = with_addresses(lab, addresses, open_lab)
         return lab
+
+    @property
+    def lab_above(self) -> str | None:
+        """What to do where a folder above has the lab, which pytest took no root from."""
+        file = self.options.lab
+        above = next((one for up in file.parents if (one := up / file.name).is_file()), None)
+        if above is None:
+            return None
+        return (
+            f"above: --lab={above} names it, and a pytest.ini beside it makes its folder the root"
+        )
 
     @cached_property
     def _names(self) -> list[str]:

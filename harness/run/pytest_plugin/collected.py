@@ -173,7 +173,8 @@ def placements_for(
             asked.refuse_unknown_versions(requirements.get("qnn"))
         except ConfigError as unknown:  # a lab may know it, so that this ends no run
             return [_nowhere(f"{NO_LAB}, and {_in_marker(unknown, metafunc)}")], None
-        return [_nowhere(_NO_LAB)], None
+        above = asked.lab_above
+        return [_nowhere(f"{NO_LAB}, but {above}" if above else _NO_LAB)], None
     except ConfigError as error:
         of_marker = error.field in requirements and error.file is None
         return (), _in_marker(error, metafunc) if of_marker else error

@@ -20,6 +20,7 @@ MARKERS: Final = (
 """What tests may be marked with, and what that means."""
 
 _DEVICE: Final = "device"
+_BENCH: Final = "bench"
 _LATE: Final = (
     "is marked `device` by a parameter or a hook, which is too late: mark the function, its class "
     "or its module"
@@ -42,8 +43,9 @@ def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item])
     for item in items:
         unknown = {mark.name: None for mark in item.iter_markers() if mark.name not in known}
         marked = item.get_closest_marker(_DEVICE) is not None
-        takes_bench = "placement" in getattr(item, "fixturenames", ())
-        problem = mistake(unknown, marked=marked, takes_bench=takes_bench)
+        fixtures = getattr(item, "fixturenames", ())
+        takes_bench = "placement" in fixtures
+        problem = mistake(unknown, marked=marked, takes_bench=takes_bench, fixtures=fixtures)
         if problem is None and _is_marked_late(item):
             problem = _LATE
         if problem is not None:
@@ -59,7 +61,9 @@ def _is_marked_late(item: pytest.Item) -> bool:
     return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
 
 
-def mistake(unknown: Collection[str], *, marked: bool, takes_bench: bool) -> str | None:
+def mistake(
+    unknown: Collection[str], *, marked: bool, takes_bench: bool, fixtures: Collection[str] = ()
+) -> str | None:
     """What is wrong with the markers of a test, of which some are `unknown` (pure)."""
     ours = _names(MARKERS) if takes_bench else [_DEVICE]
     for name in unknown:
@@ -74,7 +78,8 @@ def mistake(unknown: Collection[str], *, marked: bool, takes_bench: bool) -> str
     if takes_bench and not marked:
         return "takes the fixture `bench`: mark it with @pytest.mark.device"
     if marked and not takes_bench:
-        return "is marked `device` and must take the fixture `bench`"
+        slip = next((f", not {one!r}" for one in fixtures if _is_slip_of(_BENCH, one)), "")
+        return f"is marked `device` and must take the fixture `bench`{slip}"
     return None
 
 

@@ -73,6 +73,20 @@ def test_a_version_that_nobody_has_is_told_and_ends_nothing(
     assert "\n1 device test is skipped: no devices.yaml here: --device sim-v73 runs it on" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "code"), [((), 0), (("-m", "device"), 2), (("-m", "device", "-n", "2"), 2)]
+)
+def test_a_lab_above_is_named(folder: Path, options: tuple[str, ...], code: int) -> None:
+    (folder / "pytest.ini").rename(folder / "test_mine.ini")
+    (folder / "devices.yaml").write_text("schema: 1\ndevices: []\n")
+    (folder / "sub").mkdir()
+    (folder / "test_mine.py").rename(folder / "sub/test_mine.py")
+    done, said = run(folder / "sub", *options)
+    assert done == code, said
+    told = f" but above: --lab={folder / 'devices.yaml'} names it, and a pytest.ini beside it makes"
+    assert said.count(told) == 1, said
+
+
 def test_tests_are_found(folder: Path) -> None:
     code, said = run(folder, "--collect-only", "-q")
     assert code == 0

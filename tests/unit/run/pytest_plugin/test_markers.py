@@ -53,3 +53,12 @@ def test_what_is_further_off_is_guessed_where_a_marker_is_missing() -> None:
 def test_who_is_marked_takes_a_bench() -> None:
     said = mistake([], marked=True, takes_bench=False)
     assert said == "is marked `device` and must take the fixture `bench`"
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "says"),
+    [([], "`bench`"), (["request", "bnech"], "`bench`, not 'bnech'"), (["bank"], "`bench`")],
+)
+def test_a_slip_of_bench_is_named(fixtures: list[str], says: str) -> None:
+    said = mistake([], marked=True, takes_bench=False, fixtures=fixtures)
+    assert said == f"is marked `device` and must take the fixture {says}"

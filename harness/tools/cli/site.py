@@ -8,6 +8,8 @@ import click
 
 from harness.answers.history.nights import keep_night, nights_held
 from harness.answers.site.build import build
+from harness.answers.site.links import FRONT
+from harness.ground import counted
 from harness.search.nightly.kept_nights import nights
 from harness.search.nightly.night_told import night_told
 from harness.tools.cli.history import database_option, opened, reports_option
@@ -18,7 +20,8 @@ from harness.tools.cli.say import say
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    required=True,
+    default=Path("site"),
+    show_default=True,
     help="The folder of the site.",
 )
 @database_option
@@ -36,4 +39,6 @@ def site(out: Path, database: str | None, reports: Path) -> None:
         if told is not None:
             keep_night(held, told)
     done = build(held, out)
-    say(f"{out}: {done.written} pages written, {done.kept} kept, in {done.seconds:.1f} s")
+    others = ", the others have not changed" if done.kept else ""
+    pages = counted(done.written, "page")
+    say(f"{out / FRONT}: {pages} written in {done.seconds:.1f} s{others}")

@@ -149,7 +149,11 @@ def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
     nights(tmp_path)
     words = ["--out", str(tmp_path / "out"), "--reports", str(tmp_path)]
     done = CliRunner().invoke(site, words, catch_exceptions=False)
-    assert re.search(r"out: \d+ pages written, 0 kept", done.output)
+    assert re.search(r"out/index.html: \d\d pages written in [\d.]+ s$", done.output.strip())
+    again = CliRunner().invoke(site, words, catch_exceptions=False)
+    assert re.search(
+        r": 0 pages written in .* s, the others have not changed$", again.output.strip()
+    )
     assert (tmp_path / "out/index.html").is_file()
 
 

@@ -109,7 +109,7 @@ class CaseState:
         named = said_versions(self.versions)
         why = "" if self.never_bad_with else ": it is not the version"
         return (
-            f"{attempts_said(self.failed, self.verdicts)} though nothing changed ({share} %, "
+            f"{attempts_said(self.failed, self.verdicts)} on the same versions ({share} %, "
             f"95 % sure: {low} to {high} %), first on {self.since[:10] or 'then'}; good and "
             f"bad with {named}{why}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -14,7 +14,15 @@ from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
 from harness.contexts.sources.onnx_model import OnnxModel, require_alike
 from harness.ground import ENGINES, ConfigError
-from harness.libraries import Artefact, Blob, Piece, RunPlan, open_artefacts, piece_file
+from harness.libraries import (
+    Artefact,
+    ArtefactError,
+    Blob,
+    Piece,
+    RunPlan,
+    open_artefacts,
+    piece_file,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -92,14 +100,16 @@ class WholeFile(SourceList):
 _MOST_NAMED: Final = 5
 
 
-def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
+def artefacts_with_contexts(
+    paths: Sequence[Path], told: Callable[[ArtefactError], None] | None = None
+) -> list[Artefact]:
     """The artefacts of files, folders and patterns, without those that hold no contexts.
 
-    A file that was named itself is among them, whatever it holds. Raises ArtefactError as
-    `open_artefacts`.
+    A file that was named itself is among them, whatever it holds. Raises ArtefactError, or
+    tells it, as `open_artefacts`.
     """
     found = []
-    for artefact in open_artefacts(paths):
+    for artefact in open_artefacts(paths, told):
         # a model to be compiled is such a piece itself, or has none
         without = all(one.kind == artefact.kind != "context" for one in artefact.pieces)
         if without and artefact.path not in paths:

@@ -59,7 +59,7 @@ class Bound:
 
     def __str__(self) -> str:
         text = f"at most {counted(self.runs, 'run')}"
-        text += ", and one more for each that finds it cannot be tested"
+        text += ", plus one for each that cannot be tested"
         if self.alike > self.runs:
             text += f"; at most {self.alike} if both ends answer alike"
         if self.if_none_fails is not None:

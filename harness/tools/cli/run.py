@@ -32,6 +32,7 @@ from harness.tools.cli.lab_options import (
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
+    from harness.libraries import ArtefactError
     from harness.run.pytest_plugin.plan_view import PlanReport
     from harness.verdict import RunFolder
 
@@ -53,6 +54,7 @@ _PATHS: Final = ("FILE", "DIR", "MODEL", "RUN")
 _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
+_WRONG: Final = 2
 _INTERRUPTED: Final = 130
 
 
@@ -131,7 +133,10 @@ def run(
         raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
 
     context_numbers(split_list(given["contexts_number"]), "--contexts")
-    artefacts = artefacts_with_contexts(files)
+    wrong: list[ArtefactError] = []
+    artefacts = artefacts_with_contexts(files, wrong.append)
+    if wrong and not artefacts:
+        raise wrong[0]
     elsewhere = set(split_list(given["backend"])) - {DEFAULT_BACKEND}
     if elsewhere and {one.kind for one in artefacts} == {"onnx"}:
         given["contexts_engine"] = given["contexts_engine"] or ORT.name  # contexts are for HTP
@@ -154,7 +159,9 @@ def run(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if seen.interrupted and seen.folder is not None:
         say(f"stopped; {seen.folder.to_go_on}", err=True)
-    return _INTERRUPTED if seen.interrupted else _CODES.get(code, code)
+    for error in wrong:
+        say(f"error: not run: {error}", err=True)
+    return _INTERRUPTED if seen.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
 
 
 def _require_engine(given: Mapping[str, Any]) -> None:

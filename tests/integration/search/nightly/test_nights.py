@@ -373,7 +373,7 @@ def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
     ]
     (issue,) = over["issues"]
     assert issue["flaky"].startswith(
-        "4 of 10 attempts failed though nothing changed (40 %, 95 % sure: 17 to 69 %), first on "
+        "4 of 10 attempts failed on the same versions (40 %, 95 % sure: 17 to 69 %), first on "
     )
     assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()

@@ -330,6 +330,13 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
     assert code == 2, said
     assert [one["cause"] for one in records] == ["config", None]
     assert lab.reports.exists()
+    # so is one that is cut off: the others of its folder are run
+    (lab.folder / "some").mkdir()
+    (lab.folder / "some" / "whole.bin").write_bytes(FOREIGN.read_bytes())
+    (lab.folder / "some" / "cut.pte").write_bytes(program.read_bytes()[:3000])
+    code, said, records = lab.run_files("some", "--quick")
+    assert (code, [one["outcome"] for one in records]) == (2, ["passed"]), said
+    assert "error: not run: some/cut.pte: at byte " in said
     # pytest itself takes what is called like an artefact, and nothing else by its name alone
     (tmp_path / "half.pte").write_bytes(b"no")
     taken = lab.run(suites=tmp_path / "half.pte")

@@ -105,7 +105,7 @@ def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> 
     found = at("P P F P")
     assert (found.failed, found.verdicts) == (1, 4)
     assert found.said == (
-        "1 of 4 attempts failed though nothing changed (25 %, 95 % sure: 5 to 70 %), first on "
+        "1 of 4 attempts failed on the same versions (25 %, 95 % sure: 5 to 70 %), first on "
         "2026-11-03; good and bad with qnn 1: it is not the version"
     )
 
@@ -222,7 +222,7 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
     assert whole.verdict.startswith("1 of 1 case has a verdict; 1 flaky; ")
     (line, *_) = lines(whole)
     assert line.startswith(
-        "   1 x flaky: passed; 1 of 5 attempts failed though nothing changed (20 %, 95 % sure: 4 "
+        "   1 x flaky: passed; 1 of 5 attempts failed on the same versions (20 %, 95 % sure: 4 "
         "to 62 %), first on "
     )
     assert one.state is not None

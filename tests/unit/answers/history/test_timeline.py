@@ -368,9 +368,7 @@ def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
         "        flaky, failed in its last run; 2 of 4 runs passed, 33 % of those with the same "
         "versions failed (95 % sure: 6 to 79 %), trend steady"
     )
-    why = (
-        "flaky: 1 of 3 attempts failed though nothing changed (33 %, 95 % sure: 6 to 79 %), first "
-    )
+    why = "flaky: 1 of 3 attempts failed on the same versions (33 %, 95 % sure: 6 to 79 %), first "
     why += "on 2026-11-02; good and bad with "
     assert told[6].strip() == f"{why}qnn 2.51.0: it is not the version"
     assert (row.state, row.bisect) == ("flaky", None)

@@ -336,7 +336,7 @@ def test_bounds_grow_with_what_is_asked() -> None:
     assert axis_bound(2).runs == 2
     assert axis_bound(33).runs == 7
     assert axis_bound(33, repeat=3).runs == 21
-    assert str(axis_bound(9)).startswith("at most 5 runs, and one more for each")
+    assert str(axis_bound(9)).startswith("at most 5 runs, plus one for each")
     flaky_runs = [axis_bound(n, repeat="auto").runs for n in (2, 8, 32)]
     assert flaky_runs == sorted(flaky_runs)
     sure = axis_bound(8, repeat="auto", confidence=0.999).runs

@@ -408,7 +408,7 @@ def test_a_bound_is_capped(most: int | None, bound: Bound) -> None:
     assert Bound(3, 5).capped(4) == Bound(3, 4, 4)
 
 
-WASTED = ", and one more for each that finds it cannot be tested"
+WASTED = ", plus one for each that cannot be tested"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,11 @@ _LATE: Final = (
 _OWN: Final = "(one of your own has to be in pytest's setting `markers`)"
 
 
+def takes_bench(fixtures: Collection[str]) -> bool:
+    """Whether a test takes our fixture: somebody may have one of their own of either name."""
+    return _BENCH in fixtures and "placement" in fixtures
+
+
 def _names(lines: Iterable[str]) -> list[str]:
     """The names that lines of pytest's setting `markers` begin with."""
     return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
@@ -44,8 +49,8 @@ def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item])
         unknown = {mark.name: None for mark in item.iter_markers() if mark.name not in known}
         marked = item.get_closest_marker(_DEVICE) is not None
         fixtures = getattr(item, "fixturenames", ())
-        takes_bench = "placement" in fixtures
-        problem = mistake(unknown, marked=marked, takes_bench=takes_bench, fixtures=fixtures)
+        ours = takes_bench(fixtures)
+        problem = mistake(unknown, marked=marked, takes_bench=ours, fixtures=fixtures)
         if problem is None and _is_marked_late(item):
             problem = _LATE
         if problem is not None:

@@ -24,7 +24,7 @@ from harness.run.pytest_plugin.collected import (
 )
 from harness.run.pytest_plugin.device_run import Run
 from harness.run.pytest_plugin.ending import Ending
-from harness.run.pytest_plugin.markers import MARKERS
+from harness.run.pytest_plugin.markers import MARKERS, takes_bench
 from harness.run.pytest_plugin.neighbours import (
     ignored_options,
     known_arguments,
@@ -149,7 +149,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFi
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "placement" not in metafunc.fixturenames:
+    if not takes_bench(metafunc.fixturenames):
         return
     run = metafunc.config.stash[RUN]
     values, problem = placements_for(metafunc, run.asked)
@@ -162,7 +162,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash[RUN]
     if run.problem is not None and any(
-        "placement" in getattr(item, "fixturenames", ()) for item in items
+        takes_bench(getattr(item, "fixturenames", ())) for item in items
     ):
         _stop(config, run.problem)
     leave_out(config, items, left_out(items, run.options))

@@ -87,6 +87,15 @@ def test_a_lab_above_is_named(folder: Path, options: tuple[str, ...], code: int)
     assert said.count(told) == 1, said
 
 
+@pytest.mark.parametrize("name", ["bench", "placement"])
+def test_a_fixture_of_ones_own_may_be_called_as_ours(folder: Path, name: str) -> None:
+    own = f"import pytest\n@pytest.fixture\ndef {name}():\n    return 5\n"
+    (folder / "test_own.py").write_text(f"{own}def test_own({name}):\n    assert {name} == 5\n")
+    code, said = run(folder, "--device", "sim-v73")
+    assert code == 0, said
+    assert "3 passed" in said
+
+
 def test_tests_are_found(folder: Path) -> None:
     code, said = run(folder, "--collect-only", "-q")
     assert code == 0

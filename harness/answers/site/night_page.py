@@ -41,7 +41,7 @@ def front_page(known: Known) -> str:
     """What must be known in the morning."""
     if not known.runs:
         return framed("qnn-harness", [Heading("Nothing is held yet", 1)], here="Last night", up="")
-    at, links = known.last, Links("")
+    at, links = known.last_night, Links("")
     changes = known.gathered.of_night(at)
     blocks: list[Block] = [*_head(known, at, changes, links), *by_cause(known, changes, links)]
     if ill := unwell(known):
@@ -50,7 +50,7 @@ def front_page(known: Known) -> str:
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
         blocks.append(Items([Item(Span(one)) for one in night.besides]))
-    first = max(0, at + 1 - _TREND)
+    first = max(0, known.last + 1 - _TREND)
     days = f"{known.day(first)} to {known.day(at)}. {_TREND_SAID}"
     blocks += [Heading("The last nights"), Paragraph(_trend(known, first)), Paragraph(days, "dim")]
     lost = [place for place in range(first, at) if _lost(known, place)][-_MOST_LOST:]
@@ -100,11 +100,17 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
     bad = any(one.became in ("new", "lost") for one in changes) or run.not_run != 0
     bad = bad or _tests_less(known, at)
     yield Heading(
-        ["Night of ", run.started[:16].replace("T", " "), " ", Span(run.run, style="code")], 1
+        [
+            "Night of " if known.is_night(at) else "Run of ",
+            run.started[:16].replace("T", " "),
+            " ",
+            Span(run.run, style="code"),
+        ],
+        1,
     )
     yield Paragraph(sentence(known, at, changes), "verdict bad" if bad else "verdict")
     night = known.nights.get(run.run)
-    ill = night.devices.items() if night is not None and at != known.last else ()
+    ill = night.devices.items() if night is not None and at != known.last_night else ()
     told = [(name, one) for name, one in ill if one.state != "good"]
     if told:
         yield Items([Item([Span(name, style="code"), f": {one.said}"]) for name, one in told])
@@ -126,7 +132,7 @@ def _tests_less(known: Known, at: int) -> bool:
 
 def _trend(known: Known, first: int) -> Line:
     bars = []
-    for at in range(first, known.last + 1):
+    for at in filter(known.is_night, range(first, known.last + 1)):
         told, run = known.gathered.by_run[at], known.runs[at]
         counts = {name: told[name] for name in ("passed", "known", "failed")}
         counts["lost"] = _lost(known, at)

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from harness.answers.history.nights import CauseTold, NightTold
 from harness.answers.history.spread import spread
 from harness.answers.history.surroundings import named_files
+from harness.answers.history.timeline import MARKS
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -78,6 +79,16 @@ class Known:
     def last(self) -> int:
         """The place of the newest run."""
         return len(self.runs) - 1
+
+    def is_night(self, at: int) -> bool:
+        """Whether the run at a place is that of a night; any is, where nobody uses `nightly`."""
+        return not self.nights or self.runs[at].run in self.nights
+
+    @property
+    def last_night(self) -> int:
+        """The place of the newest night of the last runs; who runs a case by hand makes none."""
+        last = range(self.last, max(-1, self.last - MARKS), -1)
+        return next(filter(self.is_night, last), self.last)
 
     def day(self, at: int) -> str:
         """When the run at a place was begun."""

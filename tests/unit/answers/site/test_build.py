@@ -78,6 +78,23 @@ def test_the_front_page_tells_what_broke(pages: Path) -> None:
     assert "case without a verdict</li>" not in text  # its own are said above
 
 
+def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
+    runs = nights(tmp_path)
+    built(tmp_path, *runs)
+    held = open_database(str(tmp_path / "history.sqlite"))
+    keep_night(held, NightTold(night="n", run=SECOND, started="2026"))
+    built(tmp_path, run_folder(tmp_path, attempt("c passed"), run_id=THIRD))
+    front, by_hand, night = (
+        (tmp_path / "site" / page).read_text()
+        for page in ("index.html", page_of("night", THIRD), page_of("night", SECOND))
+    )
+    assert "2 cases fail, 2 of them new" in front
+    assert "Night of " in front
+    assert ("Run of " in by_hand, "Run of " in night) == (True, False)
+    assert page_of("night", THIRD) not in front
+    assert page_of("night", THIRD) in (tmp_path / "site/nights.html").read_text()
+
+
 def test_what_came_with_a_cause_is_told_and_what_is_fixed_accuses_nobody(tmp_path: Path) -> None:
     runs = [
         run_folder(tmp_path, attempt(said), run_id=one)

@@ -238,7 +238,9 @@ class Match:
         if record.outcome == "passed":
             return Judged("good", "passed")
         if self.failure is None:
-            return Judged("bad", record.outcome)
+            error = record.error
+            what = error.call or error.began if error is not None else ""
+            return Judged("bad", f"{record.outcome}: {what}" if what else record.outcome)
         if record.error is not None and self.failure(record.error):
             return Judged("bad", f"{record.outcome}, {self.text}")
         return Judged(self.others, f"{record.outcome}, but not with {self.text}")

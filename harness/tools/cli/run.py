@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,6 +56,7 @@ _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionIte
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 _WRONG: Final = 2
+_BUNDLED: Final = ("inputs", "expected", "tolerance", "graph")
 _INTERRUPTED: Final = 130
 
 
@@ -159,6 +161,8 @@ def run(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if seen.interrupted and seen.folder is not None:
         say(f"stopped; {seen.folder.to_go_on}", err=True)
+    elif code == 1 and seen.folder is not None:
+        _say_bundle(seen.folder, given)
     for error in wrong:
         say(f"error: not run: {error}", err=True)
     return _INTERRUPTED if seen.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
@@ -189,6 +193,19 @@ def _choose_rounds(given: dict[str, Any], quick: bool) -> None:
         raise ConfigError("--quick executes once, without a warm-up", field=f"--{asked[0]}")
     if not quick and given["contexts_rounds"] is None:
         given["contexts_rounds"] = "auto"
+
+
+def _say_bundle(folder: RunFolder, given: Mapping[str, Any]) -> None:
+    """How to hand the first failing case over, unless it was handed over itself."""
+    for record in folder.contents().cases:
+        is_bundle = "came_again" in record.measurements
+        if record.cause == "target" and f"::{QNN.test}" in record.case and not is_bundle:
+            words = ["qnn-harness", "contexts", "bundle", record.case]
+            for name in ("lab", "reports", *map("contexts_{}".format, _BUNDLED)):
+                if (value := given[name]) is not None:
+                    words.append(f"--{name.removeprefix('contexts_')}={value}")
+            say(f"to hand it over: {shlex.join([*words, '--out=case.zip'])}", err=True)
+            return
 
 
 def _say_found(seen: _Watch) -> None:

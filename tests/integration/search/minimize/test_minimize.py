@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -130,8 +132,10 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     way = ("--contexts=3", "--residency=window")
     code, said, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *given)
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), said
-    packed = lab.qnn_harness("contexts", "bundle", record["case"], *given, "--out=case.zip")
+    (command,) = re.findall(r"(?<=^to hand it over: qnn-harness ).*", said, re.MULTILINE)
+    packed = lab.qnn_harness(*shlex.split(command))
     assert packed.returncode == 0, packed.stderr
+    assert "    wrong-outputs (known): " in packed.stdout
     assert packed.stdout.startswith("written: case.zip: 3 contexts, window\n")
     assert "to run it: qnn-harness run case.zip --qnn 2.51.0\n" in packed.stdout
     shutil.rmtree(lab.folder / "in")
@@ -139,6 +143,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert again["error"]["signature"] == record["error"]["signature"], said
     assert again["measurements"]["came_again"] is True
+    assert "to hand it over" not in said
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
     # a run that cannot be read hides no other; a name that no run has, a case that no run failed
     later = lab.reports / "29990101T000000Z-0000000000000000"

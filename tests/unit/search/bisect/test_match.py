@@ -29,6 +29,18 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
 
 
 @pytest.mark.parametrize(
+    ("given_", "why"),
+    [
+        (FAILED, f"failed: {error().call}"),
+        (record(outcome="failed", error=error(api=None, code=None, symbol=None)), "failed: Fail"),
+        (record(outcome="crashed", error=None), "crashed"),
+    ],
+)
+def test_what_counts_as_bad_is_told_with_its_call(given_: CaseRecord, why: str) -> None:
+    assert ANY_FAILURE.judge(given_).why.startswith(why)
+
+
+@pytest.mark.parametrize(
     ("match", "given_", "answer"),
     [
         (None, record(), "good"),

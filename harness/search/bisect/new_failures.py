@@ -59,7 +59,7 @@ class NewFailure:
 
         A failure that replaced another is looked for by its signature, and the other one is good.
         If more than two axes changed, the first two are searched, with the others held at their old
-        version, and once more at their new one.
+        version, and once more at their new one. An empty `lab` names none.
         """
         if self.hindrance is not None or self.after.device is None:
             return None
@@ -76,7 +76,8 @@ class NewFailure:
         if self.before.is_bad:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
         words += ["--repeat", "auto"] if self.is_flaky else []
-        words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
+        words += ["--device", self.after.device.name]
+        words += [*(["--lab", lab] if lab else []), "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
 
     def bisectable(self, lab: str, reports: str) -> Bisectable:

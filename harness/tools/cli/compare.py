@@ -38,7 +38,7 @@ from harness.run import Ending
 from harness.search import NewFailure
 from harness.search.bisect.new_failures import bisected_apart
 from harness.search.nightly.processes import ENOUGH_S, bisection
-from harness.tools.cli.lab_options import json_option, lab_option
+from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
 from harness.tools.cli.tell import tell
 from harness.verdict import RunFolder
@@ -125,7 +125,7 @@ def compare(
     found = replace(found, faults=faults_beside(base, folder))
     if found.unjudged is not None:
         say(f"note: {found.unjudged}", err=True)
-    lab, reports = str(lab_file), str(folder.path.parent)
+    lab, reports = lab_to_name(lab_file), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
         told = category in BISECTED

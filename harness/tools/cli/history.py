@@ -24,7 +24,7 @@ from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
 from harness.ground import ConfigError, counted
 from harness.search import NewFailure
-from harness.tools.cli.lab_options import json_option, lab_option
+from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
 from harness.verdict import JOURNAL
 
@@ -113,7 +113,7 @@ def history(
     held = opened(database, reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
-        return NewFailure.of(pair, state).bisectable(str(lab_file), str(reports))
+        return NewFailure.of(pair, state).bisectable(lab_to_name(lab_file), str(reports))
 
     found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}

@@ -74,6 +74,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 """`--json`, given to the command as `as_json`."""
 
 
+def lab_to_name(lab_file: Path) -> str:
+    """What another command is to be told of the lab: nothing of the usual one, if it is not there.
+
+    Then that command runs on a simulated device, as this one did.
+    """
+    return "" if lab_file == DEFAULT_LAB and not lab_file.exists() else str(lab_file)
+
+
 def simulated_instead(names: Sequence[str]) -> Path | None:
     """The lab of this computer's simulated devices, told on stderr; None if it has not all names.
 

@@ -106,7 +106,7 @@ def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
     assert counts == [(0,), (0,)]
 
 
-def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
+def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b@2.50.40 failed id=y"))
     run_folder(tmp_path, attempt("a@2.51.0 failed id=x"), attempt("b@2.51.0 failed id=y"))
     code, output = said("--reports", tmp_path, "--json")
@@ -116,6 +116,8 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
     assert code == 0
     assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
     assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
+    monkeypatch.chdir(tmp_path)
+    assert "--device sim --reports " in said("--reports", tmp_path)[1], "there is no devices.yaml"
     for words, cases in (
         (("--diagnosis", "x"), 1),
         (("--device", "sim"), 2),

@@ -242,7 +242,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "LiteRT and its dispatch library",
         "build both from one commit, or take both from one release",
         "QNN itself is never asked: no line of QnnDsp stands before it; where a line of the linker "
-        "names libQnnHtp.so or libQnnSystem.so, that was not found",
+        "names libQnnHtp.so or libQnnSystem.so, that file was not found",
         (
             "google-ai-edge/LiteRT#6059",
             "google-ai-edge/LiteRT#6657",
@@ -324,7 +324,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "was given no SoC, or a SoC that it does not know",
         "give it the SDK's libraries (in an app: libQnnHtp.so, libQnnSystem.so, stub, skel and "
         "prepare library beside it) and the SoC; or compile ahead of time",
-        "the line before it names library, version or SoC; a version that is too old, too",
+        "the line before it names library, SoC or version (also one too old)",
         ("google-ai-edge/LiteRT-CLI#80",),
         (
             known(r"Unexpected SoC model: |QNN backend SoC mismatch: "),

@@ -68,7 +68,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "no-channel",
         "the memory or the queue through which CPU and DSP talk could not be made",
-        "may the process open /dev/dma_heap/system (or /dev/ion)? Queues (dspqueue) want a FastRPC "
+        "may the process open /dev/dma_heap/system (or /dev/ion)? Queues (dspqueue) need a FastRPC "
         "of the device and DSP firmware that have them",
         "the session itself opens: no line says that qnn_open failed",
         ("ggml-org/llama.cpp#21842", "qualcomm/fastrpc#167"),
@@ -98,7 +98,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "not fit",
         "run it as the shell user, not under su; on a Linux board take the DSP's files "
         "(fastrpc_shell_unsigned_3) that belong to its firmware",
-        "the same command as another user; `fastrpc_test -d 3 -U 1` on a Linux board",
+        "try the same as another user; `fastrpc_test -d 3 -U 1` on a Linux board",
         ("pytorch/executorch#7492", "qualcomm/fastrpc#401"),
         (
             known(r"(?i)firmware\W{1,3}shell build(?: id)? mismatch"),
@@ -139,8 +139,8 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "no-dsp-session",
-        "no program gets a session with the DSP: its firmware, its daemon (cdsprpcd), the "
-        "kernel's driver or a setting of the board",
+        "no program gets a session with the DSP because of its firmware, its daemon (cdsprpcd), "
+        "the kernel's driver or a setting of the board",
         "look whether the remote processor runs (`cat /sys/class/remoteproc/*/state`), whether "
         "cdsprpcd runs, and whether the files in its dsp folder belong to its firmware",
         "`fastrpc_test -d 3` fails, too; where that works, it is the skel or its path",
@@ -226,7 +226,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "npu-busy",
-        "another process, or another session of this one, holds the NPU or what it needs of it",
+        "another process, or another session of this one, holds the NPU or a part of it",
         "end what else uses the NPU (on Windows also Copilot+ features), or reboot; then try again",
         "alone after a reboot it works; a context that was made for another device never does",
         ("microsoft/onnxruntime-genai#1806", "microsoft/onnxruntime#25128"),

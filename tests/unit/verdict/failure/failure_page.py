@@ -50,9 +50,9 @@ These words come again and again:
 - the **backend**, libQnnHtp.so, which a program links; it runs on the CPU;
 - the **stub**, which the backend opens (libQnnHtpV73Stub.so for a chip of arch v73). It calls the
   DSP;
-- **FastRPC** (libcdsprpc.so, the chip vendor's), by which the stub does so;
+- **FastRPC** (libcdsprpc.so, the chip vendor's), which carries these calls;
 - a **protection domain** (**PD**): a process on the DSP, which FastRPC starts;
-- the **skel** (libQnnHtpV73Skel.so), the DSP's half of the backend, which is loaded into it.
+- the **skel** (libQnnHtpV73Skel.so), the DSP's half of the backend, loaded into that domain.
   Backend, stub and skel must come from one SDK build;
 - a **context binary**: a compiled model. It is made for an arch, a SoC (chip) and an amount of fast
   memory (**VTCM**).
@@ -82,8 +82,8 @@ with a libcdsprpc that gives scripted answers (`tests/integration/probe/scripted
 - `Unable to load Skel Library. transportStatus: 9` and `Failed to retrieve skel build id`, which
   older versions log after 0x80000406, are gone.
 - `createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported by HTP` is only a warning: the
-  DSP did not say what it can do, and the library goes on. No unsigned domain was given only if
-  `createUnsignedPD failed` follows ([qualcomm/ai-hub-apps#130] has both).
+  DSP did not say what it can do, and the library goes on. Only `createUnsignedPD failed` after it
+  says that no unsigned domain was given ([qualcomm/ai-hub-apps#130] has both).
 - If a skel answers with other data than the stub expects, the log says `QNN_TRANSPORT_CONFIG crc32
   failed`.
 - `DspTransport call failed, error 0x00000010` stands for 0x8000040d: the domain died in that call.

@@ -578,7 +578,9 @@ def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_
     assert came.search.cost_s == 150 * attempt("a failed").duration_s
     same = searched(*["a passed"] * 3, now=both)
     assert same.search is None
-    assert bisected(same).startswith("not bisected: flaky: 1 of 5 attempts failed though ")
+    assert bisected(same).startswith(
+        "not bisected: flaky: 1 of 5 attempts failed on the same versions "
+    )
     assert "- flaky: `1 of 5 attempts failed" in issue_text(same)
 
 

@@ -383,7 +383,7 @@ def _why(guess: _Guess, cells: _Cells, started: Sequence[str], sure: bool) -> st
     of_runs = [len(set(cells.axes[_RUN][cut])) for cut in (inside & bad, inside)]
     runs = f"in {of_runs[0]} of {counted(of_runs[1], 'run')}"
     if guess.guilty == "flaky" and not sure:
-        return f"failed {runs}, which tells too little yet"
+        return f"failed {runs}, too few to tell"
     if guess.guilty == "flaky":
         on = f" on {guess.base}" if guess.base else ""
         return f"fails now and then{on}, {runs}, whatever changes"

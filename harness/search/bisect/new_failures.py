@@ -44,7 +44,7 @@ class NewFailure:
             came = self.changed and versions_of(self.before) in self.state.never_bad_with
             return None if came else f"flaky: {self.state.said}"
         if not self.changed:
-            return "with the same versions as before: bisecting them tells nothing"
+            return "no version has changed since the run before"
         if self.after.device is None:
             return "it is not known on which device it ran"
         if same_failure(self.before, self.after):

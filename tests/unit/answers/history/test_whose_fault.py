@@ -92,7 +92,7 @@ def steady(night: int) -> str:
         (nights(lambda test, phone, night: test == "t", 1), "unknown: on", None),
         (
             nights(lambda test, phone, night: test == "t" and phone == "a0", 1),
-            "unknown: failed in 1 of 1 run, which tells too little yet",
+            "unknown: failed in 1 of 1 run, too few to tell",
             None,
         ),
         (nights(lambda test, phone, night: test == "t"), "unknown: on 2 of 2 SM8650", None),

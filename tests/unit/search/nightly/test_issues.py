@@ -333,7 +333,7 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
             None,
             "no run of this selection before it came is known in which it passed",
         ),
-        ("a passed", None, "with the same versions as before"),
+        ("a passed", None, "no version has changed"),
         ("", None, "no run of this selection before it came is known in which it passed"),
     ],
 )
@@ -371,7 +371,7 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
     by_case = {one.search.case.split("-")[-1][:-1]: one for one in issues if one.search}
     assert set(by_case) == {"b", "c", "d"}, "of a and b the shorter one"
     (alike,) = (one for one in issues if one.search is None)
-    assert alike.hindrance == "with the same versions as before: bisecting them tells nothing"
+    assert alike.hindrance == "no version has changed since the run before"
     order = []
     while (issue := next_search(issues, NIGHT)) and issue.search:
         order.append(issue.search.case.split("-")[-1][:-1])

@@ -158,12 +158,19 @@ class ToldComparison:
         said += ["nothing fails"] if run.is_green and not said and not self.reasons else []
         return ", ".join(["the first run of these cases", *said])
 
+    def _failing_among(self, name: Category) -> str:
+        """Of what had no verdict before nobody knows how it ended, unless that is said."""
+        bad = (
+            sum(one.shown.is_unexplained for one in self.comparison[name]) if name == "added" else 0
+        )
+        return f" ({bad} of them {'fails' if bad == 1 else 'fail'})" if bad else ""
+
     @property
     def _differences(self) -> str:
         pairs = [one for found in self.comparison.pairs.values() for one in found]
         counts = [] if any(one.before for one in pairs) else ["the base has no cases"]
         counts += [
-            f"{len(self.comparison[name])} {title}"
+            f"{len(self.comparison[name])} {title}{self._failing_among(name)}"
             for name, title in TITLES.items()
             if self.comparison[name] and name != "failing"
         ]

@@ -84,9 +84,9 @@ def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
     if not fails:
         if _tests_less(known, at):
             return f"{said}Nothing of it fails, but cases have vanished."
-        return said + (
-            "Nothing fails." if coverage.is_whole else "Nothing that has a verdict fails."
-        )
+        nothing = "Nothing" if coverage.is_whole else "Nothing that has a verdict"
+        but = " but what known issues expect" if coverage.known else ""
+        return f"{said}{nothing} fails{but}."
     causes = counted(len({one.cause for one in new}), "cause")
     told = f"{len(new)} of them new, for {causes}" if new else "none of them new"
     said += f"{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}"

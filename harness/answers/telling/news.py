@@ -35,7 +35,7 @@ class NewsItem(Part):
     """Cases that became something for one cause, whose `id` stays. `still` is no news.
 
     `title` and `facts` are Markdown, in which what others said is code. `issue` is the text that a
-    tracker has of it; without one it is no matter for trackers.
+    tracker has of it, as long as it `is_open`; without one it is no matter for trackers.
     """
 
     id: str
@@ -44,6 +44,7 @@ class NewsItem(Part):
     cases: int
     facts: tuple[str, ...] = ()
     issue: str = ""
+    is_open: bool = True
 
 
 class News(Part):

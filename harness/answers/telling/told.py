@@ -177,7 +177,7 @@ def _template(channel: NewsChannel, below: Path) -> str | None:
 
 def _issues(news: News, template: str | None) -> list[WantedIssue]:
     told = (one for one in news.items if one.issue)
-    return [WantedIssue(one.id, *issue(news, one, template), one.kind != "fixed") for one in told]
+    return [WantedIssue(one.id, *issue(news, one, template), one.is_open) for one in told]
 
 
 def _deliver(folder: Path, lab_file: Path, name: str) -> None:

@@ -23,6 +23,8 @@ def bisected(issue: Issue) -> str:
     search = issue.search
     if issue.fault is not None:
         return "not bisected: a verdict that is missing tells of no version"
+    if search is None and issue.state == "closed":
+        return "not bisected: it is gone"
     if search is None and issue.flaky:
         return f"not bisected: flaky: {issue.flaky}"
     if search is None:

@@ -58,6 +58,7 @@ def news_of(
             cases=one.count,
             facts=tuple(filter(None, (where(one), whose(one), _searched(one)))),
             issue=issue_text(one, reports).partition("\n")[2].strip(),
+            is_open=one.state == "open",
         )
         for one in night.issues_told
     ]
@@ -87,7 +88,7 @@ def _searched(issue: Issue) -> str:
 
 def _kind(issue: Issue, before: Issue | None) -> NewsKind | Literal["still"]:
     if issue.state == "closed":
-        return "fixed"
+        return "still" if issue.known_issues else "fixed"
     fresh = before is None or before.state == "closed"
     if issue.flaky:
         return "flaky" if fresh or not (before and before.flaky) else "still"

@@ -85,6 +85,8 @@ def nightly(
         until=now + seconds,
     )
     begun: Chain | None = None
+    if resume and not reports.is_dir():
+        _last(iter(()), reports)
     try:
         with held(reports):
             found = nights(reports)

@@ -44,7 +44,7 @@ NIGHT = News(
     lab=("Lab: 2 of 3 devices there.",),
     items=(
         ITEM,
-        ITEM.model_copy(update={"id": "b" * 12, "kind": "fixed"}),
+        ITEM.model_copy(update={"id": "b" * 12, "kind": "fixed", "is_open": False}),
         ITEM.model_copy(update={"id": "c" * 12, "kind": "still", "title": "`old`"}),
     ),
 )

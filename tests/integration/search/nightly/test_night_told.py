@@ -134,7 +134,8 @@ def test_what_the_page_shows_is_so(tmp_path: Path) -> None:
     folder = tmp_path / "reports/latest-nightly"
     folder.mkdir(parents=True)
     kinds = ("new", "new", "fixed", "lost")
-    items = [NewsItem(id="a" * 12, kind=kind, title="`t`", cases=1, issue="x") for kind in kinds]
+    about = {"id": "a" * 12, "title": "`t`", "cases": 1, "issue": "x"}
+    items = [NewsItem(**about, kind=kind, is_open=kind != "fixed") for kind in kinds]
     news = News(id="20261123T105000Z-7426-nightly", verdict="all", items=tuple(items))
     (folder / NEWS).write_text(news.model_dump_json())
     shown = page.partition("```\n$ ")[2].partition("```")[0].splitlines()

@@ -129,6 +129,12 @@ def test_nothing_new_is_said_so() -> None:
             ["a passed"],
             "1 of 1 case has a verdict; the base has no cases, 1 judged now, not before; 0",
         ),
+        (
+            [],
+            ["a failed", "b passed", "c failed", "d failed known=k"],
+            "4 of 4 cases have a verdict; the base has no cases, "
+            "4 judged now, not before (2 of them fail); 0",
+        ),
         ([], ["a skipped"], "0 of 1 case has a verdict, 1 skipped; the base has no cases; 0"),
         (["a passed"], [], "no case was run; 1 vanished; 0"),
         (["a skipped"], [], "no case was run; no difference; 0"),

@@ -135,7 +135,9 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
     new = [place(f"p{n}", "SM8750", "qnn 2.50.40", 2) for n in range(6)]
     old = [place(f"p{n}", "SM8750", "qnn 2.9.0", 0) for n in range(6)]
     others = [place("q|`x`", "SM8650", "qnn 2.50.40", 0), place("r", "V", "qnn 2.50.40", 1)]
-    assert where_seen([*new, *old, *others]) == "on 6 of 6 `SM8750`, 1 of 1 `V`, on no `SM8650`"
+    all_new = "on 6 of 6 `SM8750`, 1 of 1 `V`, on no `SM8650`"
+    assert where_seen([*new, *others]) == all_new
+    assert where_seen([*new, *old, *others]) == f"{all_new}; only with `qnn 2.50.40`"
     assert where_seen([]) == ""
     assert where_seen([place("p", "SM8750", "", 0)]) == "on no `SM8750`"
     head, rule, *rows = markdown(grid([*new, *old, *others])).splitlines()

@@ -42,12 +42,14 @@ LOST = {"fault": "lab", "outcome": "error"}
         ({}, GONE, "fixed"),
         (FLAKY, {**FLAKY, **GONE}, "fixed"),
         ({}, {**GONE, "closed": "earlier"}, None),
+        ({}, {**GONE, "known_issues": ("mine",)}, "still"),
     ],
 )
 def test_what_an_issue_is(before: Any, now: Any, kind: str | None) -> None:
     known = [an_issue(**before)] if before is not None else []
     news = news_of(a_night(issues=(an_issue(**now),)), known)
     assert [one.kind for one in news.items] == ([kind] if kind else [])
+    assert all(one.is_open == ("state" not in now) for one in news.items)
 
 
 def test_cases_that_vanished_are_told_by_their_names() -> None:

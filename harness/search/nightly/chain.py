@@ -92,8 +92,8 @@ _OTHER: Final = "tests without a device, or outputs that drift"
 """A run may fail for something that is in no record, so that nobody knows whether it is new."""
 _REFUSED: Final = {
     4: "pytest does not take these arguments, see above; `qnn-harness nightly --help` has ours",
-    5: "nothing was selected: pytest found no device test with these arguments; the suites of "
-    "this package are run with --pyargs harness.suites",
+    5: "nothing was selected: pytest found no device test with these arguments; first-night.md "
+    "(`qnn-harness --help` says where) begins with one, --pyargs harness.suites runs our suites",
 }
 _log = logging.getLogger(__name__)
 

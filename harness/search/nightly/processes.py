@@ -37,8 +37,9 @@ def ended(
     command = [sys.executable, "-m", module, *words]
     with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None) as process:
         if (code := process.wait(Deadline(left_s))) is None:
-            what = "the run" if module == "pytest" else words[0]
-            sys.stderr.write(f"nightly: the time is over, and {what} is ended\n")
+            # a run leaves the letters of its cases without an end of their line
+            begin, what = ("\n", "the run") if module == "pytest" else ("", words[0])
+            sys.stderr.write(f"{begin}nightly: the time is over, and {what} is ended\n")
         return code
 
 

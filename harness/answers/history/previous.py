@@ -8,13 +8,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from harness.answers.history.attempts import attempts_by_name, finder
+from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder
 from harness.answers.history.brief import Brief, read_briefs
 from harness.answers.history.comparison import TITLES, Pair, compare
 from harness.answers.history.states import CaseHistory, CaseState, Verdicts, state_of
 from harness.answers.report.run_data import Since
 from harness.ground import ConfigError, HarnessError
 from harness.verdict import JOURNAL, CaseRecord, LeftOut, RunFolder, cases_in, ordered, uncollected
+from harness.verdict.results.asked_of_files import asked_of_files
 from harness.verdict.results.run_folder import run_folders
 
 _MOST_RUNS: Final = 300
@@ -152,9 +153,29 @@ def histories(
 def state_in(reports: Path, case: str) -> CaseState | None:
     """What the last run in a folder that calls a case so, and those before it, make of that.
 
-    None if there is none. Only so many runs are looked at as can be read in a few seconds.
+    None if there is none. Runs that asked something else of a file of the user's, such as other
+    inputs or limits, say nothing. Only so many are looked at as can be read in a few seconds.
     """
     seen: list[Verdicts] = []
+    wanted: dict[str, str] | None = None
+    for run, found in _seen_in(reports, case):
+        asked = asked_of_files(run.info().get("command"))
+        wanted = asked if wanted is None else wanted
+        if asked == wanted:
+            seen.insert(0, Verdicts.of(found, str(run.info().get("started", ""))))
+    return state_of(seen)
+
+
+@uncollected()
+def asked_when_bad(reports: Path, case: str) -> tuple[str, dict[str, str]]:
+    """The last run in a folder in which a case failed, and what that asked of the user's file."""
+    runs = ((run, one) for run, one in _seen_in(reports, case) if one.last.is_bad)
+    run = next((run for run, _ in runs), None)
+    return ("", {}) if run is None else (run.run_id, asked_of_files(run.info().get("command")))
+
+
+def _seen_in(reports: Path, case: str) -> Iterator[tuple[RunFolder, EarlierAttempts]]:
+    """What the runs in a folder say of a case, whatever its versions: the newest first."""
     known: Brief | None = None
     for run in _last(map(RunFolder, reversed(run_folders(reports))), _MOST_BYTES // 4):
         with contextlib.suppress(HarnessError, OSError):
@@ -162,8 +183,7 @@ def state_in(reports: Path, case: str) -> CaseState | None:
             found = named.get(case) if known is None else finder(named)(known)
             if found is not None:
                 known = known or found.last
-                seen.insert(0, Verdicts.of(found, str(run.info().get("started", ""))))
-    return state_of(seen)
+                yield run, found
 
 
 def _named(pair: Pair) -> set[str]:

@@ -129,8 +129,10 @@ def first_token(first: Mapping[str, Any]) -> str:
 def versions(records: Sequence[CaseRecord]) -> list[Block]:
     """What several versions or backends gave: latency and closeness, a row for each output."""
     rows: list[list[Line]] = []
-    several = len({_device(record) for record in records}) > 1
-    for record in records:
+    told = [record for record in records if parts(record, "accuracy")]
+    several = len({_device(record) for record in told}) > 1
+    outputs = len({one.get("output") for record in told for one in parts(record, "accuracy")}) > 1
+    for record in told:
         graphs = parts(record, "graphs")
         median = _usual(graphs[0], "median") if len(graphs) == 1 else ""
         model = record.case.partition("::")[0].rpartition("/")[2]
@@ -138,17 +140,19 @@ def versions(records: Sequence[CaseRecord]) -> list[Block]:
         for one in parts(record, "accuracy"):
             cosine = _number(one.get("cosine"), 7)
             on: list[Line] = [code(_device(record))] if several else []
-            rows.append([code(model, 60), *on, *where, median, _sqnr(one), cosine])
+            of: list[Line] = [code(str(one.get("output")), 60)] if outputs else []
+            rows.append([code(model, 60), *on, *where, *of, median, _sqnr(one), cosine])
     names = (
         "Model",
         *(["Device"] if several else []),
         "QNN",
         "Backend",
+        *(["Output"] if outputs else []),
         "Median",
         "SQNR (dB)",
         "Cosine",
     )
-    return [*table("By version and backend", names, rows)] if len(rows) > 1 else []
+    return [*table("By version and backend", names, rows)] if len(told) > 1 else []
 
 
 def _device(record: CaseRecord) -> str:

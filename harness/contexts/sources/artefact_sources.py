@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
-from harness.contexts.context.source import CONDITIONS, ClosenessAsked
+from harness.contexts.context.source import ANY_DISTANCE, CONDITIONS, ClosenessAsked
 from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
 from harness.contexts.sources.onnx_model import OnnxModel, require_alike
@@ -155,6 +155,9 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
         _require_folders(what, folder, artefact, len(pieces))
         _tell_of_extras(folder, name, len(pieces))
 
+    limits = (plan.max_error, plan.min_cosine, plan.min_sqnr) if plan else ()
+    # who says anew how close outputs must come means these words, and none beside them
+    usual = ANY_DISTANCE if plan and given.closeness else plan.tolerance if plan else 0.0
     files: dict[tuple[Path, int, int], Path] = {}
 
     def file(blob: Blob) -> Path:
@@ -171,7 +174,7 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
             file(piece),
             inputs=_folder(given.inputs, name, at, pieces) or tensors(piece.inputs),
             expected=_folder(given.expected, name, at, pieces) or tensors(piece.expected),
-            tolerance=given.tolerance or (plan.tolerance if plan else 0.0),
+            tolerance=given.tolerance or usual,
             graph=given.graph or (plan.graph if plan else None),
             name=f"{name}#{at}" if len(pieces) > 1 else name,
         )
@@ -179,7 +182,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     ]
     expects = artefact.facts.get("expects")
     not_run = "\n".join([left_out(empty)] * bool(empty) + _around(artefact, len(pieces)))
-    return SourceList(name, sources, empty, plan, expects, given.closeness, not_run)
+    asked = given.closeness or ClosenessAsked(*limits)
+    return SourceList(name, sources, empty, plan, expects, asked, not_run)
 
 
 def left_out(empty_caches: Sequence[str]) -> str:

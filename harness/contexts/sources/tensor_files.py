@@ -325,8 +325,8 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
         kind += f': save it with .astype("{tensor.data_type}")'
     shape = _sides(tensor.shape or array.shape)
     if fits and array.ndim != 1 and (sides := _sides(array.shape)) != shape:
-        cure = "transpose" if sorted(sides) == sorted(shape) else "reshape"
-        kind, fits = f"{kind}, not {tensor.shape}: {cure} it", False
+        cure = "is it transposed?" if sorted(sides) == sorted(shape) else "reshape it"
+        kind, fits = f"{kind}, not {tensor.shape}: {cure}", False
     if not fits:
         return None, array.nbytes, kind, fits
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)

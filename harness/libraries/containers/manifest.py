@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -53,10 +54,16 @@ class PieceEntry(BaseModel, extra="forbid", frozen=True):
     expected: Tensors = ()
 
 
+# packed outputs of a model on the CPU are files then
+_AGAINST: Final = re.compile(r" of [^;]{1,100}? is asked")
+_Limit = Annotated[float | None, Field(allow_inf_nan=False)]
+
+
 class RunPlan(BaseModel, extra="forbid", frozen=True):
     """How the pieces were run. Whoever runs them again may say otherwise.
 
-    Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said.
+    Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said. The
+    limits are what was asked of each output.
     """
 
     residency: Literal["resident", "sequential", "window"]
@@ -67,6 +74,9 @@ class RunPlan(BaseModel, extra="forbid", frozen=True):
     build_id: str | None = None
     soc: str | None = None
     target: str | None = None
+    max_error: _Limit = None
+    min_cosine: _Limit = None
+    min_sqnr: _Limit = None
 
 
 class Expects(BaseModel, extra="forbid", frozen=True):
@@ -76,8 +86,9 @@ class Expects(BaseModel, extra="forbid", frozen=True):
     signature: str | None
 
     def met_by(self, outcome: str, signature: str | None) -> bool:
-        """Whether a run that ended so came to the same."""
-        return (outcome, signature) == (self.outcome, self.signature)
+        """Whether a run that ended so came to the same, whatever its outputs were told against."""
+        now, then = (_AGAINST.sub(" is asked", one or "") for one in (signature, self.signature))
+        return (outcome, now) == (self.outcome, then)
 
     def __str__(self) -> str:
         return self.outcome if self.signature is None else f"{self.outcome}, {self.signature}"

@@ -20,6 +20,7 @@ from harness.contexts.sources.onnx_model import require_alike
 from harness.ground import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
 from harness.probe.plan import ONCE
+from harness.run.bench import TargetFailure
 from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session
@@ -28,6 +29,7 @@ from harness.run.experiments.reference import tell_accuracy
 
 if TYPE_CHECKING:
     from harness.run.bench import Bench
+    from harness.verdict import Verdict
 
 
 @pytest.mark.device
@@ -41,23 +43,36 @@ def test_contexts(
     """All contexts load, execute and free, one process a case, with the outputs expected."""
     if workload.empty_caches:
         bench.measure(empty_caches=list(workload.empty_caches))
-    # a bundle is about one failure; its outputs are not what others are compared with
-    own, rounds = workload.plan is None, workload.rounds if workload.plan is None else ONCE
-    seen = bench.run_contexts(workload, contexts, residency, keep_outputs=own, rounds=rounds)
+    # a bundle is about one failure; only if that is of its outputs are they kept
+    keep = workload.plan is None or bool(workload.closeness)
+    rounds = workload.rounds if workload.plan is None else ONCE
+    seen = bench.run_contexts(workload, contexts, residency, keep_outputs=keep, rounds=rounds)
     if workload.not_run and seen.verdict.outcome == "passed":
         bench.conclude(workload.not_run)
-    expects, error = workload.expects, seen.verdict.error
-    if expects is not None:
-        again = expects.met_by(seen.verdict.outcome, error.signature if error else None)
-        bench.measure(came_again=again)
-        packed = workload.plan.qnn if workload.plan is not None else None
-        came = "came again" if again else "did not come"
-        if packed and packed != bench.placement.qnn_version and not again:
-            came += f" (it was packed with QNN {packed}: --qnn {packed})"
-        bench.conclude(f"what was packed {came}: {expects}")
-    tell_accuracy(bench, seen, workload)
+    verdict = seen.verdict
+    try:
+        tell_accuracy(bench, seen, workload)
+    except TargetFailure as failure:
+        verdict = failure.verdict
+        raise
+    finally:
+        if workload.expects is not None:
+            _tell_whether_it_came(bench, workload, verdict)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)
+
+
+def _tell_whether_it_came(bench: Bench, workload: SourceList, verdict: Verdict) -> None:
+    """Whether a bundle ended as it did when it was packed."""
+    expects, error = workload.expects, verdict.error
+    assert expects is not None
+    again = expects.met_by(verdict.outcome, error.signature if error else None)
+    bench.measure(came_again=again)
+    packed = workload.plan.qnn if workload.plan is not None else None
+    came = "came again" if again else "did not come"
+    if packed and packed != bench.placement.qnn_version and not again:
+        came += f" (it was packed with QNN {packed}: --qnn {packed})"
+    bench.conclude(f"what was packed {came}: {expects}")
 
 
 @pytest.mark.device(engine=ORT.name)

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
+from harness.answers.history.previous import asked_when_bad
 from harness.ground import (
     AxisName,
     ConfigError,
@@ -32,6 +33,7 @@ from harness.search.bisect.answers import Point
 from harness.search.bisect.log import BisectLog
 from harness.search.bisect.match import Judged, Match, parse_match
 from harness.verdict import JOURNAL, CaseRecord, Output, RunFolder, split_node_id
+from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
 from harness.verdict.results.run_folder import LATEST
 
 _LEASE_WAIT_S: Final = 600
@@ -135,6 +137,19 @@ def task_of(log: BisectLog) -> Task:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"its log does not say what to run: {where}: {first['msg']}") from error
+
+
+def asked_as_before(case: str, reports: Path, words: Sequence[str]) -> tuple[str, ...]:
+    """The words for pytest, and of a file of a user's also what was asked of it when it failed.
+
+    Without its inputs, expected outputs and limits it would be another question.
+    """
+    if not is_of_a_file(case) or asked_of_files(words):
+        return tuple(words)
+    run, asked = asked_when_bad(reports, case)
+    if more := tuple(for_pytest(asked)):
+        _log.warning("asked of the file as in %s: %s", run, shlex.join(more))
+    return (*words, *more)
 
 
 def named_again(kept: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:

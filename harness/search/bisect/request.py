@@ -20,7 +20,7 @@ from harness.ground.facts.engines import Engine
 from harness.libraries import Catalog
 from harness.run import is_of_a_file
 from harness.search.bisect.answers import Point, Repeat, least_change
-from harness.search.bisect.case_run import Task, named_again, task_of
+from harness.search.bisect.case_run import Task, asked_as_before, named_again, task_of
 from harness.search.bisect.folder import BisectFolder, log_text
 from harness.search.bisect.log import Answered, Begun, read_log
 from harness.search.bisect.match import Match, parse_match
@@ -86,6 +86,8 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     """
     axes, each = _axes(request.axes)
     root = where_pytest_starts(request.case, "--case")
+    words = asked_as_before(request.case, request.reports, request.pytest_arguments)
+    request = replace(request, pytest_arguments=words)
     match = None if request.match is None else parse_match(request.match)
     of_failures = match is None or match.failure is not None
     if axes and request.repeat is None and of_failures:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, Field
 
 from harness.contexts import Context, ContextFile, Given, Source, contexts_of, required
+from harness.contexts.context.source import ANY_DISTANCE
 from harness.contexts.sources.context_file import ContextFiles
 from harness.contexts.sources.contexts import Contexts
 from harness.device import Lab
@@ -145,7 +146,8 @@ def subject_of(
         if soc is None or soc not in SOCS or compiler is None:
             problem = f"is compiled here: by which QNN, for which SoC? {soc} by {compiler}"
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
-        files = _compiled(sources, compiler, SOCS[soc].htp_arch, catalog)
+        limited = bool(sources.closeness)
+        files = _compiled(sources, compiler, SOCS[soc].htp_arch, catalog, limited=limited)
     usual = sources.plan.residency if sources.plan is not None else "resident"
     residency, number = named_way(parameters or "") or (usual, len(files))
     if number > _MOST:
@@ -158,6 +160,9 @@ def subject_of(
         qnn=qnn or (where.named["qnn"] if where.named else None),
         backend=where.backend,
         target=where.target,
+        max_error=sources.closeness.max_error,
+        min_cosine=sources.closeness.min_cosine,
+        min_sqnr=sources.closeness.min_sqnr,
     )
     return Subject(
         case=case,
@@ -170,17 +175,25 @@ def subject_of(
 
 
 def _compiled(
-    sources: Sequence[Source], compiler: str, htp_arch: int | None, catalog: Catalog
+    sources: Sequence[Source],
+    compiler: str,
+    htp_arch: int | None,
+    catalog: Catalog,
+    *,
+    limited: bool,
 ) -> list[ContextFile]:
-    """What a compiler makes of models, with their inputs. Raises CompileError where it does not."""
+    """What a compiler makes of models, with their inputs. Raises CompileError where it does not.
+
+    Where outputs are `limited` they are told against the reference, which is expected then.
+    """
     root = cache_root()
     made = Contexts(root, catalog, ProbeBuilder(root / "probe")).of(sources, compiler, htp_arch)
     return [
         ContextFile(
             one.path,
             inputs=list(one.inputs),
-            expected=list(one.expected) or None,
-            tolerance=one.tolerance if one.expected else 0.0,
+            expected=list(one.expected or (one.reference if limited else ())) or None,
+            tolerance=one.tolerance if one.expected else ANY_DISTANCE if limited else 0.0,
             name=str(source),
         )
         for source, one in required(made).items()

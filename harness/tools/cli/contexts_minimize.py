@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from harness.contexts import Given
+from harness.contexts.context.source import ANY_DISTANCE, ClosenessAsked
 from harness.device import SIMULATED_LAB, load_lab
 from harness.ground import BACKENDS, ConfigError, HarnessError, InfraError, counted
 from harness.run import Ending
@@ -35,7 +36,8 @@ from harness.tools.cli.lab_options import (
     run_timeout_option,
 )
 from harness.tools.cli.say import say, say_found, say_json
-from harness.verdict import CaseRecord
+from harness.verdict import CaseRecord, RunFolder
+from harness.verdict.results.asked_of_files import asked_of_files
 
 _INTERRUPTED: Final = 130
 _AS_FOR_RUN: Final = "As for `run`."
@@ -58,7 +60,10 @@ def _case_options(command: AnyCommand) -> AnyCommand:
         ),
         click.option("--lab", "lab_file", type=NamedPath(), help=_AS_FOR_RUN),
         click.option("--graph", metavar="NAME", help=_AS_FOR_RUN),
-        click.option("--tolerance", type=float, default=0.0, help=_AS_FOR_RUN),
+        click.option("--min-sqnr", type=float, metavar="DB", help=_AS_FOR_RUN),
+        click.option("--min-cosine", type=float, metavar="X", help=_AS_FOR_RUN),
+        click.option("--max-error", type=float, metavar="X", help=_AS_FOR_RUN),
+        click.option("--tolerance", type=float, help=_AS_FOR_RUN),
         click.option("--expected", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
         click.option("--inputs", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
         click.option("--reports", type=NamedPath(), default=Path("reports"), help=_AS_FOR_RUN),
@@ -175,13 +180,15 @@ def _subject(
     # without a record it is run as its name says, which has to be one that `run` gives
     must_be_there |= not may_be_called(case)
     record = record_in_run(case, given["run"], given["reports"], must_be_there=must_be_there)
+    if record is not None:
+        given = _as_in_its_run(given, record)
     lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
     subject = subject_of(
         record.case if record is not None else case,
         lab_file,
         load_lab(lab_file),
         open_catalog(lab_file),
-        Given(given["inputs"], given["expected"], given["tolerance"], given["graph"]),
+        _given(given),
         devices=[part for one in given["device"] for part in one.split(",")],
         backend=given["backend"],
         qnn=given["qnn"],
@@ -194,6 +201,27 @@ def _subject(
         why = f"it passed {where}, and only what fails is made smaller"
         raise ConfigError(f"{why}: --run DIR names a run where it fails", field="CASE")
     return subject.model_copy(update={"expects": expects}), record
+
+
+def _as_in_its_run(given: dict[str, Any], record: CaseRecord) -> dict[str, Any]:
+    """What was asked of the file when the case ran, where that is not said anew."""
+    run = RunFolder(given["run"] or given["reports"] / record.run)
+    asked = asked_of_files(run.info().get("command"))
+    names = {name: name.replace("-", "_") for name in asked}
+    unsaid = {name: asked[name] for name, key in names.items() if given.get(key, "") is None}
+    if unsaid:
+        shown = shlex.join(f"--{name}={value}" for name, value in unsaid.items())
+        say(f"as in {run.run_id}: {shown}", err=True)
+    types = {"inputs": Path, "expected": Path, "graph": str}
+    return given | {names[one]: types.get(one, float)(said) for one, said in unsaid.items()}
+
+
+def _given(given: Mapping[str, Any]) -> Given:
+    closeness = ClosenessAsked(given["max_error"], given["min_cosine"], given["min_sqnr"])
+    # as for `run`: who says how close outputs must come means these words
+    left = ANY_DISTANCE if closeness and given["expected"] else 0.0
+    tolerance = given["tolerance"] or left
+    return Given(given["inputs"], given["expected"], tolerance, given["graph"], False, closeness)
 
 
 class _Progress(RunLines):

@@ -56,7 +56,6 @@ _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionIte
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 _WRONG: Final = 2
-_BUNDLED: Final = ("inputs", "expected", "tolerance", "graph")
 _INTERRUPTED: Final = 130
 
 
@@ -201,9 +200,9 @@ def _say_bundle(folder: RunFolder, given: Mapping[str, Any]) -> None:
         is_bundle = "came_again" in record.measurements
         if record.cause == "target" and f"::{QNN.test}" in record.case and not is_bundle:
             words = ["qnn-harness", "contexts", "bundle", record.case]
-            for name in ("lab", "reports", *map("contexts_{}".format, _BUNDLED)):
-                if (value := given[name]) is not None:
-                    words.append(f"--{name.removeprefix('contexts_')}={value}")
+            words += [
+                f"--{one}={given[one]}" for one in ("lab", "reports") if given[one] is not None
+            ]
             say(f"to hand it over: {shlex.join([*words, '--out=case.zip'])}", err=True)
             return
 

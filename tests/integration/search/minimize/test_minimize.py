@@ -120,6 +120,20 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert suite.code == 0, suite.output
 
 
+def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
+    (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (record,) = lab.run_files("m.onnx", "--qnn=2.51.0", "--max-error=1e-9")
+    assert (code, record["outcome"]) == (1, "failed"), said
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--out=case.zip")
+    assert packed.returncode == 0, packed.stderr
+    assert f"as in {record['run']}: --max-error=1e-9\n" in packed.stderr
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert (code, again["measurements"]["came_again"]) == (1, True), said
+    assert "what was packed came again: failed, " in said
+    code, said, (loose,) = lab.run_files("case.zip", "--qnn=2.51.0", "--max-error=100")
+    assert (code, loose["measurements"]["came_again"]) == (0, False), said
+
+
 @pytest.mark.slow
 def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: ContextFor) -> None:
     made = context_for("tiny", "2.51.0")

@@ -11,6 +11,7 @@ import pytest
 
 from harness.answers.history.comparison import FailOn
 from harness.answers.history.previous import (
+    asked_when_bad,
     histories,
     last_durations,
     previous_of,
@@ -216,3 +217,16 @@ def test_the_records_of_the_runs_before_of_the_same_selection(tmp_path: Path) ->
     run_folder(tmp_path, attempt("e passed"))
     now = RunFolder.open(run_folder(tmp_path, attempt("f passed")))
     assert [one.case[-2] for one in records_before(now)] == ["e", "a", "b"]
+
+
+def test_runs_that_asked_something_else_of_a_file_make_no_case_flaky(tmp_path: Path) -> None:
+    case = attempt("a passed").case
+    for said, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
+        asked = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
+        run_folder(tmp_path, attempt(f"a {said}"), command=asked)
+    state = state_in(tmp_path, case)
+    assert state is not None
+    assert (state.is_flaky, state.failed) == (False, 6)
+    run, asked_then = asked_when_bad(tmp_path, case)
+    assert (run, asked_then) == (run_folders(tmp_path)[-1].name, {"max-error": "1"})
+    assert asked_when_bad(tmp_path, "other") == ("", {})

@@ -105,3 +105,12 @@ def test_versions_are_told_by_device_where_there_are_several() -> None:
     assert isinstance(alike, Table)
     assert alike.columns[:2] == ("Model", "QNN")
     assert versions(ran[:1]) == []
+
+
+def test_outputs_of_versions_are_named_where_there_are_several() -> None:
+    figures = {"accuracy": [{"output": name, "cosine": 1} for name in "yz"]}
+    assert versions([record(measurements=figures)]) == [], "nothing is beside it"
+    (table,) = versions([record(measurements=figures)] * 2)
+    assert isinstance(table, Table)
+    assert table.columns[3:5] == ("Output", "Median")
+    assert len(table.rows) == 4

@@ -220,9 +220,9 @@ def test_elements_of_an_array_are_those_of_the_tensor(
         ((1, 3, 4), (3, 4), None),
         ((3, 4), (1, 3, 1, 4), None),
         ((12,), (3, 4), None),
-        ((4, 3), (3, 4), "transpose"),
-        ((1, 3, 2, 2), (1, 2, 2, 3), "transpose"),
-        ((2, 6), (3, 4), "reshape"),
+        ((4, 3), (3, 4), "is it transposed?"),
+        ((1, 3, 2, 2), (1, 2, 2, 3), "is it transposed?"),
+        ((2, 6), (3, 4), "reshape it"),
         ((4, 3), None, None),
     ],
 )
@@ -240,7 +240,7 @@ def test_an_array_has_the_shape_of_the_tensor(
         (raw,) = files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.tobytes()
         return
-    told = f"x.npy has 48 bytes (float32, {given}, not {shape}: {cure} it), and x "
+    told = f"x.npy has 48 bytes (float32, {given}, not {shape}: {cure}), and x "
     with pytest.raises(ConfigError, match=re.escape(told)):
         files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
 

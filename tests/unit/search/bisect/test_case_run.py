@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.ground import Deadline
-from harness.search.bisect.case_run import _watched
+from harness.search.bisect.case_run import _watched, asked_as_before
 from tests.logged import Logged
+from tests.unit.answers.history.runs import attempt, run_folder
 
 WAITS = b"warning: waiting up to 600 s for device phone: held by ann\n"
 
@@ -54,3 +55,17 @@ def test_what_is_spent_with_waiting_for_a_device_does_not_count(
     had = b"warning: device phone is had, after 4 s of waiting\n"
     process = MockProcess(tmp_path / "output.txt", [WAITS, b"", b"", b"", had, b"", b""])
     assert _watched(process, tmp_path / "output.txt", left_s) == code  # type: ignore[arg-type]
+
+
+def test_a_case_of_a_file_is_asked_what_it_was_when_it_failed(tmp_path: Path) -> None:
+    case = "m.onnx::test_contexts[a]"
+    failed = attempt("a failed id=x").model_copy(update={"case": case, "test": case})
+    asked = ("qnn-harness", "run", "m.onnx", "--inputs", "in", "--max-error=1")
+    run_folder(tmp_path, failed, command=asked)
+    passed = failed.model_copy(update={"outcome": "passed", "error": None, "cause": None})
+    run_folder(tmp_path, passed, command=asked[:3])
+    words = asked_as_before(case, tmp_path, ("-x",))
+    assert words == ("-x", "--contexts-inputs=in", "--max-error=1")
+    named = ("--contexts-inputs=other",)
+    assert asked_as_before(case, tmp_path, named) == named, "what is named stands alone"
+    assert asked_as_before("suites/test_a.py::test_a[x]", tmp_path, ()) == ()

@@ -1,0 +1,36 @@
+"""What a run's command asked of a file, by the options of `run` or of pytest."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (
+            "qnn-harness run m.onnx --inputs in --max-error=0.1",
+            {"inputs": "in", "max-error": "0.1"},
+        ),
+        ("pytest m.onnx --contexts-expected=out -k x", {"expected": "out"}),
+        ("qnn-harness run m.onnx --tolerance 1 --tolerance 2", {"tolerance": "2"}),
+        ("qnn-harness run m.onnx --inputs", {"inputs": ""}),
+        ("qnn-harness run m.onnx --quick --qnn all", {}),
+        ("pytest --contexts=m.bin --contexts-number 3", {}),
+    ],
+)
+def test_it_is_read_from_the_command(words: str, asked: dict[str, str]) -> None:
+    assert asked_of_files(words.split()) == asked
+    assert asked_of_files(list(for_pytest(asked))) == asked, "pytest is asked the same"
+
+
+def test_options_have_pytests_names() -> None:
+    asked = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
+    assert [*for_pytest(asked)] == ["--contexts-graph=g", "--min-sqnr=40", "--contexts-inputs=a b"]
+
+
+@pytest.mark.parametrize("command", [None, "run --inputs in", 3, {}])
+def test_a_command_that_is_none_asks_nothing(command: object) -> None:
+    assert asked_of_files(command) == {}

@@ -152,8 +152,8 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert "    wrong-outputs (known): " in packed.stdout
     assert packed.stdout.startswith("written: case.zip: 3 contexts, window\n")
     assert "to run it: qnn-harness run case.zip --qnn 2.51.0\n" in packed.stdout
-    shutil.rmtree(lab.folder / "in")
-    shutil.rmtree(lab.folder / "out")
+    for name in ("in", "out"):
+        (lab.folder / name).rename(lab.folder / f"{name} elsewhere")
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert again["error"]["signature"] == record["error"]["signature"], said
     assert again["measurements"]["came_again"] is True
@@ -164,7 +164,12 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     later.mkdir()
     (later / "results.jsonl").write_text("")
     (later / "run.json").write_text('{"schema": 99}')
-    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--out=again.zip")
+    words = ("contexts", "bundle", record["case"], "--out=again.zip")
+    gone = lab.qnn_harness(*words)
+    assert (gone.returncode, "there is no " in gone.stderr) == (2, True), gone.stderr
+    for name in ("in", "out"):
+        (lab.folder / f"{name} elsewhere").rename(lab.folder / name)
+    packed = lab.qnn_harness(*words)
     assert packed.returncode == 0, packed.stderr
     for words, says in (
         (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), record["case"]),

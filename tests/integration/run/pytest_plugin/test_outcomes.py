@@ -98,6 +98,18 @@ def test_passes_unexpectedly(bench):
     bench.measure(noted=1)
 
 
+@pytest.mark.device
+@pytest.mark.parametrize(
+    "mark",
+    [
+        pytest.param("bare", marks=pytest.mark.xfail(strict=True, reason="r")),
+        pytest.param("named", marks=pytest.mark.xfail(raises=AttributeError)),
+    ],
+)
+def test_marked_mistake(bench, mark):
+    bench.resydent()
+
+
 @pytest.mark.device(htp_arch=75)
 def test_other_device(bench):
     pass
@@ -171,6 +183,7 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_unchecked": ("crashed", "target"),
         "test_misspelt": ("error", "config"),
         "test_passes_unexpectedly": ("failed", "target"),
+        "test_marked_mistake": ("skipped", None),
         "test_binary": ("failed", "target"),
         "test_other_device": ("unsupported", None),
         "test_nothing": ("error", "config"),
@@ -178,6 +191,12 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_shell": ("passed", None),
         "test_fine": ("passed", None),
     }
+    marked = [case for case in done.cases if "test_marked_mistake" in case["case"]]
+    by_mark = {one["axes"]["mark"]: one for one in marked}
+    assert (by_mark["bare"]["outcome"], by_mark["bare"]["cause"]) == ("error", "config")
+    assert "'Bench' object has no attribute 'resydent'" in by_mark["bare"]["error"]["message"]
+    assert "has no attribute 'resydent'" in done.output
+    assert by_mark["named"]["outcome"] == "skipped"
     nothing = [case for case in done.cases if "test_nothing" in case["case"]]
     assert [(one["outcome"], one["cause"]) for one in nothing] == [("error", "config")] * 4
     line = 1 + SUITE.splitlines().index("def test_nothing(bench, n):") - 2

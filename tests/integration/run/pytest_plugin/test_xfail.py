@@ -43,7 +43,7 @@ def test_passes(bench):
     bench.run(FINE).check()
 
 
-@pytest.mark.xfail
+@pytest.mark.xfail(raises=ValueError)
 def test_raises(bench):
     raise ValueError("not about the device")
 
@@ -61,6 +61,11 @@ def test_passes_strict(bench):
 @pytest.mark.xfail
 def test_lab(bench):
     raise InfraError("the cable")
+
+
+@pytest.mark.xfail
+def test_mistake(bench):
+    raise ValueError("of the test's own")
 """
 NOT_YET = {"known_issue": "xfail: not yet"}
 ENDS = {
@@ -101,5 +106,6 @@ def test_what_the_device_did_is_recorded(lab: DeviceRuns, tmp_path: Path) -> Non
     assert found == ENDS | {
         "test_passes_strict": ("failed", "target", None),
         "test_lab": ("error", "infra", None),
+        "test_mistake": ("error", "config", None),
     }
     assert code == 1, output

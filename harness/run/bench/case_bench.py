@@ -160,6 +160,8 @@ class Notes:
     def accept_refusal(self) -> None:
         """What the last plan came to is as it must be; its code becomes a figure."""
         refused = self.verdict and self.verdict.error
+        if refused and refused.code == 0:
+            raise ConfigError("nothing was refused: the call succeeded, and its outputs are wrong")
         self.measurements["refused_code"] = refused.code if refused else None
         self.verdict = None
 

@@ -6,6 +6,7 @@ import pytest
 
 from harness.ground import ConfigError
 from harness.run.bench.case_bench import Figures, Notes, NotPassed, NoVerdict, TargetFailure
+from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
 from harness.verdict.results.record import RuntimeRecord
 from tests.unit.verdict.results.records import record
@@ -74,3 +75,14 @@ def test_a_figure_that_there_is_not_names_those_that_are() -> None:
     with pytest.raises(KeyError, match="there are: none"):
         Figures()["loaded"]
     assert figures.get("exec_us") is None
+
+
+def test_only_a_refusal_is_accepted() -> None:
+    refused = ErrorRecord.of(message="no", api="QnnContext_createFromBinary", code=5000)
+    notes = Notes(verdict=Verdict("failed", "target", refused))
+    notes.accept_refusal()
+    assert (notes.verdict, notes.measurements["refused_code"]) == (None, 5000)
+    wrong = ErrorRecord.of(message="output 0 differs", api="QnnGraph_execute", code=0)
+    notes = Notes(verdict=Verdict("failed", "target", wrong))
+    with pytest.raises(ConfigError, match="nothing was refused: the call succeeded"):
+        notes.accept_refusal()

@@ -26,6 +26,13 @@ from harness.libraries.containers.extract import PIECES
 from harness.probe import ProbeBuilder
 
 _MAX_BYTES: Final = 4 << 30  # the probe reads no more (probe.h)
+_TAKEN_BY: Final = {
+    "pte": ("executorch", "executorch"),
+    "epcontext": ("session", "ort"),
+    "onnx": ("session", "ort"),
+    "tflite": ("litert", "litert"),
+}
+"""By kind of a file the method of a bench that takes it, and the engine that this needs."""
 
 AnyPath = str | os.PathLike[str]
 Files = Path | tuple[Path, ...] | None
@@ -282,7 +289,8 @@ def _another_kind(path: Path) -> str | None:
         return None
     if kind == "context":
         return None
-    return (
-        f"is no context binary, but of the kind {kind}: `qnn-harness run` takes it as it is, "
-        "`qnn-harness contexts extract` copies out the context binaries in it"
-    )
+    takes = "`qnn-harness run` takes it as it is"
+    if kind in _TAKEN_BY:
+        method, engine = _TAKEN_BY[kind]
+        takes = f'`bench.{method}(...)` takes it, in a test marked `device(engine="{engine}")`'
+    return f"is no context binary, but of the kind {kind}: {takes}"

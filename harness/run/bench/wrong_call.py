@@ -29,6 +29,7 @@ _PACKAGE: Final = __name__.partition(".")[0]
 REFUSED: Final = "pytest cannot run the test as it is written"
 _LAZY: Final = "__getattr__"
 """A function of a module that has not got a name."""
+_UNKNOWN: Final = re.compile(r".*unexpected keyword argument '(?P<name>\w+)'")
 _CALL: Final = re.compile(r"(?P<name>[\w.]+?)(\.__init__)?\(\) (?=got|missing|takes)")
 _INSTALLED: Final = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -136,6 +137,9 @@ def _not_there(failure: BaseException | None) -> str | None:
         for one in signature.parameters.values()
         if one.name != "self"
     ]
+    if unknown := _UNKNOWN.match(said):  # a newer Python guesses, too
+        names = [one.name for one in given]
+        said = f"{unknown[0]}{did_you_mean(unknown['name'], names)}"
     shown = signature.replace(parameters=given, return_annotation=signature.empty)
     return f"{call['name']}{shown} {said}"
 

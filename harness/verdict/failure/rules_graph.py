@@ -168,7 +168,7 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "outputs must be equal unless you say how close is close enough, and HTP calculates floats "
         "in 16 bits: `tolerance=` in a test, `--tolerance`, `--max-error` or `--min-cosine` of "
         "`qnn-harness run`; look whether the expected outputs are of this model and these inputs "
-        "(made up without `--inputs`); then compare with another version and with the CPU backend; "
+        "(made up if you give none); then compare with another version and with the CPU backend; "
         "damage can look like this, too",
         "`qnn-harness bisect` names the version from which on they differ",
         (),
@@ -179,7 +179,7 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "outputs-too-far",
         "the calls succeeded, and outputs are further from what is expected than was asked",
         "far off (a cosine below 0.9): are the expected outputs of this model and these inputs "
-        "(made up without `--inputs`)? else: HTP calculates floats in 16 bits, so ask for less",
+        "(made up if you give none)? else: HTP calculates floats in 16 bits, so ask for less",
         "`qnn-harness contexts diverge` names the first op of an .onnx that goes wrong",
         (),
         (known(r"(?:max_error|cosine|sqnr_db|max_abs)\[[^\]]{0,200}\]: [^;]{1,200} is asked"),),

@@ -99,7 +99,8 @@ def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) ->
         ),
         (
             lambda: BENCH.resident(Model("tiny"), numbr=3),
-            "Bench.resident(contexts, number=None) got an unexpected keyword argument 'numbr'",
+            "Bench.resident(contexts, number=None) got an unexpected keyword argument 'numbr', "
+            "did you mean 'number'?",
         ),
         (
             lambda: BENCH.window(Model("tiny"), 3, 4),

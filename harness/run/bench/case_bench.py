@@ -159,11 +159,7 @@ class Notes:
 
     def accept_refusal(self) -> None:
         """What the last plan came to is as it must be; its code becomes a figure."""
-        if self.verdict is None or self.verdict.outcome == "passed":
-            raise ConfigError("nothing was refused: nothing that the case ran has failed")
-        if self.verdict.outcome in ("crashed", "hung"):
-            raise ConfigError(f"nothing was refused: what ran last {self.verdict.outcome}")
-        refused = self.verdict.error
+        refused = self.verdict and self.verdict.error
         if refused and refused.code == 0:
             raise ConfigError("nothing was refused: the call succeeded, and its outputs are wrong")
         self.measurements["refused_code"] = refused.code if refused else None

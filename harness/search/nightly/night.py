@@ -13,7 +13,7 @@ from harness.answers import as_code
 from harness.device import SIMULATED_LAB, load_lab
 from harness.ground import ConfigError, counted
 from harness.ground.errors.outgoing_text import INSTEAD
-from harness.search.nightly.issue_text import bisected, run_again, title, whose
+from harness.search.nightly.issue_text import bisected, run_again, title, where, whose
 from harness.search.nightly.issues import FlatName, Issue
 from harness.search.nightly.lab_seen import DeviceSeen, LostOn, lab_lines
 from harness.verdict import Coverage, Part
@@ -199,6 +199,8 @@ def summary_lines(night: Night) -> Iterator[str]:
             fresh = "**new** " if one.first_run == night.run and not one.flaky else ""
             fresh = "**flaky** " if one.flaky else fresh
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
+            if one.state == "open" and (said := where(one)):
+                yield f"  - {said}"
             if said := whose(one):
                 yield f"  - {said}"
             if said := run_again(one):

@@ -294,6 +294,24 @@ def test_python_examples_run(
     assert {case["case"].partition("::")[0].rpartition("/")[2] for case in done.cases} == names
 
 
+@pytest.mark.slow
+def test_examples_of_the_api_have_the_right_types(tmp_path: Path) -> None:
+    for number, (page, text) in enumerate(blocks("python")):
+        if page.stem == "api":
+            (tmp_path / f"example_{number}.py").write_text(text)
+    words = ("--strict", "--no-incremental", f"--cache-dir={os.devnull}", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout
+    assert len([*tmp_path.iterdir()]) > 5
+
+
 def test_the_record_shown_is_a_valid_one() -> None:
     import jsonschema
 

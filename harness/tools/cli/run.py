@@ -200,9 +200,8 @@ def _say_bundle(folder: RunFolder, given: Mapping[str, Any]) -> None:
         is_bundle = "came_again" in record.measurements
         if record.cause == "target" and f"::{QNN.test}" in record.case and not is_bundle:
             words = ["qnn-harness", "contexts", "bundle", record.case]
-            words += [
-                f"--{one}={given[one]}" for one in ("lab", "reports") if given[one] is not None
-            ]
+            words += [f"--run={os.path.relpath(folder.path)}"]
+            words += [] if given["lab"] is None else [f"--lab={given['lab']}"]
             say(f"to hand it over: {shlex.join([*words, '--out=case.zip'])}", err=True)
             return
 

@@ -19,20 +19,13 @@ from harness.contexts.context.metadata import (
 )
 from harness.contexts.context.source import GIVEN, Context
 from harness.contexts.sources.tensor_files import TensorFiles
-from harness.ground import ConfigError, name_problem
+from harness.ground import ENGINES, ConfigError, name_problem
 from harness.ground.files.hash_cache import HashCache, Hashed
 from harness.libraries import ArtefactError, Catalog, Piece, all_versions, open_artefact
 from harness.libraries.containers.extract import PIECES
 from harness.probe import ProbeBuilder
 
 _MAX_BYTES: Final = 4 << 30  # the probe reads no more (probe.h)
-_TAKEN_BY: Final = {
-    "pte": ("executorch", "executorch"),
-    "epcontext": ("session", "ort"),
-    "onnx": ("session", "ort"),
-    "tflite": ("litert", "litert"),
-}
-"""By kind of a file the method of a bench that takes it, and the engine that this needs."""
 
 AnyPath = str | os.PathLike[str]
 Files = Path | tuple[Path, ...] | None
@@ -290,7 +283,10 @@ def _another_kind(path: Path) -> str | None:
     if kind == "context":
         return None
     takes = "`qnn-harness run` takes it as it is"
-    if kind in _TAKEN_BY:
-        method, engine = _TAKEN_BY[kind]
-        takes = f'`bench.{method}(...)` takes it, in a test marked `device(engine="{engine}")`'
+    for one in ENGINES.values():
+        if kind in (one.runs_whole, one.compiles) or (one.takes_models and kind == "onnx"):
+            method = "session" if one.takes_models else one.name
+            takes = (
+                f'`bench.{method}(...)` takes it, in a test marked `device(engine="{one.name}")`'
+            )
     return f"is no context binary, but of the kind {kind}: {takes}"

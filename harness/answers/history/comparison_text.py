@@ -160,10 +160,10 @@ class ToldComparison:
 
     def _failing_among(self, name: Category) -> str:
         """Of what had no verdict before nobody knows how it ended, unless that is said."""
-        bad = (
-            sum(one.shown.is_unexplained for one in self.comparison[name]) if name == "added" else 0
-        )
-        return f" ({bad} of them {'fails' if bad == 1 else 'fail'})" if bad else ""
+        bad = sum(one.shown.is_unexplained for one in self.comparison[name])
+        if name != "added" or not bad:
+            return ""
+        return f" ({bad} of them {'fails' if bad == 1 else 'fail'})"
 
     @property
     def _differences(self) -> str:

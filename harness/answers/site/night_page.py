@@ -52,8 +52,9 @@ def front_page(known: Known) -> str:
         blocks.append(Items([Item(Span(one)) for one in night.besides]))
     first = max(0, known.last + 1 - _TREND)
     days = f"{known.day(first)} to {known.day(at)}. {_TREND_SAID}"
-    blocks += [Heading("The last nights"), Paragraph(_trend(known, first)), Paragraph(days, "dim")]
-    lost = [place for place in range(first, at) if _lost(known, place)][-_MOST_LOST:]
+    last = [place for place in range(first, at + 1) if known.is_night(place)]
+    blocks += [Heading("The last nights"), Paragraph(_trend(known, last)), Paragraph(days, "dim")]
+    lost = [place for place in last if place < at and _lost(known, place)][-_MOST_LOST:]
     if lost:
         blocks.append(Items([Item(_lost_line(known, place, links)) for place in reversed(lost)]))
     return framed(sentence(known, at, changes), blocks, here="Last night", up="")
@@ -130,9 +131,9 @@ def _tests_less(known: Known, at: int) -> bool:
     return night is not None and "vanished" in night.failed_on
 
 
-def _trend(known: Known, first: int) -> Line:
+def _trend(known: Known, places: Sequence[int]) -> Line:
     bars = []
-    for at in filter(known.is_night, range(first, known.last + 1)):
+    for at in places:
         told, run = known.gathered.by_run[at], known.runs[at]
         counts = {name: told[name] for name in ("passed", "known", "failed")}
         counts["lost"] = _lost(known, at)

@@ -45,6 +45,11 @@ class Given:
     fallback: bool = False
     closeness: ClosenessAsked = field(default_factory=ClosenessAsked)
 
+    def __post_init__(self) -> None:
+        # who says how close outputs must come means these words, and no equality beside them
+        if self.closeness and self.expected is not None and not self.tolerance:
+            object.__setattr__(self, "tolerance", ANY_DISTANCE)
+
     def require_expected(self, path: Path) -> None:
         """Raises ConfigError for a tolerance or a condition that nothing is compared with.
 
@@ -156,7 +161,7 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
         _tell_of_extras(folder, name, len(pieces))
 
     limits = (plan.max_error, plan.min_cosine, plan.min_sqnr) if plan else ()
-    # who says anew how close outputs must come means these words, and none beside them
+    # of packed files the same holds as of those that are given, see Given
     usual = ANY_DISTANCE if plan and given.closeness else plan.tolerance if plan else 0.0
     files: dict[tuple[Path, int, int], Path] = {}
 

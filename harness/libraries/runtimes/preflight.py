@@ -31,6 +31,7 @@ SILENT_PLUGIN_MAX_API: Final = 27
 """
 
 _WITHOUT_FLOATS: Final = 68
+_NOT_MINDED: Final = "the simulator does not mind, a device does"
 _ONE_BUILD: Final = frozenset(
     {"backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "system", "prepare"}
 )
@@ -303,7 +304,7 @@ def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
 
 
 def _no_floats(context: ContextFacts, simulator: bool) -> Finding:
-    comes = "the simulator does not mind, a device does" if simulator else "it fails there"
+    comes = _NOT_MINDED if simulator else "it fails there"
     return finding(
         "context-floats",
         (context.name,),
@@ -344,7 +345,7 @@ def _other_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
 def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severity, str]:
     if simulator:
         other = f"--device sim-v{compiled_for} simulates one, where there is no devices.yaml"
-        return "info", f"the simulator does not mind, a device does ({other})"
+        return "info", f"{_NOT_MINDED} ({other})"
     if compiled_for < device:
         return "warning", "it is refused with 5005, or runs slower than it could"
     return "error", "it is refused with 5005 (Request feature arch unsupported)"

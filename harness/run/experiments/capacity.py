@@ -223,8 +223,7 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
         seen.check()
     fits = seen.loaded
     bench.measure(fits=fits)
-    if refused:
-        bench.accept_refusal()
+    bench.accept_refusal()
     executed = {*range(0, fits, max(1, fits // _EXECUTED)), fits - 1} if fits else set()
     moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))
     bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground import ConfigError, HarnessError
@@ -216,15 +215,15 @@ class Selection:
         """Raises ConfigError for versions that a test names and nobody has, as far as is known
         without a lab.
         """
+        from harness.device import SIMULATED_LAB, load_lab
         from harness.ground import cache_root
         from harness.ground.facts.platforms import TARGETS
         from harness.libraries import Catalog, choose_runtimes
-        from harness.libraries.runtimes.catalog import described_sources
         from harness.libraries.runtimes.pypi import QNN_PLATFORMS
 
-        sources = described_sources((), Path(), os.environ, cache_root())
-        catalog = Catalog(cache_root(), sources=sources)
-        specs = (named,) if isinstance(named, str) else tuple(named or ())
+        if not (specs := _specs(named)):
+            return
+        catalog = Catalog.of(load_lab(SIMULATED_LAB), os.environ, cache_root())
         targets = (*QNN_PLATFORMS, *TARGETS)  # the first says which versions there are
         choose_runtimes(partial(catalog.resolve, field="qnn"), specs, targets)
 
@@ -236,7 +235,7 @@ class Selection:
         """
         from harness.run.pytest_plugin.axes import narrowed
 
-        specs = (named,) if isinstance(named, str) else tuple(named or ())
+        specs = _specs(named)
         if not specs or self.options.only_case is not None:
             return self.runtimes, []
         if specs not in self._named_runtimes:
@@ -330,3 +329,8 @@ class Selection:
             from harness.run.pytest_plugin.problem import Problem, write_problem
 
             write_problem(self.options.problem_file, Problem.of(error))
+
+
+def _specs(named: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The versions that a marker names, one or several."""
+    return (named,) if isinstance(named, str) else tuple(named or ())

@@ -48,9 +48,7 @@ def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item])
     for item in items:
         unknown = {mark.name: None for mark in item.iter_markers() if mark.name not in known}
         marked = item.get_closest_marker(_DEVICE) is not None
-        fixtures = getattr(item, "fixturenames", ())
-        ours = takes_bench(fixtures)
-        problem = mistake(unknown, marked=marked, takes_bench=ours, fixtures=fixtures)
+        problem = mistake(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
         if problem is None and _is_marked_late(item):
             problem = _LATE
         if problem is not None:
@@ -66,23 +64,22 @@ def _is_marked_late(item: pytest.Item) -> bool:
     return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
 
 
-def mistake(
-    unknown: Collection[str], *, marked: bool, takes_bench: bool, fixtures: Collection[str] = ()
-) -> str | None:
+def mistake(unknown: Collection[str], *, marked: bool, fixtures: Collection[str]) -> str | None:
     """What is wrong with the markers of a test, of which some are `unknown` (pure)."""
-    ours = _names(MARKERS) if takes_bench else [_DEVICE]
+    asks = takes_bench(fixtures)
+    ours = _names(MARKERS) if asks else [_DEVICE]
     for name in unknown:
         meant = next((one for one in ours if _is_slip_of(one, name.casefold())), "")
         guess = f", did you mean {meant!r}?" if meant else ""
-        if takes_bench and not marked:
+        if asks and not marked:
             from harness.ground.yaml_lines.models import did_you_mean
 
             guess = guess or did_you_mean(name, [_DEVICE])
         if guess:
             return f"has the unknown marker {name!r}{guess} {_OWN}"
-    if takes_bench and not marked:
+    if asks and not marked:
         return "takes the fixture `bench`: mark it with @pytest.mark.device"
-    if marked and not takes_bench:
+    if marked and not asks:
         slip = next((f", not {one!r}" for one in fixtures if _is_slip_of(_BENCH, one)), "")
         return f"is marked `device` and must take the fixture `bench`{slip}"
     return None

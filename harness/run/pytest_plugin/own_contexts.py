@@ -154,7 +154,7 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Whole
 
 def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
     from harness.contexts import Given
-    from harness.contexts.context.source import ANY_DISTANCE, ClosenessAsked
+    from harness.contexts.context.source import ClosenessAsked
 
     allowed = asked.fallback == "allow"
     if allowed and engine != ORT:
@@ -168,10 +168,7 @@ def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
     if asked.expected is not None and asked.inputs is None:
         _log.warning("%s: %s", path.name, _MADE_UP)
     closeness = ClosenessAsked(asked.max_error, asked.min_cosine, asked.min_sqnr, asked.reference)
-    # who says how close outputs must come means these words, and no equality beside them
-    left = ANY_DISTANCE if closeness and asked.expected else 0.0
-    tolerance = asked.tolerance or left
-    return Given(asked.inputs, asked.expected, tolerance, asked.graph, allowed, closeness)
+    return Given(asked.inputs, asked.expected, asked.tolerance, asked.graph, allowed, closeness)
 
 
 def refuse_wrong_files(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from harness.contexts import Context, ContextFile, Given, Source, contexts_of, required
+from harness.contexts import Context, ContextFile, Given, SourceList, contexts_of, required
 from harness.contexts.context.source import ANY_DISTANCE
 from harness.contexts.sources.context_file import ContextFiles
 from harness.contexts.sources.contexts import Contexts
@@ -146,8 +146,7 @@ def subject_of(
         if soc is None or soc not in SOCS or compiler is None:
             problem = f"is compiled here: by which QNN, for which SoC? {soc} by {compiler}"
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
-        limited = bool(sources.closeness)
-        files = _compiled(sources, compiler, SOCS[soc].htp_arch, catalog, limited=limited)
+        files = _compiled(sources, compiler, SOCS[soc].htp_arch, catalog)
     usual = sources.plan.residency if sources.plan is not None else "resident"
     residency, number = named_way(parameters or "") or (usual, len(files))
     if number > _MOST:
@@ -175,18 +174,13 @@ def subject_of(
 
 
 def _compiled(
-    sources: Sequence[Source],
-    compiler: str,
-    htp_arch: int | None,
-    catalog: Catalog,
-    *,
-    limited: bool,
+    sources: SourceList, compiler: str, htp_arch: int | None, catalog: Catalog
 ) -> list[ContextFile]:
     """What a compiler makes of models, with their inputs. Raises CompileError where it does not.
 
-    Where outputs are `limited` they are told against the reference, which is expected then.
+    Where limits are asked of outputs, these are told against the reference, which is expected then.
     """
-    root = cache_root()
+    root, limited = cache_root(), bool(sources.closeness)
     made = Contexts(root, catalog, ProbeBuilder(root / "probe")).of(sources, compiler, htp_arch)
     return [
         ContextFile(

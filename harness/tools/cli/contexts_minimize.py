@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from harness.contexts import Given
-from harness.contexts.context.source import ANY_DISTANCE, ClosenessAsked
+from harness.contexts.context.source import ClosenessAsked
 from harness.device import SIMULATED_LAB, load_lab
 from harness.ground import BACKENDS, ConfigError, HarnessError, InfraError, counted
 from harness.run import Ending
@@ -213,15 +213,17 @@ def _as_in_its_run(given: dict[str, Any], record: CaseRecord) -> dict[str, Any]:
         shown = shlex.join(f"--{name}={value}" for name, value in unsaid.items())
         say(f"as in {run.run_id}: {shown}", err=True)
     types = {"inputs": Path, "expected": Path, "graph": str}
-    return given | {names[one]: types.get(one, float)(said) for one, said in unsaid.items()}
+    try:
+        return given | {names[one]: types.get(one, float)(said) for one, said in unsaid.items()}
+    except ValueError as error:
+        raise ConfigError(f"its command cannot be read: {error}", file=run.path) from error
 
 
 def _given(given: Mapping[str, Any]) -> Given:
     closeness = ClosenessAsked(given["max_error"], given["min_cosine"], given["min_sqnr"])
-    # as for `run`: who says how close outputs must come means these words
-    left = ANY_DISTANCE if closeness and given["expected"] else 0.0
-    tolerance = given["tolerance"] or left
-    return Given(given["inputs"], given["expected"], tolerance, given["graph"], False, closeness)
+    names = ("inputs", "expected", "graph")
+    tolerance = given["tolerance"] or 0.0
+    return Given(**{one: given[one] for one in names}, tolerance=tolerance, closeness=closeness)
 
 
 class _Progress(RunLines):

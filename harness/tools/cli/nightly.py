@@ -30,6 +30,7 @@ from harness.verdict import new_run_id
 
 _BUDGET: Final = "4h"
 _CLOSE: Final = 0.85
+_NO_NIGHT: Final = "the last night is over, or there is none"
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -86,7 +87,7 @@ def nightly(
     )
     begun: Chain | None = None
     if resume and not reports.is_dir():
-        _last(iter(()), reports)
+        raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
     try:
         with held(reports):
             found = nights(reports)
@@ -119,7 +120,7 @@ def nightly(
 
 
 def _last(found: Iterator[Night], reports: Path) -> Night:
-    problem = "the last night is over, or there is none"
+    problem = _NO_NIGHT
     if (last := next(found, None)) and last.next_step:
         if last.given_up is None:
             return last

@@ -132,8 +132,7 @@ def question(
 def _held(lines: Sequence[LogText]) -> set[str]:
     """What the log itself is; answers that lie beside it are counted, not looked into."""
     processes = {line.origin.process for line in lines if not line.file} - {None}
-    kernels, others = {KERNEL} & processes, processes - {KERNEL}
-    return {*(("dmesg.txt",) if kernels else ()), *(("logcat.txt",) if others else ())}
+    return {"dmesg.txt" if one == KERNEL else "logcat.txt" for one in processes}
 
 
 def _there(command: str, system: str) -> str:

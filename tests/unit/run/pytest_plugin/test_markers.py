@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.run.pytest_plugin.markers import mistake
 
-BENCH = {"marked": False, "takes_bench": True}
-PLAIN = {"marked": False, "takes_bench": False}
+OURS = ("bench", "placement")
+BENCH: dict[str, Any] = {"marked": False, "fixtures": OURS}
+PLAIN: dict[str, Any] = {"marked": False, "fixtures": ()}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,7 @@ def test_a_name_of_somebody_else_is_none(name: str) -> None:
     ("name", "meant"), [("timd", "timed"), ("plannd", "planned"), ("takes_context", "takes_con")]
 )
 def test_a_device_test_has_all_of_our_markers(name: str, meant: str) -> None:
-    said = mistake([name], marked=True, takes_bench=True)
+    said = mistake([name], marked=True, fixtures=OURS)
     assert said is not None
     assert f"did you mean '{meant}" in said
     assert mistake([name], **PLAIN) is None, "a plain test has none but `device` in its stead"
@@ -41,7 +44,7 @@ def test_a_device_test_has_all_of_our_markers(name: str, meant: str) -> None:
 def test_who_takes_a_bench_is_marked(unknown: list[str]) -> None:
     said = mistake(unknown, **BENCH)
     assert said == "takes the fixture `bench`: mark it with @pytest.mark.device"
-    assert mistake(unknown, marked=True, takes_bench=True) is None
+    assert mistake(unknown, marked=True, fixtures=OURS) is None
 
 
 def test_what_is_further_off_is_guessed_where_a_marker_is_missing() -> None:
@@ -51,7 +54,7 @@ def test_what_is_further_off_is_guessed_where_a_marker_is_missing() -> None:
 
 
 def test_who_is_marked_takes_a_bench() -> None:
-    said = mistake([], marked=True, takes_bench=False)
+    said = mistake([], marked=True, fixtures=())
     assert said == "is marked `device` and must take the fixture `bench`"
 
 
@@ -60,5 +63,5 @@ def test_who_is_marked_takes_a_bench() -> None:
     [([], "`bench`"), (["request", "bnech"], "`bench`, not 'bnech'"), (["bank"], "`bench`")],
 )
 def test_a_slip_of_bench_is_named(fixtures: list[str], says: str) -> None:
-    said = mistake([], marked=True, takes_bench=False, fixtures=fixtures)
+    said = mistake([], marked=True, fixtures=fixtures)
     assert said == f"is marked `device` and must take the fixture {says}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.run.pytest_plugin.options import OPTIONS
 from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
 
 
@@ -34,3 +35,11 @@ def test_options_have_pytests_names() -> None:
 @pytest.mark.parametrize("command", [None, "run --inputs in", 3, {}])
 def test_a_command_that_is_none_asks_nothing(command: object) -> None:
     assert asked_of_files(command) == {}
+
+
+def test_every_name_is_an_option_of_pytest_and_of_run() -> None:
+    there = {option.name: option for option in OPTIONS}
+    asked = asked_of_files([f"{name.replace('--contexts-', '--')}=x" for name in there])
+    words = [one.partition("=")[0] for one in for_pytest(asked)]
+    assert len(words) == 9
+    assert all(there[one].run for one in words), "`run` has it, too"

@@ -37,10 +37,13 @@ ON = {
 }
 TINY = Model.parse("tiny")
 NOTHING = Plan((Step("noop"),))
+ENOUGH_S = 60
+"""For what ends by itself, on a machine under load too; whoever waits for a deadline sets less."""
 
 WAITING = """set -- {folder}
-while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*|*/ld-linux*)
-read c _ <"$p/syscall";case $c in 34|130)echo "${{p#/proc/}}";exit;;esac;;esac;done
+while :;do for p in /proc/[0-9]*;do read c _ <"$p/syscall"||continue
+case $c in 34|130)case $(readlink "$p/exe") in "$1"/*|*/ld-linux*)
+echo "${{p#/proc/}}";exit;;esac;;esac;done
 sleep 0.1;done 2>/dev/null
 """
 """Prints the pid of the probe once it waits in pause(2), or rt_sigsuspend(2), as on Android."""
@@ -63,29 +66,33 @@ def plan(*steps: Step, settings: Settings | None = None) -> Plan:
     return Plan(steps, settings or Settings())
 
 
-def while_it_waits(bench: Bench, act: Callable[[str], object]) -> None:
+def while_it_waits(
+    bench: Bench, act: Callable[[str], object], *, timeout_s: float = ENOUGH_S
+) -> None:
     """Runs a plan that waits, and acts with the probe's pid once it does."""
 
     def watch() -> None:
         script = WAITING.format(folder=shlex.quote(bench.device.workdir))
-        found = bench.device.transport.shell(script, timeout_s=5)
+        found = bench.device.transport.shell(script, timeout_s=timeout_s)
         act(found.stdout.decode().strip())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        bench.run(plan(Step("noop"), Step("hang")), timeout_s=5).check()
+        bench.run(plan(Step("noop"), Step("hang")), timeout_s=timeout_s).check()
     finally:
         watcher.join(30)
 
 
 def on_the_device(bench: Bench, name: str, content: bytes | Path, mode: int = 0o755) -> str:
     remote = f"{bench.device.workdir}/{name}"
-    bench.device.transport.push([PushItem(content, remote, mode)], timeout_s=20)
+    bench.device.transport.push([PushItem(content, remote, mode)], timeout_s=ENOUGH_S)
     return remote
 
 
-def probe_is(bench: Bench, content: bytes, mode: int = 0o755, *, timeout_s: float = 5) -> None:
+def probe_is(
+    bench: Bench, content: bytes, mode: int = 0o755, *, timeout_s: float = ENOUGH_S
+) -> None:
     """Runs a stand-in in place of the probe."""
     use_probe(bench, on_the_device(bench, "stand_in_probe", content, mode))
     bench.run(NOTHING, timeout_s=timeout_s).check()
@@ -107,7 +114,7 @@ def stand_in(then: str) -> bytes:
 
 def answer_lost(bench: Bench) -> None:
     use_probe(bench, on_the_device(bench, "stand_in_probe", stand_in("exit 125")))
-    seen = bench.attempt(NOTHING, timeout_s=5)
+    seen = bench.attempt(NOTHING, timeout_s=ENOUGH_S)
     assert seen.verdict.outcome == "failed", "the target did not refuse"
 
 
@@ -119,9 +126,13 @@ def foreign_elf() -> bytes:
     return bytes(head) + bytes(4096)
 
 
-def signal_to_probe(bench: Bench, name: str) -> None:
+def signal_to_probe(bench: Bench, name: str, *, timeout_s: float = ENOUGH_S) -> None:
     adb = bench.device.transport
-    while_it_waits(bench, lambda pid: adb.shell(f"kill -{name} {int(pid)}", timeout_s=5))
+
+    def send(pid: str) -> None:
+        adb.shell(f"kill -{name} {int(pid)}", timeout_s=timeout_s)
+
+    while_it_waits(bench, send, timeout_s=timeout_s)
 
 
 def full_at_run(bench: Bench) -> None:
@@ -133,7 +144,7 @@ def full_at_run(bench: Bench) -> None:
         Step(step.verb, {**step.fields, **saved}) if step.verb == "execute" else step
         for step in made.steps
     ]
-    bench.device.transport.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=10)
+    bench.device.transport.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=ENOUGH_S)
     bench.run(Plan(tuple(steps), made.settings)).check()
 
 
@@ -142,8 +153,8 @@ def clock_jump(bench: Bench) -> None:
     with preloaded(bench, on_the_device(bench, "stand_in_clock.so", library)):
         seen = bench.run(plan(Step("noop"), Step("sleep", {"ms": "300"}), Step("noop")))
     seen.check()
-    assert 0.3 <= seen.run.duration_s < 3
-    assert all(0 <= (step.duration_us or 0) < 1_000_000 for step in seen.run.transcript.steps)
+    assert 0.3 <= seen.run.duration_s < ENOUGH_S
+    assert all(0 <= (step.duration_us or 0) < ENOUGH_S * 1e6 for step in seen.run.transcript.steps)
 
 
 def leftover_holds_file(bench: Bench) -> None:
@@ -159,24 +170,24 @@ def leftover_holds_file(bench: Bench) -> None:
             plan(Step("hang")),
             env={},
             cwd=bench.device.workdir,
-            timeout_s=20,
+            timeout_s=ENOUGH_S,
         )
 
     script = WAITING.format(folder=folder)
     holder = threading.Thread(target=hold)
     holder.start()
-    pid = adb.shell(script, timeout_s=5).stdout.decode().strip()
+    pid = adb.shell(script, timeout_s=ENOUGH_S).stdout.decode().strip()
     try:
         deploy_anew(bench)
         bench.run(NOTHING).check()
     finally:
-        adb.shell(f"kill -9 {pid}", timeout_s=5)
-        holder.join(20)
+        adb.shell(f"kill -9 {pid}", timeout_s=ENOUGH_S)
+        holder.join(ENOUGH_S)
 
 
 def work_folder_removed(bench: Bench) -> None:
-    bench.device.transport.shell(f"rm -rf {shlex.quote(bench.device.workdir)}", timeout_s=10)
-    bench.run(NOTHING, timeout_s=5).check()
+    bench.device.transport.shell(f"rm -rf {shlex.quote(bench.device.workdir)}", timeout_s=ENOUGH_S)
+    bench.run(NOTHING, timeout_s=ENOUGH_S).check()
 
 
 def library(bench: Bench, content: bytes | None) -> None:
@@ -184,20 +195,20 @@ def library(bench: Bench, content: bytes | None) -> None:
     if content:
         on_the_device(bench, name, content)
     lib = f"{bench.device.workdir}/{name}"
-    bench.run(plan(backend_load(lib)), timeout_s=5).check()
+    bench.run(plan(backend_load(lib)), timeout_s=ENOUGH_S).check()
 
 
 def slow(bench: Bench) -> None:
     ask("slow")
-    bench.run(NOTHING, timeout_s=15).check()
+    bench.run(NOTHING, timeout_s=ENOUGH_S).check()
 
 
-def lab(command: str) -> Callable[[Bench], None]:
-    return lambda bench: while_it_waits(bench, lambda _: ask(command))
+def lab(command: str, *, timeout_s: float = ENOUGH_S) -> Callable[[Bench], None]:
+    return lambda bench: while_it_waits(bench, lambda _: ask(command), timeout_s=timeout_s)
 
 
 def fine(bench: Bench) -> None:
-    bench.run(NOTHING, timeout_s=5).check()
+    bench.run(NOTHING, timeout_s=ENOUGH_S).check()
 
 
 BEFORE = {
@@ -215,7 +226,7 @@ INJECT: dict[str, Callable[[Bench], None]] = {
     "probe_endless_loop": lambda b: probe_is(
         b, stand_in("trap '' TERM INT HUP; while :; do :; done"), timeout_s=1.5
     ),
-    "probe_stopped": lambda b: signal_to_probe(b, "STOP"),
+    "probe_stopped": lambda b: signal_to_probe(b, "STOP", timeout_s=5),
     "probe_endless_output": lambda b: probe_is(
         b, stand_in(f"exec yes {'y' * 1000}"), timeout_s=100
     ),
@@ -242,7 +253,7 @@ INJECT: dict[str, Callable[[Bench], None]] = {
     "leftover_holds_file": leftover_holds_file,
     "work_folder_removed": work_folder_removed,
     "link_slow": slow,
-    "link_stalled": lab("stall"),
+    "link_stalled": lab("stall", timeout_s=5),
     "device_gone_during": lab("cut"),
     "reboot": lab("reboot"),
     "server_killed": lab("kill-server"),
@@ -252,7 +263,7 @@ INJECT: dict[str, Callable[[Bench], None]] = {
 
 def left_behind(adb: AdbDevice, folder: str) -> str:
     script = LEFT_BEHIND.format(folder=shlex.quote(folder))
-    return adb.shell(script, timeout_s=15).stdout.decode("utf-8", "replace")
+    return adb.shell(script, timeout_s=ENOUGH_S).stdout.decode("utf-8", "replace")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

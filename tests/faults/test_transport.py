@@ -19,11 +19,10 @@ from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters
 from tests.faults.table import ALL, ANDROID, SIMULATED, TRANSPORT, Fault
 from tests.integration.device.adb.faulty_link import FaultyLink
-from tests.integration.device.adb.remote import wait_ready
+from tests.integration.device.adb.remote import SLACK_S, wait_ready
 
 BIG = 4 << 20
 AFTER = 1 << 20
-SLACK_S = 30.0
 ROWS = [
     parameter
     for daemon in ALL
@@ -77,7 +76,7 @@ def test_the_link_breaks(
     assert took < fault.deadline_s + SLACK_S + (END_GRACE_S if operation == "shell" else 0)
     assert list(tmp_path.iterdir()) == []
     wait_ready(device)
-    assert device.end_abandoned(timeout_s=5)
+    assert device.end_abandoned(timeout_s=SLACK_S)
     left = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
     assert f"sleep {SECONDS}" not in device.shell(left, timeout_s=10).stdout.decode()
 

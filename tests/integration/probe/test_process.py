@@ -25,6 +25,7 @@ from harness.probe.plan_runner import (
     run_plan_locally,
 )
 from harness.probe.verbs import LIMITS, VERBS, Field
+from tests.integration.device.adb.remote import SLACK_S
 from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
 from tests.stand_in.events import parse_transcript
 from tests.stand_in.plan_text import parse
@@ -310,7 +311,7 @@ def test_its_own_deadline_ends_a_hang_and_names_the_step(run: Runner) -> None:
     assert (done.exit_code, done.timed_out) == (124, True)
     assert done.transcript.deadline
     assert done.transcript.last_begun is done.transcript.first_failure
-    assert done.duration_s < 5
+    assert done.duration_s < SLACK_S
 
 
 def test_a_hang_says_what_its_threads_were_doing(run: Runner) -> None:
@@ -338,7 +339,7 @@ def test_whoever_runs_it_ends_it_if_need_be(plain_probe: Path) -> None:
     assert (done.exit_code, done.signal, done.timed_out) == (None, None, True)
     assert not done.transcript.deadline
     assert done.transcript.last_begun is not None
-    assert done.duration_s < 5
+    assert done.duration_s < SLACK_S
 
 
 def test_the_deadline_holds_even_if_nobody_reads_any_more(plain_probe: Path) -> None:
@@ -392,7 +393,7 @@ def test_a_flood_of_output_ends_it(plain_probe: Path, monkeypatch: pytest.Monkey
     flood = Step("spew", {"bytes": str(1 << 40), "to": "events"})
     done = run_plan_locally(plain_probe, Plan((flood,)), env={}, timeout_s=60)
     assert (done.truncated, done.exit_code, done.signal) == (True, None, None)
-    assert done.duration_s < 10
+    assert done.duration_s < SLACK_S
 
 
 def test_an_exit_in_the_middle_is_not_the_end_of_the_plan(run: Runner) -> None:

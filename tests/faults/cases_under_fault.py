@@ -81,7 +81,7 @@ def while_it_waits(
     try:
         bench.run(plan(Step("noop"), Step("hang")), timeout_s=timeout_s).check()
     finally:
-        watcher.join(30)
+        watcher.join(2 * ENOUGH_S)  # it looks for the process, then acts
 
 
 def on_the_device(bench: Bench, name: str, content: bytes | Path, mode: int = 0o755) -> str:

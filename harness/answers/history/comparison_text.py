@@ -160,10 +160,10 @@ class ToldComparison:
 
     def _failing_among(self, name: Category) -> str:
         """Of what had no verdict before nobody knows how it ended, unless that is said."""
-        bad = sum(one.shown.is_unexplained for one in self.comparison[name])
-        if name != "added" or not bad:
+        if name != "added":
             return ""
-        return f" ({bad} of them {'fails' if bad == 1 else 'fail'})"
+        bad = sum(one.shown.is_unexplained for one in self.comparison[name])
+        return f" ({bad} of them {'fails' if bad == 1 else 'fail'})" if bad else ""
 
     @property
     def _differences(self) -> str:

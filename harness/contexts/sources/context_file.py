@@ -284,9 +284,8 @@ def _another_kind(path: Path) -> str | None:
         return None
     takes = "`qnn-harness run` takes it as it is"
     for one in ENGINES.values():
-        if kind in (one.runs_whole, one.compiles) or (one.takes_models and kind == "onnx"):
+        if kind in (one.runs_whole, one.compiles, "onnx" if one.takes_models else None):
             method = "session" if one.takes_models else one.name
-            takes = (
-                f'`bench.{method}(...)` takes it, in a test marked `device(engine="{one.name}")`'
-            )
+            marked = f'`device(engine="{one.name}")`'
+            takes = f"`bench.{method}(...)` takes it, in a test marked {marked}"
     return f"is no context binary, but of the kind {kind}: {takes}"

@@ -221,9 +221,8 @@ def _as_in_its_run(given: dict[str, Any], record: CaseRecord) -> dict[str, Any]:
 
 def _given(given: Mapping[str, Any]) -> Given:
     closeness = ClosenessAsked(given["max_error"], given["min_cosine"], given["min_sqnr"])
-    names = ("inputs", "expected", "graph")
     tolerance = given["tolerance"] or 0.0
-    return Given(**{one: given[one] for one in names}, tolerance=tolerance, closeness=closeness)
+    return Given(given["inputs"], given["expected"], tolerance, given["graph"], False, closeness)
 
 
 class _Progress(RunLines):

@@ -94,9 +94,10 @@ def test_who_follows_is_told_of_each_step_while_it_runs(device: AdbDevice, folde
     "settings", [{}, pytest.param({"deadline_ms": 60_000}, marks=pytest.mark.slow)]
 )
 def test_a_hang_can_be_looked_at_before_it_ends(
-    device: AdbDevice, folder: str, settings: dict[str, int]
+    device: AdbDevice, folder: str, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Be it the probe's own deadline or, where that never comes, the one of the shell."""
+    monkeypatch.setattr("harness.probe.deadline.LOOK_S", 60)
     seen = []
 
     def look(pid: int, deadline: Deadline) -> None:
@@ -104,8 +105,7 @@ def test_a_hang_can_be_looked_at_before_it_ends(
         answer = device.shell(script, timeout_s=deadline.remaining())
         seen.append((pid, answer.stdout))
 
-    long = {"linger_ms": 60_000} | settings
-    done = run(device, folder, Step("hang"), timeout_s=2, settings=long, on_hang=look)
+    done = run(device, folder, Step("hang"), timeout_s=2, settings=settings, on_hang=look)
     assert done.transcript.start is not None
     assert seen == [(done.transcript.start.pid, b"qnn-probe\n")]
     assert done.timed_out

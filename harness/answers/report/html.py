@@ -110,7 +110,7 @@ def html_text(run: RunData) -> str:
         bar=outcome_bar(totals(cases)),
         behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
-        cases=cases,
+        cases=counted(len(cases), "case"),
         above_cases=html([*_told(reasons, issues), *sections_of(run, ABOVE_CASES)]),
         below_cases=html(sections_of(run, BELOW_CASES)),
         shown=shown,

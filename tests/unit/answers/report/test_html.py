@@ -131,6 +131,12 @@ def test_an_empty_run_can_be_shown() -> None:
     assert "0 cases" in "".join(page([]).texts)
 
 
+def test_one_case_is_no_plural() -> None:
+    texts = page([record()]).texts
+    assert "1 case" in texts
+    assert "1 cases" not in texts
+
+
 @pytest.mark.parametrize(
     ("info", "why"),
     [

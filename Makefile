@@ -76,6 +76,7 @@ release: $(READY)
 lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
 	@# what only Linux has is reached in harness/ground/host and by simulated devices
 	! $(VENV)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin harness | \

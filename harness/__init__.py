@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from harness.probe import steps
     from harness.probe.plan import Plan, Rounds, Settings
     from harness.run import experiments
-    from harness.run.bench import Bench, Observation, TargetFailure
+    from harness.run.bench.bench import Bench
+    from harness.run.bench.case_bench import Observation, TargetFailure
     from harness.verdict.results.checks import Check, held, undecided
 
 __version__ = "0.1.0"
@@ -46,18 +47,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Bench": "harness.run.bench",
+    "Bench": "harness.run.bench.bench",
     "Check": "harness.verdict.results.checks",
     "ConfigError": "harness.ground.errors",
     "Context": "harness.contexts.context.source",
     "ContextFile": "harness.contexts.sources.context_file",
     "ContextSource": "harness.contexts.context.source",
     "Model": "harness.contexts.compiler.models",
-    "Observation": "harness.run.bench",
+    "Observation": "harness.run.bench.case_bench",
     "Plan": "harness.probe.plan",
     "Rounds": "harness.probe.plan",
     "Settings": "harness.probe.plan",
-    "TargetFailure": "harness.run.bench",
+    "TargetFailure": "harness.run.bench.case_bench",
     "experiments": "harness.run.experiments",
     "held": "harness.verdict.results.checks",
     "steps": "harness.probe.steps",

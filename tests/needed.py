@@ -12,8 +12,8 @@ import pytest
 
 from harness.device.dsp.hexagon import why_no_loader
 from harness.device.dsp.qemu import HMX, VECTOR_FLOAT, find_qemu
-from harness.ground import HarnessError, cache_root
-from harness.ground.files.cache import BOARDS
+from harness.ground.errors import HarnessError
+from harness.ground.files.cache import BOARDS, cache_root
 
 INSIST = "QNN_HARNESS_INSIST"
 """Set by .ci/run, which installs everything: there nothing may be left out."""

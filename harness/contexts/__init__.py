@@ -1,8 +1,1 @@
-"""Context binaries: where they come from, what they need, whether they fit.
-
-Its face is `__init__.pyi`: each name is loaded when it is used.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""Context binaries: where they come from, what they need, whether they fit."""

@@ -1,8 +1,1 @@
-"""Devices: how each is reached, which the lab has, what lies on them, and simulated ones.
-
-Its face is `__init__.pyi`: each name is loaded when it is used.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""Devices: how each is reached, which the lab has, what lies on them, and simulated ones."""

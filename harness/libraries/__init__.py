@@ -1,8 +1,1 @@
-"""QNN, ONNX Runtime and ExecuTorch by version, and what files of users hold.
-
-Its face is `__init__.pyi`: each name is loaded when it is used.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""QNN, ONNX Runtime and ExecuTorch by version, and what files of users hold."""

@@ -1,8 +1,1 @@
-"""The program that runs on the device: what it is told, and what it answers.
-
-Its face is `__init__.pyi`: each name is loaded when it is used.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""The program that runs on the device: what it is told, and what it answers."""

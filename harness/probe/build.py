@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.simulator.emulation import ZIG_TARGET, first_program, run_program
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.files.verified_folder import made_file
 from harness.probe.ndk import find_ndk
 from harness.probe.prebuilt import (

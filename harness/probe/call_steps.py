@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.probe.plan import Step, given, numbered
 
 # Places in the table that QnnInterface_getProviders gives. It is append-only: these are the same

@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
-from harness.ground import without_secrets_in
-from harness.ground.errors.outgoing_text import OpenKey, log_without_secrets, may_have_secrets
+from harness.ground.errors.outgoing_text import (
+    OpenKey,
+    log_without_secrets,
+    may_have_secrets,
+    without_secrets_in,
+)
 from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,

@@ -6,9 +6,10 @@ import logging
 import posixpath
 from typing import Final
 
-from harness.device import AttachedDevice, Deployer, Transport
-from harness.ground import ConfigError, DeviceError, DeviceLost, DeviceRefused
-from harness.ground.errors import DeviceTimeout
+from harness.device.lab.attach import AttachedDevice
+from harness.device.store.deploy import Deployer
+from harness.device.transport.device import Transport
+from harness.ground.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan

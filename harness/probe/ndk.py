@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.ground import ConfigError, read_bounded
+from harness.ground.errors import ConfigError
+from harness.ground.files.whole_file import read_bounded
 
 VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"

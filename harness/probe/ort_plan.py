@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.probe.plan import Rounds, Step, executed_fields, given, numbered
 
 QNN_EP: Final = "QNNExecutionProvider"

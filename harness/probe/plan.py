@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final, Literal
 from zlib import crc32
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.probe.verbs import LIMITS, VERBS, check_fields
 
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]

@@ -14,18 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.device import ScriptTimeout
-from harness.device.transport.shell import Completed
+from harness.device.transport.shell import Completed, ScriptTimeout
 from harness.device.transport.this_computer import ThisComputer
-from harness.ground import ConfigError, Deadline, DeviceError, InfraError
+from harness.ground.errors import ConfigError, DeviceError, InfraError
 from harness.ground.files.notices import at_work, followed
+from harness.ground.host.deadline import Deadline
 from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
 
 if TYPE_CHECKING:
-    from harness.device import Transport
+    from harness.device.transport.device import Transport
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20

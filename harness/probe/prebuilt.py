@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.ground import PLATFORMS, ConfigError, read_bounded
+from harness.ground.errors import ConfigError
+from harness.ground.facts.platforms import PLATFORMS
+from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.elf import ElfError, ElfFacts, read_elf
 
 FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"

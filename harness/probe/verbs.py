@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 FieldType = Literal["text", "number", "real", "word"]
 

@@ -1,8 +1,1 @@
-"""One run of cases on devices: the plug-in, what it prepares, what a test holds.
-
-Its face is `__init__.pyi`: each name is loaded when it is used.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""One run of cases on devices: the plug-in, what it prepares, what a test holds."""

@@ -1,8 +1,1 @@
-"""What a case came to and why: failures and their causes, records, the journal.
-
-Its face is `__init__.pyi`: each name is loaded when it is used.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""What a case came to and why: failures and their causes, records, the journal."""

@@ -21,7 +21,7 @@ from harness.device.transport.files import PushItem
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.plan_runner import run_plan
-from harness.run.bench import Bench
+from harness.run.bench.bench import Bench
 from tests.faults.control import ask
 from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault

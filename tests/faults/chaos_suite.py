@@ -13,7 +13,7 @@ from harness.contexts.compiler.models import Model
 from harness.contexts.context.schedule import schedule
 from harness.ground.errors import DeviceError
 from harness.probe.plan import Plan, Settings, Step
-from harness.run.bench import Bench
+from harness.run.bench.bench import Bench
 from tests.faults.chaos_link import CASE_S
 from tests.faults.control import ask
 

@@ -318,3 +318,14 @@ def test_the_record_shown_is_a_valid_one() -> None:
     schema = json.loads((ROOT / "docs/schema/results.schema.json").read_text())
     for _, text in blocks("json"):
         jsonschema.validate(json.loads(text), schema)
+
+
+def test_the_docs_name_files_that_exist() -> None:
+    trees = (ROOT, ROOT / "harness", *(ROOT / "harness").glob("*/"))
+    named = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`([a-z_]+(?:/[\w.]+)+\.(?:py|c|h|j2|sh|tsv))`", page.read_text())
+    }
+    assert named
+    assert not [name for name in named if not any((tree / name[1]).exists() for tree in trees)]

@@ -15,7 +15,8 @@ from harness.device.lab.inventory import load_lab
 from harness.device.store.scripts import ScriptName, script
 from harness.device.transport.shell import Completed
 from harness.ground.files.cache import cache_root, simulated_root
-from harness.run.workbench import Need, Placement, Workbench
+from harness.run.workbench.placement import Need, Placement
+from harness.run.workbench.workbench import Workbench
 from tests.logged import Logged
 
 MODELS = (Model("tiny"),)

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from harness.answers import import_run, open_database
+from harness.answers.history.database import open_database
+from harness.answers.history.importing import import_run
 from harness.answers.history.sightings import faults_held
 from harness.answers.site.build import build
 from tests.farm_nights import many_nights

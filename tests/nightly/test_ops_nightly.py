@@ -10,7 +10,7 @@ import pytest
 
 from harness.answers.history.brief import read_briefs
 from harness.answers.history.ops import judge_ops
-from harness.verdict import JOURNAL
+from harness.verdict.results.run_folder import JOURNAL
 from tests.integration.device_runs import DeviceRuns
 from tests.planted import Graph
 

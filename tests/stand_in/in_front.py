@@ -16,7 +16,7 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     from harness.contexts.context.session_plan import Libraries
-    from harness.run.bench import Bench
+    from harness.run.bench.bench import Bench
 
     del config
     folder = Path(os.environ["STAND_IN_FOLDER"])

@@ -12,12 +12,13 @@ from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
-from harness.ground import Cause
-from harness.verdict import KEPT, CaseRecord, Fault, LeftOut, Outcome, PlacementRecord, uncollected
-from harness.verdict.results.coverage import VERDICTS, Standing, fault_of, standing_of
+from harness.ground.errors import Cause
+from harness.verdict.failure.error import Outcome
+from harness.verdict.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
+from harness.verdict.results.drift import KEPT
 from harness.verdict.results.held import HeldRecords, OpenJournal
-from harness.verdict.results.journal import Damage, said_in
-from harness.verdict.results.record import NO_CAUSE
+from harness.verdict.results.journal import Damage, LeftOut, said_in, uncollected
+from harness.verdict.results.record import NO_CAUSE, CaseRecord, PlacementRecord
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
 """The figures that are judged of each case; of a list, its median."""

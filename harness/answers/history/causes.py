@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from harness.answers.history.brief import Brief
-from harness.verdict import LOST_TO
+from harness.verdict.results.coverage import LOST_TO
 
 
 def cause_of(brief: Brief | None) -> str | None:

@@ -15,9 +15,9 @@ from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.states import CaseHistory, CaseState
 from harness.answers.history.surroundings import devices_gone, files_changed
-from harness.ground import ConfigError
-from harness.verdict import Coverage, Output, coverage_of, steps_of
-from harness.verdict.results.drift import Read, changes
+from harness.ground.errors import ConfigError
+from harness.verdict.results.coverage import Coverage, coverage_of
+from harness.verdict.results.drift import Output, Read, changes, steps_of
 
 if TYPE_CHECKING:
     from harness.answers.history.ops import OpsCompared

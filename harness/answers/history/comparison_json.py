@@ -15,7 +15,8 @@ from harness.answers.history.performance import Change, SpeedVerdict
 from harness.answers.history.speed import Speed
 from harness.answers.history.states import said_versions, versions_of
 from harness.answers.history.whose_fault import Blamed
-from harness.verdict import Coverage, Outcome, Part
+from harness.verdict.failure.error import Outcome, Part
+from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.json_value import as_json
 
 LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]

@@ -23,8 +23,8 @@ from harness.answers.report.document import (
     code,
     shortened,
 )
-from harness.ground import counted, outgoing
-from harness.verdict import LOST_TO
+from harness.ground.errors.outgoing_text import counted, outgoing
+from harness.verdict.results.coverage import LOST_TO
 from harness.verdict.results.drift import drift_lines
 
 # GitHub takes comments of 65,536 characters

@@ -16,8 +16,9 @@ from typing import Any, Final, TypeAlias
 
 from harness.answers.history.brief import Brief, Fate
 from harness.answers.history.causes import cause_id
-from harness.ground import ConfigError, HarnessError, InfraError, without_secrets
-from harness.verdict import PlacementRecord
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import without_secrets
+from harness.verdict.results.record import PlacementRecord
 from harness.verdict.results.schema_1 import placed
 
 VERSION: Final = "6"

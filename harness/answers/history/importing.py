@@ -29,22 +29,16 @@ from harness.answers.history.rows import (
     without_nul,
 )
 from harness.answers.history.timeline import Filter
-from harness.ground import ENGINES, ConfigError
+from harness.ground.errors import ConfigError
+from harness.ground.facts.engines import ENGINES
 from harness.ground.files.names_inside import open_below
-from harness.verdict import (
-    JOURNAL,
-    CaseRecord,
-    ErrorRecord,
-    LeftOut,
-    PlacementRecord,
-    RunFolder,
-    cases_in,
-    diagnosed,
-)
+from harness.verdict.failure.diagnosis import diagnosed
+from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.rule import CONFIDENCES
 from harness.verdict.failure.rules import RULES
-from harness.verdict.results.journal import Damage, said_in
-from harness.verdict.results.run_folder import run_folders
+from harness.verdict.results.journal import Damage, LeftOut, cases_in, said_in
+from harness.verdict.results.record import CaseRecord, PlacementRecord
+from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_order import RunPlace, in_order, place_of
 
 _log = logging.getLogger(__name__)

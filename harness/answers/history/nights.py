@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from harness.answers.history.database import Database
 from harness.answers.history.rows import bounded, without_nul
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 
 
 class DeviceTold(Part):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import selected_of
 
 _SAID: Final = ("selected", "finished", "problem")

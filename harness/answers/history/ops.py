@@ -15,7 +15,7 @@ from typing import Final, Literal
 from harness.answers.history.attempts import attempts_by_name, finder
 from harness.answers.history.brief import PROFILE, Brief
 from harness.answers.history.performance import Change, judge
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 from harness.verdict.results.op_costs import OpCost, op_costs
 
 OP_EFFECT: Final = 0.2

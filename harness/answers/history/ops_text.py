@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from harness.answers.history.ops import OpChange, OpsCompared, Remade
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 _MOST: Final = 20
 

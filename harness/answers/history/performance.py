@@ -31,7 +31,7 @@ from harness.answers.history.noise import (
     scales,
     told_from,
 )
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 RunFigures: TypeAlias = Array | Sequence[Sequence[float | None]]
 SpeedVerdict = Literal["slower", "faster", "unsure", "same"]

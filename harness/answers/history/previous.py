@@ -13,10 +13,12 @@ from harness.answers.history.brief import Brief, read_briefs
 from harness.answers.history.comparison import TITLES, Pair, compare
 from harness.answers.history.states import CaseHistory, CaseState, Verdicts, state_of
 from harness.answers.report.run_data import Since
-from harness.ground import ConfigError, HarnessError
-from harness.verdict import JOURNAL, CaseRecord, LeftOut, RunFolder, cases_in, ordered, uncollected
+from harness.ground.errors import ConfigError, HarnessError
 from harness.verdict.results.asked_of_files import asked_of_files
-from harness.verdict.results.run_folder import run_folders
+from harness.verdict.results.journal import LeftOut, cases_in, uncollected
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
+from harness.verdict.results.run_order import ordered
 
 _MOST_RUNS: Final = 300
 _EARLIER: Final = 12

@@ -14,7 +14,7 @@ from harness.answers.history.database import kin_of
 from harness.answers.history.speed import sample
 from harness.answers.history.surroundings import named_files
 from harness.answers.report.summary import part_of
-from harness.verdict import CaseRecord, DeviceEvent, PlacementRecord, is_figure
+from harness.verdict.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500

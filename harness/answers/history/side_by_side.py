@@ -13,8 +13,8 @@ from harness.answers.history.performance import EFFECT
 from harness.answers.history.previous import runs_around
 from harness.answers.history.speed import judge_speed
 from harness.answers.report.summary import cut_short
-from harness.ground import ConfigError, HarnessError
-from harness.verdict import JOURNAL, RunFolder
+from harness.ground.errors import ConfigError, HarnessError
+from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 _log = logging.getLogger(__name__)
 

@@ -21,9 +21,10 @@ from harness.answers.history.whose_fault import (
     blames,
     where_twins_pass,
 )
-from harness.ground import HarnessError
-from harness.verdict import PlacementRecord, RunFolder
+from harness.ground.errors import HarnessError
 from harness.verdict.results.coverage import standing_of
+from harness.verdict.results.record import PlacementRecord
+from harness.verdict.results.run_folder import RunFolder
 
 HISTORY: Final = "history.sqlite"
 """Where history is held among reports, where no other place was named."""

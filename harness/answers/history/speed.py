@@ -18,7 +18,7 @@ from harness.answers.history.noise import Array, needs_scipy
 from harness.answers.history.performance import EFFECT, Change, JudgedSpeed, SpeedVerdict, judge
 from harness.answers.history.surroundings import differences
 from harness.answers.history.units import known_to
-from harness.verdict import is_figure
+from harness.verdict.results.record import is_figure
 
 _ALARMS: Final[tuple[SpeedVerdict, ...]] = ("slower", "faster")
 # a step that a later run bears out is told then, if it is no older than this

@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.answers.history.performance import Change
 from harness.answers.history.speed import Speed
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 _MOST: Final = 20
 

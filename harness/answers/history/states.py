@@ -17,8 +17,9 @@ from typing import Final, Literal, NamedTuple
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.brief import Brief
-from harness.ground import QNN, counted
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
+from harness.ground.facts.engines import QNN
 
 StateKind = Literal["passing", "failing", "new", "fixed", "flaky"]
 """`new` fails and `fixed` passes since the last run; the others say what they did before."""

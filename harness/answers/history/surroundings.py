@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from harness.ground import counted
-from harness.verdict import is_figure
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.results.record import is_figure
 
 _Around = Sequence[Mapping[str, Any]]
 # what differs by less is not worth a word; what was seen longer ago tells nothing

@@ -21,7 +21,7 @@ from harness.answers.history.states import (
     versions_of,
 )
 from harness.libraries.runtimes.runtime import version_key
-from harness.verdict import Fault
+from harness.verdict.results.coverage import Fault
 
 MARKS: Final = 30
 """So many of a case's last runs are shown, one character each."""

@@ -14,7 +14,8 @@ from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState, StateKind
 from harness.answers.history.timeline import CaseLine, FailureKind, Trend
 from harness.answers.history.whose_fault import Blamed
-from harness.verdict import Fault, Part
+from harness.verdict.failure.error import Part
+from harness.verdict.results.coverage import Fault
 
 Faults = Mapping[str, Blamed]
 """Whose fault each cause is, by its id."""

@@ -12,8 +12,8 @@ from harness.answers.history.states import attempts_said
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
 from harness.answers.report.document import shortened
-from harness.ground import counted
-from harness.verdict import LOST_TO
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.results.coverage import LOST_TO
 
 _SHOWN: Final = 40
 _WIDTH: Final = 200

@@ -22,7 +22,7 @@ from harness.answers.history.timeline_json import (
     case_row,
     kind_row,
 )
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 
 _TABLES: Final = (
     "PRAGMA journal_mode = OFF",

@@ -20,10 +20,10 @@ from pydantic import Field
 
 from harness.answers.history.spread import spread
 from harness.answers.history.states import RanWith, wilson
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
 from harness.libraries.runtimes.runtime import version_key
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 
 Guilty = Literal["model", "runtime", "phone", "lab", "flaky", "unknown"]
 _NAMED: Final = 0.5

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from harness.answers.history.previous import since_previous
 from harness.answers.merging.shards import Shard, ShardRun, gaps
 from harness.answers.report.projections import finish, project
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import (
     LINE_WAS_CUT,
     MOST_LINE_BYTES,
@@ -27,18 +27,19 @@ from harness.ground.errors.outgoing_text import (
 )
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.names_inside import create_inside, listed_inside, open_below, open_inside
-from harness.probe import kept_events
-from harness.verdict import (
+from harness.probe.events import kept_events
+from harness.verdict.results.journal import Damage, LeftOut, cases_in, said_in, uncollected
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import (
+    CASES,
+    INFO,
     JOURNAL,
-    CaseRecord,
-    LeftOut,
+    OUTPUTS,
     RunFolder,
-    cases_in,
+    built_beside,
     new_run_id,
-    uncollected,
+    rfc3339,
 )
-from harness.verdict.results.journal import Damage, said_in
-from harness.verdict.results.run_folder import CASES, INFO, OUTPUTS, built_beside, rfc3339
 
 _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from harness.ground import ConfigError, counted
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.verdict.failure.error import RecordText
 
 _FORM: Final = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness.ground.facts.axes import AXES, IN_AXES
-from harness.verdict import CaseRecord, split_node_id
+from harness.verdict.results.case_names import split_node_id
+from harness.verdict.results.record import CaseRecord
 
 
 def again(record: CaseRecord, *lab: str) -> list[str]:

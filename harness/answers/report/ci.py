@@ -23,9 +23,10 @@ from harness.answers.report.summary import (
     outputs_lines,
     shared_diagnosis,
 )
-from harness.ground import counted, outgoing, write_whole
-from harness.ground.errors.outgoing_text import Command
-from harness.verdict import CaseRecord, Coverage, final_attempts
+from harness.ground.errors.outgoing_text import Command, counted, outgoing
+from harness.ground.files.whole_file import write_whole
+from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.record import CaseRecord, final_attempts
 
 CODE_QUALITY: Final = "gl-code-quality-report.json"
 _SHOWN: Final = 10

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from markupsafe import Markup, escape
 
-from harness.ground import outgoing
+from harness.ground.errors.outgoing_text import outgoing
 
 Style = Literal["plain", "code", "strong", "dim", "bad"]
 _TAGS: Final = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.answers.report.summary import part_of
-from harness.ground import counted
-from harness.verdict import CaseRecord
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.results.record import CaseRecord
 
 _MOST_DOMAINS: Final = 64
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.answers.report.document import aligned
-from harness.ground import QnnVersion
 from harness.ground.facts.axes import VERSIONS
-from harness.verdict import CaseRecord, final_attempts
+from harness.ground.facts.versions import QnnVersion
 from harness.verdict.failure.error import without_varying_parts
+from harness.verdict.results.record import CaseRecord, final_attempts
 
 _MAX_LEGEND_CHARS: Final = 220
 _NOT_RUN: Final = "-"

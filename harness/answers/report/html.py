@@ -33,10 +33,11 @@ from harness.answers.report.summary import (
     shared_diagnosis,
     totals,
 )
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import open_inside
-from harness.verdict import CaseRecord, Coverage
+from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.record import CaseRecord
 
 _SHORT_CHARS: Final = 160
 _EVIDENCE_BYTES: Final = 16 << 10

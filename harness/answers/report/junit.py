@@ -18,8 +18,8 @@ from xml.sax.saxutils import escape, quoteattr
 from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
 from harness.answers.report.document import shortened
-from harness.verdict import LOST_TO, CaseRecord, Coverage, final_attempts
-from harness.verdict.results.record import are_figures
+from harness.verdict.results.coverage import LOST_TO, Coverage
+from harness.verdict.results.record import CaseRecord, are_figures, final_attempts
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -14,15 +14,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from harness.answers.report.summary import part_of
-from harness.ground import outgoing
-from harness.verdict import (
-    CaseRecord,
-    Coverage,
-    DeviceEvent,
-    coverage_of,
-    final_attempts,
-    is_figure,
-)
+from harness.ground.errors.outgoing_text import outgoing
+from harness.verdict.results.coverage import Coverage, coverage_of
+from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts, is_figure
 
 METRICS: Final = "metrics.prom"
 OTHER: Final = "other"

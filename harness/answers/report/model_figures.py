@@ -13,8 +13,8 @@ from harness.answers.report.ops_grid import ops_by_version
 from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
-from harness.ground import ENGINES
-from harness.verdict import CaseRecord, final_attempts, is_figure
+from harness.ground.facts.engines import ENGINES
+from harness.verdict.results.record import CaseRecord, final_attempts, is_figure
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
-from harness.ground import counted
-from harness.verdict import CaseRecord
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.results.record import CaseRecord
 
 _MOST_CASES: Final = 20
 _MOST_NODES: Final = 20

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.answers.report.document import Block, Line, Table, code
-from harness.ground import QnnVersion
 from harness.ground.facts.axes import VERSIONS
-from harness.verdict import CaseRecord
+from harness.ground.facts.versions import QnnVersion
 from harness.verdict.results.op_costs import OpCost, op_costs
+from harness.verdict.results.record import CaseRecord
 
 _MOST_OPS: Final = 20
 _Columns = dict[str, dict[str, OpCost]]

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, shortened
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
-from harness.verdict import CaseRecord, is_figure
 from harness.verdict.results.op_events import most_expensive
+from harness.verdict.results.record import CaseRecord, is_figure
 
 _SHOWN: Final = 10
 _ON_PAGE: Final = 500

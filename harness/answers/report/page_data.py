@@ -22,8 +22,7 @@ from harness.answers.report.grid import code_of
 from harness.answers.report.pages import clip, thinned
 from harness.answers.report.run_data import Since
 from harness.answers.report.summary import FailureGroup, part_of
-from harness.verdict import CaseRecord, DeviceEvent, is_figure
-from harness.verdict.results.record import are_figures
+from harness.verdict.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
 
 BLOCK: Final = 128
 """So many cases are in a block of details."""

@@ -16,10 +16,10 @@ from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import METRICS, metrics_text
 from harness.answers.report.run_data import RunData, Since
 from harness.answers.report.trace import TRACE, write_trace
-from harness.ground import disk_errors, write_whole
 from harness.ground.errors.outgoing_text import printable
-from harness.ground.files.whole_file import written_whole
-from harness.verdict import RunFolder, uncollected
+from harness.ground.files.whole_file import disk_errors, write_whole, written_whole
+from harness.verdict.results.journal import uncollected
+from harness.verdict.results.run_folder import RunFolder
 
 
 def _junit(run: RunData, path: Path) -> None:

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from harness.answers.report.bisections import Listed
-from harness.verdict import CaseRecord, Coverage, Output, coverage_of
+from harness.verdict.results.coverage import Coverage, coverage_of
+from harness.verdict.results.drift import Output
 from harness.verdict.results.journal import Contents
+from harness.verdict.results.record import CaseRecord
 
 
 @dataclass(frozen=True)

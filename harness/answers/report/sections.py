@@ -14,8 +14,8 @@ from harness.answers.report.pages import clip
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import only_simulated
 from harness.answers.report.tables import drift_tables, pairings, sharings
-from harness.ground import counted
-from harness.verdict import is_figure
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.results.record import is_figure
 
 _MOST_FORECASTS: Final = 200
 _MOST_RETRIES: Final = 500

@@ -8,20 +8,11 @@ from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
-from harness.verdict import (
-    LOST_TO,
-    CaseRecord,
-    Coverage,
-    DeviceEvent,
-    ErrorRecord,
-    Outcome,
-    final_attempts,
-)
-from harness.verdict.failure.error import Diagnosis
+from harness.verdict.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.verdict.failure.log_words import CAME_TRUE
-from harness.verdict.results.coverage import VERDICTS
+from harness.verdict.results.coverage import LOST_TO, VERDICTS, Coverage
 from harness.verdict.results.outputs import Outputs
-from harness.verdict.results.record import PreflightRecord
+from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _NO_DEVICE_TAKES: Final = frozenset({"context-arch", "context-floats"})

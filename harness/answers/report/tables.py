@@ -12,7 +12,8 @@ from harness.answers.report.document import Span, Table
 from harness.answers.report.summary import part_of
 from harness.ground.facts.memory_types import DOCUMENTED
 from harness.libraries.runtimes.runtime import version_key
-from harness.verdict import CaseRecord, Output, is_figure
+from harness.verdict.results.drift import Output
+from harness.verdict.results.record import CaseRecord, is_figure
 
 _MOST_TABLES: Final = 40
 _MOST_ROWS: Final = 200

@@ -17,11 +17,13 @@ from harness.answers.report.document import shortened
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
-from harness.ground import outgoing, write_whole
+from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.names_inside import read_inside
-from harness.verdict import CaseRecord, Coverage, DeviceEvent, is_figure
+from harness.ground.files.whole_file import write_whole
+from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.journal import MAX_VALUES
 from harness.verdict.results.json_value import more_values_than
+from harness.verdict.results.record import CaseRecord, DeviceEvent, is_figure
 
 TRACE: Final = "trace.json"
 _MAX_LOG_BYTES: Final = 16 << 20

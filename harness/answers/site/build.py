@@ -41,8 +41,11 @@ from harness.answers.site.live import NOW, kept_now
 from harness.answers.site.night_page import front_page, night_page, nights_page, sentence
 from harness.answers.site.pages import Known, framed
 from harness.answers.site.version_page import version_page, versions, versions_page
-from harness.ground import InfraError, counted, read_bounded, write_whole
-from harness.verdict import Part, uncollected
+from harness.ground.errors import InfraError
+from harness.ground.errors.outgoing_text import counted
+from harness.ground.files.whole_file import read_bounded, write_whole
+from harness.verdict.failure.error import Part
+from harness.verdict.results.journal import uncollected
 
 NOTE: Final = "site.json"
 _BY_CHANCE: Final = 0.05

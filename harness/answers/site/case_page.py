@@ -18,7 +18,7 @@ from harness.answers.site.drawings import beside, curve, strip
 from harness.answers.site.gathered import WINDOW
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, framed, happened, short_name
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 _MOST_LINES: Final = 300
 _MOST_CURVES: Final = 24

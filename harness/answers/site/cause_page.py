@@ -10,8 +10,8 @@ from harness.answers.report.document import Block, CodeBlock, Heading, Line, Par
 from harness.answers.site.gathered import CauseHeld
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, by_cause, framed, happened, title_of
-from harness.ground import counted
-from harness.verdict import ErrorRecord
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.failure.error import ErrorRecord
 
 _MOST: Final = 2000
 _COLUMNS: Final = ("Diagnosis", "What", "Cases", "Runs", "First seen", "Last seen")

@@ -11,7 +11,7 @@ from harness.answers.site.drawings import beside, curve, strip
 from harness.answers.site.gathered import WINDOW, DeviceRow, StandingCounts
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, by_cause, framed
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 _GB: Final = 1e9
 _SHOWN: Final = 30

@@ -18,7 +18,8 @@ from harness.answers.history.states import RanWith
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.answers.site.changes import NightChange, changes_of
-from harness.verdict import Coverage, ErrorRecord
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.coverage import Coverage
 
 WINDOW: Final = 60
 """So many runs are looked at for what a case is at, and drawn."""

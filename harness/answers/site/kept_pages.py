@@ -20,8 +20,8 @@ from harness.answers.history.nights import NightTold
 from harness.answers.report.bisections import Listed, bisections_in
 from harness.answers.report.pages import filled
 from harness.answers.site.links import ways
-from harness.ground import write_whole
 from harness.ground.files.names_inside import flat_name, open_below
+from harness.ground.files.whole_file import write_whole
 
 _REPORTS: Final = "reports"
 _RUN, _COMPARISON = "report.html", "comparison.html"

@@ -15,7 +15,7 @@ from harness.answers.report.document import Block, Heading, Line, Paragraph, Spa
 from harness.answers.report.pages import filled
 from harness.answers.site.links import FRONT
 from harness.answers.site.pages import framed
-from harness.ground import read_bounded, write_whole
+from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.ground.progress.state import DeviceState, RunState, clock
 
 NOW: Final = "now"

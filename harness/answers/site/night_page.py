@@ -21,7 +21,7 @@ from harness.answers.site.device_page import devices_table, unwell
 from harness.answers.site.drawings import Bar, trend
 from harness.answers.site.links import Links, page_of
 from harness.answers.site.pages import Known, by_cause, framed
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 _TREND: Final = 30
 _TREND_SAID: Final = "From below: passed, failed as known, failed, without a verdict."

@@ -30,7 +30,7 @@ from harness.answers.site.changes import TITLES, Became, NightChange
 from harness.answers.site.gathered import CauseHeld, DeviceRow, Harvest, RunHeld
 from harness.answers.site.kept_pages import KeptPages
 from harness.answers.site.links import Links, ways
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 _MOST_CAUSES: Final = 100
 _MOST_NAMED: Final = 5

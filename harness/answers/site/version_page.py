@@ -10,7 +10,7 @@ from harness.answers.report.ops_grid import version_order
 from harness.answers.site.gathered import StandingCounts
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, framed, happened
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 
 def versions_page(known: Known) -> str:

@@ -11,9 +11,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from harness.answers.report.document import as_code
 from harness.device.lab.notify import NEWS_KINDS, NewsChannel, NewsKind
-from harness.ground import ConfigError, outgoing
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.yaml_lines.models import SchemaOne
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 
 if TYPE_CHECKING:
     from harness.answers.history.comparison_text import ToldComparison

@@ -18,21 +18,15 @@ from typing import Any, Final, Literal
 
 from harness.answers.telling.news import News, NewsItem, issue, message
 from harness.answers.telling.trackers import WantedIssue, bring_up, is_tracker
-from harness.device import load_lab
+from harness.device.lab.inventory import load_lab
 from harness.device.lab.notify import NEWS_KINDS, NewsChannel
-from harness.ground import (
-    ConfigError,
-    Deadline,
-    HarnessError,
-    InfraError,
-    read_bounded,
-    spawn_guarded,
-    without_secrets,
-    write_whole,
-)
-from harness.ground.files.whole_file import keep_whole
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import without_secrets
+from harness.ground.files.whole_file import keep_whole, read_bounded, write_whole
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import spawn_guarded
 from harness.ground.yaml_lines.models import SchemaOne
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 
 NEWS: Final = "news.json"
 TELL_S: Final = 120.0

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 
 _LIST: Final = re.compile(
     r"(https?)://(?:([^@/]*)@)?([^@/]+)/(?:([\w./-]+)/-|([\w.-]+/[\w.-]+))/issues/?", re.ASCII

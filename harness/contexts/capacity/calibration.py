@@ -19,23 +19,24 @@ from pydantic import TypeAdapter
 from harness.contexts.capacity.packing import Room, Size
 from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.compiler.models import Model
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.whole_file import keep_whole, read_json
-from harness.libraries import Catalog, Runtime, all_versions
-from harness.probe import (
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.pypi import all_versions
+from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import (
     Plan,
-    ProbeBuilder,
-    ProbeRun,
     Settings,
     Step,
-    StepResult,
     backend_load,
     context_free,
     context_load,
-    damage,
     device_create,
-    run_plan_locally,
 )
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
+from harness.probe.transcript import StepResult
+from harness.probe.wholeness import damage
 
 _BACKEND: Final = "libQnnHtp.so"
 _HTP_ARCH: Final = 73

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from harness.contexts.capacity.packing import Alternative, Room, Size, changes, forecast
 from harness.contexts.context.schedule import Residency, schedule
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 MOST_CONTEXTS: Final = 8192
 """How many contexts can be asked about."""

@@ -10,8 +10,8 @@ from harness.contexts.capacity.calibration import Silent, kept_calibration, rese
 from harness.contexts.capacity.packing import Room, Size, forecast
 from harness.contexts.context.schedule import Move
 from harness.contexts.context.source import Context
-from harness.libraries import Runtime
-from harness.probe import ProbeBuilder
+from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import ProbeBuilder
 
 _SIMULATED: Final = "linux-x64"
 

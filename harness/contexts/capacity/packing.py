@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.contexts.context.schedule import Move, schedule
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from harness.contexts.compiler.compiler import CompileError, CompileJob, Referen
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import check_arch, memory_bytes
 from harness.contexts.context.source import GIVEN, ON_CPU, Context, Reference
-from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.files.verified_folder import (
     FolderChangedError,
     VerifiedFolder,
@@ -38,9 +38,9 @@ from harness.ground.files.verified_folder import (
     work_folder,
     write_manifest,
 )
-from harness.libraries import Catalog
+from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import ORT_HOST_VERSION, CompilerHost
-from harness.probe import ProbeBuilder
+from harness.probe.build import ProbeBuilder
 
 _log = logging.getLogger(__name__)
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 from harness.contexts.compiler.compiler import CompileError, CompileJob, InputFile, ReferenceJob
 from harness.contexts.compiler.models import PREPARATIONS, Model
 from harness.contexts.context.metadata import Sizes, Unreadable, entries, read_each
-from harness.ground import SOCS
-from harness.libraries import ArtefactError, Piece, open_artefact
+from harness.ground.facts.socs import SOCS
+from harness.libraries.containers.artefact import ArtefactError, Piece
+from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.pypi import ORT_HOST_VERSION
-from harness.probe import ProbeBuilder
+from harness.probe.build import ProbeBuilder
 
 # The SoC given with an architecture that no known SoC has: what comes out tells the truth.
 _SOME_SOC_MODEL: Final = 43

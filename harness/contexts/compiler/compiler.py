@@ -17,17 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
-from harness.ground import (
-    Cause,
-    Deadline,
-    HarnessError,
-    InfraError,
-    read_bounded,
-    scratch_folder,
-    spawn_guarded,
-)
+from harness.ground.errors import Cause, HarnessError, InfraError
 from harness.ground.files.notices import followed, working
-from harness.ground.host.guard import GuardedProcess
+from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import read_bounded
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
 from harness.libraries.runtimes.pypi import CompilerHost
 
 WORKER: Final = Path(__file__).with_name("worker.py")

@@ -23,10 +23,14 @@ from harness.contexts.compiler.compiler import (
     own_environment,
     worker_command,
 )
-from harness.ground import SOCS, Deadline, InfraError, read_bounded, scratch_folder, spawn_guarded
+from harness.ground.errors import InfraError
+from harness.ground.facts.socs import SOCS
+from harness.ground.files.scratch import scratch_folder
 from harness.ground.files.verified_folder import made_once, publish, work_folder, write_manifest
-from harness.ground.files.whole_file import sha256_of
-from harness.libraries import Catalog
+from harness.ground.files.whole_file import read_bounded, sha256_of
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import spawn_guarded
+from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import (
     LIBRARY_FOLDER,
     RUNTIME_FOLDER,

@@ -12,11 +12,12 @@ from harness.contexts.compiler.compile_jobs import compile_job, made_binary, rea
 from harness.contexts.compiler.compiler import run_jobs
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import check_arch
-from harness.ground import ConfigError, disk_errors, scratch_folder
+from harness.ground.errors import ConfigError
 from harness.ground.facts.socs import Soc
-from harness.ground.files.whole_file import sha256_of, written_whole
+from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import disk_errors, sha256_of, written_whole
 from harness.libraries.runtimes.pypi import CompilerHost
-from harness.probe import ProbeBuilder
+from harness.probe.build import ProbeBuilder
 
 _MOST_EMBEDDED: Final = (2 << 30) - (1 << 20)
 """What protobuf can hold beside the rest of a model (bytes)."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from harness.contexts.compiler import mobilenet, model_graphs, operators
 from harness.contexts.compiler.operators import DataType
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.errors.renamed import renamed
 from harness.ground.files.whole_file import keep_whole
 from harness.ground.yaml_lines.models import did_you_mean

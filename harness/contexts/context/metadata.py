@@ -7,21 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.ground import ConfigError, InfraError, VersionError
+from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.facts.codes import describe
 from harness.ground.facts.socs import HTP_ARCHS
-from harness.libraries import Piece
-from harness.probe import (
-    Plan,
-    ProbeBuilder,
-    Step,
-    StepResult,
-    damage,
-    run_plan_locally,
-    system_load,
-)
-from harness.probe.plan import context_inspect
-from harness.probe.wholeness import misfit
+from harness.libraries.containers.artefact import Piece
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Step, context_inspect, system_load
+from harness.probe.plan_runner import run_plan_locally
+from harness.probe.transcript import StepResult
+from harness.probe.wholeness import damage, misfit
 
 _TIMEOUT_S: Final = 60.0
 _MOST_AT_ONCE: Final = 4000

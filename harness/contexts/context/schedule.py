@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 Residency = Literal["resident", "sequential", "window"]
 RESIDENCIES: tuple[Residency, ...] = get_args(Residency)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from harness.contexts.context.schedule import Move, Schedule
 from harness.contexts.context.source import Context
-from harness.ground import ConfigError
-from harness.probe import (
+from harness.ground.errors import ConfigError
+from harness.probe.plan import (
+    ONCE,
     Plan,
+    Rounds,
     Settings,
     Step,
     backend_load,
@@ -19,7 +21,6 @@ from harness.probe import (
     execute,
     system_load,
 )
-from harness.probe.plan import ONCE, Rounds
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,12 @@ from harness.contexts.context.source import ANY_DISTANCE, CONDITIONS, ClosenessA
 from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
 from harness.contexts.sources.onnx_model import OnnxModel, require_alike
-from harness.ground import ENGINES, ConfigError
-from harness.libraries import (
-    Artefact,
-    ArtefactError,
-    Blob,
-    Piece,
-    RunPlan,
-    open_artefacts,
-    piece_file,
-)
+from harness.ground.errors import ConfigError
+from harness.ground.facts.engines import ENGINES
+from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece
+from harness.libraries.containers.extract import piece_file
+from harness.libraries.containers.manifest import RunPlan
+from harness.libraries.containers.open import open_artefacts
 
 _log = logging.getLogger(__name__)
 

@@ -19,11 +19,16 @@ from harness.contexts.context.metadata import (
 )
 from harness.contexts.context.source import GIVEN, Context
 from harness.contexts.sources.tensor_files import TensorFiles
-from harness.ground import ENGINES, ConfigError, name_problem
+from harness.ground.errors import ConfigError
+from harness.ground.facts.engines import ENGINES
 from harness.ground.files.hash_cache import HashCache, Hashed
-from harness.libraries import ArtefactError, Catalog, Piece, all_versions, open_artefact
+from harness.ground.files.names_inside import name_problem
+from harness.libraries.containers.artefact import ArtefactError, Piece
 from harness.libraries.containers.extract import PIECES
-from harness.probe import ProbeBuilder
+from harness.libraries.containers.open import open_artefact
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.pypi import all_versions
+from harness.probe.build import ProbeBuilder
 
 _MAX_BYTES: Final = 4 << 30  # the probe reads no more (probe.h)
 

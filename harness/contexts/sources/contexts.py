@@ -13,9 +13,10 @@ from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.source import ClosenessAsked, Context, Reference
 from harness.contexts.sources.context_file import ContextFile, ContextFiles
-from harness.ground import ConfigError, HarnessError, InternalError
-from harness.libraries import Catalog, Expects, RunPlan
-from harness.probe import ProbeBuilder
+from harness.ground.errors import ConfigError, HarnessError, InternalError
+from harness.libraries.containers.manifest import Expects, RunPlan
+from harness.libraries.runtimes.catalog import Catalog
+from harness.probe.build import ProbeBuilder
 from harness.probe.plan import ONCE, Rounds
 
 Source = Model | ContextFile

@@ -11,9 +11,14 @@ from typing import Any, Final, Literal
 from harness.contexts.context.metadata import Unreadable, entries, memory_bytes, needs
 from harness.contexts.context.source import BACKENDS_BY_ID
 from harness.contexts.sources.onnx_nodes import OnnxNodes
-from harness.ground import SOCS
-from harness.libraries import Artefact, Piece
-from harness.libraries.containers.artefact import PIECE_FORMATS, ArtefactKind, PieceKind
+from harness.ground.facts.socs import SOCS
+from harness.libraries.containers.artefact import (
+    PIECE_FORMATS,
+    Artefact,
+    ArtefactKind,
+    Piece,
+    PieceKind,
+)
 
 # Qnn_TensorMemType_t
 _MEMORY_TYPES: Final = {0: "raw", 1: "memhandle", 2: "retrieve-raw"}

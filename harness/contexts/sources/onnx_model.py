@@ -15,8 +15,9 @@ from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.sources.context_file import Files
 from harness.contexts.sources.tensor_files import TensorFiles, sample_names
-from harness.ground import ConfigError, cache_root, name_problem
-from harness.ground.files.names_inside import open_inside
+from harness.ground.errors import ConfigError
+from harness.ground.files.cache import cache_root
+from harness.ground.files.names_inside import name_problem, open_inside
 from harness.ground.files.whole_file import sha256_of
 
 if TYPE_CHECKING:

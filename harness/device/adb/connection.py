@@ -16,7 +16,7 @@ from harness.device.transport.faults import (
     OutOfReachError,
     ProtocolError,
 )
-from harness.ground import Deadline
+from harness.ground.host.deadline import Deadline
 
 _PATIENT_S: Final = 2.0
 MAX_REQUEST_BYTES = 0xFFFF

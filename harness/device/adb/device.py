@@ -19,7 +19,8 @@ from harness.device.transport.files import Progress, PushItem, RemoteStat
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell import run_script
 from harness.device.transport.shell_protocol import legacy_script, v2_script
-from harness.ground import Deadline, DeviceRefused, InfraError, InternalError
+from harness.ground.errors import DeviceRefused, InfraError, InternalError
+from harness.ground.host.deadline import Deadline
 
 UNPLUGGED: Final = "is unplugged or switched off"
 """What the error says of a device that its adb server does not see."""

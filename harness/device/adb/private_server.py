@@ -13,8 +13,9 @@ from filelock import FileLock, Timeout
 
 from harness.device.adb.address import UnixAddress
 from harness.device.adb.server import AdbServer, adb_binary
-from harness.ground import Deadline, InfraError, spawn_guarded
-from harness.ground.host.guard import GuardedProcess
+from harness.ground.errors import InfraError
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
 from harness.ground.host.socket_folder import new_socket_path
 
 _START_S = 10.0

@@ -18,7 +18,8 @@ from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.connection import BoundedConnection
 from harness.device.adb.wireless import has_address
 from harness.device.transport.faults import AdbFailError, device_faults, server_faults
-from harness.ground import ConfigError, Deadline, InfraError
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.host.deadline import Deadline
 from harness.ground.host.outliving import run_outliving
 
 _REQUEST_S = 5.0

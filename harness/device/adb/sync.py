@@ -33,8 +33,9 @@ from harness.device.transport.files import (
     is_sized,
     local_faults,
 )
-from harness.ground import Deadline, DeviceError, DeviceRefused, InfraError
+from harness.ground.errors import DeviceError, DeviceRefused, InfraError
 from harness.ground.files.whole_file import open_regular
+from harness.ground.host.deadline import Deadline
 
 _READ_BYTES = 4 * CHUNK_BYTES
 _MAX_UNANSWERED = 256

@@ -12,7 +12,7 @@ from harness.device.adb.address import SshAddress, TcpAddress
 from harness.device.ssh.connection import SharedConnection, shared_connection
 from harness.device.ssh.login import SshLogin
 from harness.device.transport.channel import Channel
-from harness.ground import Deadline
+from harness.ground.host.deadline import Deadline
 
 _START_S: Final = 15.0
 

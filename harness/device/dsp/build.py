@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.ground import ConfigError, Deadline, InfraError, spawn_guarded
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.verified_folder import key_of, made_file
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import spawn_guarded
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 FOLDER: Final = "dsp"
 """Beside what else a boot makes of a board."""

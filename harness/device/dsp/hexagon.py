@@ -19,7 +19,7 @@ from typing import Final
 from harness.device.dsp.build import key_with_sources, native_sources, run_build
 from harness.device.dsp.dsp import DspPrograms
 from harness.device.dsp.qemu import VECTOR_FLOAT, find_qemu
-from harness.ground import ConfigError, HarnessError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import made_file
 

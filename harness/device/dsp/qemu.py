@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness.device.dsp.build import run_build
-from harness.ground import ConfigError, disk_errors, scratch_folder
+from harness.ground.errors import ConfigError
+from harness.ground.files.scratch import scratch_folder
 from harness.ground.files.verified_folder import key_of
-from harness.ground.files.whole_file import read_note, write_json
+from harness.ground.files.whole_file import disk_errors, read_note, write_json
 
 VARIABLE: Final = "QNN_HARNESS_QEMU_HEXAGON"
 """Names a qemu-hexagon of the user's own."""

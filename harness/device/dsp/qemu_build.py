@@ -22,9 +22,10 @@ from typing import Final
 
 from harness.device.dsp import qemu
 from harness.device.dsp.build import run_build
-from harness.ground import ConfigError, Deadline, InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import locked, work_folder
+from harness.ground.host.deadline import Deadline
 
 SERIES: Final = "10.0."
 """How the versions begin that the patch is for: those of Debian 13."""

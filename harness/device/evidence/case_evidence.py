@@ -27,15 +27,10 @@ from harness.device.transport.device import Transport
 from harness.device.transport.ending import END_GRACE_S
 from harness.device.transport.questions import Section, sections_with
 from harness.device.transport.shell import ScriptTimeout
-from harness.ground import (
-    Deadline,
-    DeviceError,
-    InfraError,
-    name_problem,
-    without_secrets,
-    without_secrets_in,
-)
-from harness.ground.files.names_inside import create_inside
+from harness.ground.errors import DeviceError, InfraError
+from harness.ground.errors.outgoing_text import without_secrets, without_secrets_in
+from harness.ground.files.names_inside import create_inside, name_problem
+from harness.ground.host.deadline import Deadline
 from harness.ground.host.platform import boot_clock_s
 
 SUMMARY: Final = "evidence.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from harness.ground import without_secrets
+from harness.ground.errors.outgoing_text import without_secrets
 
 _MAX_ROUNDS: Final = 4
 _WHOLE_LINE: Final = "<line>"

@@ -30,7 +30,9 @@ from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
 from harness.device.lab.unknown_arch import unknown_arch
 from harness.device.transport.device import Transport
-from harness.ground import PLATFORMS, SOCS, ConfigError, InfraError, Target
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.facts.platforms import PLATFORMS, Target
+from harness.ground.facts.socs import SOCS
 from harness.ground.files.notices import at_work
 
 

@@ -9,9 +9,9 @@ from harness.device.adb.address import DEVICE_URLS, is_loopback
 from harness.device.dsp.hexagon import DSP_ARCHS
 from harness.device.lab.device_address import LOCAL, device_address, service_address
 from harness.device.ssh.login import login_at
-from harness.ground import SOCS, ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.facts.platforms import TARGETS
-from harness.ground.facts.socs import HTP_ARCHS, KERNEL_SOC_IDS
+from harness.ground.facts.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 from harness.ground.yaml_lines.document import Document
 from harness.ground.yaml_lines.models import did_you_mean, entries_of, names_taken_twice
 

@@ -18,9 +18,9 @@ from harness.device.transport.questions import (
     script_of,
     sections_of,
 )
-from harness.ground import PLATFORMS, DeviceError
+from harness.ground.errors import DeviceError
 from harness.ground.facts.backends import RPC_LIBRARY
-from harness.ground.facts.platforms import Platform
+from harness.ground.facts.platforms import PLATFORMS, Platform
 
 _ASK_S: Final = 20.0
 _MAX_BYTES: Final = 1 << 20

@@ -34,9 +34,9 @@ from harness.device.lab.recovery import (
     is_worth_trying,
     recovery_steps,
 )
-from harness.ground import Deadline, InfraError
-from harness.ground.errors import DeviceHot
+from harness.ground.errors import DeviceHot, InfraError
 from harness.ground.files.notices import working
+from harness.ground.host.deadline import Deadline
 
 # one that does not answer may be back at any time, another one waits for a person
 _LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}

@@ -17,8 +17,7 @@ from harness.device.transport.questions import (
     script_of,
     sections_of,
 )
-from harness.ground import Target
-from harness.ground.facts.platforms import target_of
+from harness.ground.facts.platforms import Target, target_of
 
 _MAX_SIGNS: Final = 32
 _SIGN: Final = re.compile(r"(dsp|gpu_compiler|gpu) (\S.{0,199})")

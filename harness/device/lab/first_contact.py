@@ -14,7 +14,7 @@ from harness.device.ssh.board import SshBoard
 from harness.device.ssh.login import SshLogin
 from harness.device.transport.device import Transport
 from harness.device.transport.this_computer import ThisComputer
-from harness.ground import DeviceError, DeviceRefused
+from harness.ground.errors import DeviceError, DeviceRefused
 
 _FACTS_S: Final = 15.0
 _MAX_FACTS_BYTES: Final = 1 << 20

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from harness.device.lab.readiness import DOZING, SEVERE, THERMAL
 from harness.device.lab.vitals import Vitals
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 
 State = Literal["good", "suspect", "bad"]
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.inventory import DeviceConfig
 from harness.device.transport.device import Transport
-from harness.ground import PLATFORMS, DeviceError, DeviceRefused, Target
+from harness.ground.errors import DeviceError, DeviceRefused
+from harness.ground.facts.platforms import PLATFORMS, Target
 
 _TIMEOUT_S = 15.0
 _NAME = ".device-badge"

@@ -68,9 +68,10 @@ from harness.device.labgrid.session import FoundPlace, FoundPlaces, found_places
 from harness.device.simulator.emulation import why_no_board
 from harness.device.ssh.login import SshLogin, login_at
 from harness.device.transport import this_computer
-from harness.ground import SOCS, ConfigError, Target, cache_root
-from harness.ground.errors import NoLabError
-from harness.ground.files.cache import BOARDS
+from harness.ground.errors import ConfigError, NoLabError
+from harness.ground.facts.platforms import Target
+from harness.ground.facts.socs import SOCS
+from harness.ground.files.cache import BOARDS, cache_root
 from harness.ground.yaml_lines.document import read_document, shown
 from harness.ground.yaml_lines.models import SchemaOne, check_document, did_you_mean
 

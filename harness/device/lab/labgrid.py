@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from harness.device.lab.fields import LabName, Word, Workdir
 from harness.device.labgrid.place import Place, Wanted
 from harness.device.ssh.login import is_port
-from harness.ground import Target
+from harness.ground.facts.platforms import Target
 from harness.ground.yaml_lines.models import Text, matching
 
 _COORDINATOR = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")

@@ -32,7 +32,7 @@ from harness.device.lab.lease_files import (
     take_file,
 )
 from harness.device.lab.lease_queue import ASKS, LENT, LeaseWaiter, QueuePlace, rank_of, waiting
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.notices import working
 
 _log = logging.getLogger(__name__)

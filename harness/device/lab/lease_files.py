@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.cache import LEASES_VARIABLE
 
 HEARTBEAT_S: Final = 5.0

@@ -15,8 +15,9 @@ from harness.device.lab.device_answers import DeviceAnswers, ask
 from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.device.ssh.login import login_at
-from harness.ground import PLATFORMS, SOCS, ConfigError, HarnessError
-from harness.ground.facts.socs import HTP_ARCHS, KERNEL_SOC_IDS, near_socs
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.facts.platforms import PLATFORMS
+from harness.ground.facts.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS, near_socs
 from harness.ground.yaml_lines.document import shown
 
 SIMULATED: Final = "sim-v73"

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from pydantic_core import PydanticCustomError
 
 from harness.device.lab.fields import LabName
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.yaml_lines.models import Text
 
 NewsKind = Literal["new", "fixed", "lost", "flaky"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.device.lab.lease_files import device_file
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.cache import QUARANTINE_VARIABLE
 from harness.ground.files.whole_file import read_json, write_json
 

@@ -29,9 +29,9 @@ from harness.device.lab.vitals import (
     parse_vitals,
 )
 from harness.device.transport.device import Transport
-from harness.ground import Deadline, DeviceError, InfraError
-from harness.ground.errors import DeviceTimeout
+from harness.ground.errors import DeviceError, DeviceTimeout, InfraError
 from harness.ground.files.notices import at_work
+from harness.ground.host.deadline import Deadline
 
 _VITALS_S: Final = 16.0
 _LEFTOVERS_S: Final = 8.0

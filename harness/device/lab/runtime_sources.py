@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 from harness.device.lab.fields import LabName, Word
-from harness.ground import ConfigError, Target
+from harness.ground.errors import ConfigError
+from harness.ground.facts.platforms import Target
 from harness.ground.yaml_lines.document import Document
 from harness.ground.yaml_lines.models import Text, entries_of, names_taken_twice
 

@@ -16,9 +16,10 @@ from harness.device.simulator.board import Board, dsp_folder, soc_files
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.emulation import make_board
 from harness.device.simulator.properties import board_properties, device_properties
-from harness.ground import SOCS, Deadline, InfraError
-from harness.ground.facts.socs import KERNEL_SOC_IDS
+from harness.ground.errors import InfraError
+from harness.ground.facts.socs import KERNEL_SOC_IDS, SOCS
 from harness.ground.files.cache import BOARDS
+from harness.ground.host.deadline import Deadline
 
 CONNECT_S = 20.0
 """How long an adb server may take to connect a device."""

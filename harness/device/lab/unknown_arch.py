@@ -6,7 +6,8 @@ import contextlib
 from pathlib import Path
 
 from harness.device.lab.inventory import DeviceConfig
-from harness.ground import SOCS, ConfigError
+from harness.ground.errors import ConfigError
+from harness.ground.facts.socs import SOCS
 from harness.ground.yaml_lines.document import read_document
 from harness.ground.yaml_lines.models import did_you_mean, entries_of
 

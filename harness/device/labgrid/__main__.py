@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.device.labgrid.place import Wanted
 from harness.device.labgrid.session import tell
-from harness.ground import ConfigError, HarnessError
+from harness.ground.errors import ConfigError, HarnessError
 
 _NEEDS = "needs labgrid 26 or newer: pip install 'qnn-harness[labgrid]'"
 

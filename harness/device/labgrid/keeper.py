@@ -35,7 +35,7 @@ from harness.device.labgrid.place import (
 )
 from harness.device.labgrid.session import ALIVE, HELD, OWNER, changes, lost_file, places_of, tell
 from harness.device.labgrid.wire import Away, Coordinator, Refused, Unlike
-from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0

@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.device.labgrid.place import Place, Service, Wanted
-from harness.ground import ConfigError, Deadline, InfraError, cache_root
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.cache import cache_root
+from harness.ground.host.deadline import Deadline
 from harness.ground.host.outliving import run_outliving
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from labgrid.util import labgrid_version
 
 from harness.device.labgrid.place import Place, Queued, Service
 from harness.device.labgrid.resources import Resources
-from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 
 _ANSWER_S: Final = 10.0
 # as labgrid's own client has them: a coordinator that stands still is noticed within 18 s

@@ -20,8 +20,9 @@ from harness.device.dsp.dsp import (
     dsp_environment,
     lay_out_dsp,
 )
-from harness.ground import ConfigError, read_bounded
+from harness.ground.errors import ConfigError
 from harness.ground.facts.backends import RPC_LIBRARY
+from harness.ground.files.whole_file import read_bounded
 
 FOLDER: Final = "system/board"
 """What a boot makes of a board, below the storage folder."""

@@ -21,8 +21,9 @@ from harness.device.simulator.device import SUPPORTED_FEATURES, DeviceSettings
 from harness.device.simulator.properties import checked_properties
 from harness.device.simulator.storage import LOCK_FILE
 from harness.device.simulator.supervisor import Supervisor
-from harness.ground import ConfigError, HarnessError, InfraError, disk_errors, read_bounded
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.files.cache import PRIVATE
+from harness.ground.files.whole_file import disk_errors, read_bounded
 
 _LOCK_S: Final = 5.0
 _MAX_FILE_BYTES: Final = 1 << 20

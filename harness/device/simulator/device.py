@@ -17,7 +17,7 @@ from typing import IO, Final, Self
 
 import harness
 from harness.device.simulator.board import Board
-from harness.ground import ConfigError, InfraError
+from harness.ground.errors import ConfigError, InfraError
 
 _START_S: Final = 25.0
 _STOP_S: Final = 8.0

@@ -19,8 +19,10 @@ from harness.device.dsp.build import build_fastrpc
 from harness.device.dsp.dsp import DspLimits
 from harness.device.dsp.hexagon import dsp_programs
 from harness.device.simulator.board import LOADER, Board, BoardDsp, cpu_files, dsp_files
-from harness.ground import ConfigError, HarnessError, InfraError, disk_errors, scratch_folder
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.files.scratch import scratch_folder
 from harness.ground.files.verified_folder import key_of, made_file
+from harness.ground.files.whole_file import disk_errors
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
 FLAKY_DSP_SOURCE: Final = SHIM_SOURCE.with_name("flaky_dsp.c")

@@ -22,7 +22,9 @@ from harness.device.simulator.auth import is_ours
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.emulation import build_flaky_dsp
 from harness.device.simulator.properties import device_properties
-from harness.ground import ConfigError, Deadline, scratch_folder
+from harness.ground.errors import ConfigError
+from harness.ground.files.scratch import scratch_folder
+from harness.ground.host.deadline import Deadline
 
 _Loop = asyncio.AbstractEventLoop
 

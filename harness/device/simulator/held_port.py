@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 
 _TRIES: Final = 16
 

@@ -19,7 +19,7 @@ from harness.device.simulator.board import Board, board_environment, install_boa
 from harness.device.simulator.device import DeviceSettings
 from harness.device.simulator.fixed_paths import FIXED_PATHS
 from harness.device.simulator.properties import checked_properties, getprop_text
-from harness.ground import read_bounded
+from harness.ground.files.whole_file import read_bounded
 
 LOG_FILE: Final = "dev/log/main"
 """The device's log, below the storage folder."""

@@ -34,7 +34,7 @@ from harness.device.simulator.held_port import HeldPort
 from harness.device.simulator.properties import banner
 from harness.device.simulator.services import Services
 from harness.device.simulator.storage import Storage
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 
 # Exit code of a boot that wants to be followed by another one.
 _REBOOT: Final = 75

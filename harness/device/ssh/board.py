@@ -34,9 +34,9 @@ from harness.device.transport.files import (
 )
 from harness.device.transport.link import ShellCall
 from harness.device.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
-from harness.ground import ConfigError, Deadline, DeviceLost, InfraError, InternalError
-from harness.ground.errors import DeviceTimeout
+from harness.ground.errors import ConfigError, DeviceLost, DeviceTimeout, InfraError, InternalError
 from harness.ground.files.whole_file import open_regular
+from harness.ground.host.deadline import Deadline
 
 _READ_BYTES: Final = 256 << 10
 _BLOCK: Final = 512

@@ -25,8 +25,9 @@ from filelock import FileLock, Timeout
 
 from harness.device.ssh.login import SshLogin
 from harness.device.transport.faults import OutOfReachError
-from harness.ground import ConfigError, Deadline, spawn_guarded
-from harness.ground.host.guard import GuardedProcess
+from harness.ground.errors import ConfigError
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
 from harness.ground.host.socket_folder import host_file
 from harness.ground.host.unix_socket import unix_connection
 

@@ -8,7 +8,7 @@ from harness.device.store.claims import is_dead
 from harness.device.store.client import StoreClient
 from harness.device.store.eviction import Inventory, plan_eviction
 from harness.device.transport.device import Transport
-from harness.ground import Deadline
+from harness.ground.host.deadline import Deadline
 
 _TIMEOUT_S = 300.0
 

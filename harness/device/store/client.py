@@ -23,8 +23,8 @@ from harness.device.store.layout import (
 from harness.device.store.scripts import ScriptName, script
 from harness.device.transport.device import Transport
 from harness.device.transport.shell import Completed
-from harness.ground import Deadline, DeviceError, InfraError
-from harness.ground.errors import NO_ROOM, DeviceFull
+from harness.ground.errors import NO_ROOM, DeviceError, DeviceFull, InfraError
+from harness.ground.host.deadline import Deadline
 
 _MAX_OUTPUT_BYTES = 32 << 20
 _CLEANUP_S = 10.0

@@ -20,9 +20,10 @@ from harness.device.store.layout import FileSet, Incoming, StoreView, base, name
 from harness.device.store.push_plan import ALL_PUSHED, SMALL_BYTES, PushPlan, plan_push, stored_mode
 from harness.device.transport.device import Transport
 from harness.device.transport.files import PushItem
-from harness.ground import Deadline, DeviceError, DeviceRefused, InfraError, LocalFile
-from harness.ground.errors import DeviceFull
+from harness.ground.errors import DeviceError, DeviceFull, DeviceRefused, InfraError
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.notices import working
+from harness.ground.host.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,11 @@ from harness.device.store.client import StoreClient
 from harness.device.store.delivery import Delivery, TellPush
 from harness.device.store.layout import FileSet, names_used
 from harness.device.transport.device import Transport
-from harness.ground import ConfigError, Deadline, InternalError, LocalFile, disk_errors
-from harness.ground.files.local_file import content_key
+from harness.ground.errors import ConfigError, InternalError
+from harness.ground.files.local_file import LocalFile, content_key
 from harness.ground.files.verified_folder import valid_name
-from harness.ground.files.whole_file import sha256_of
+from harness.ground.files.whole_file import disk_errors, sha256_of
+from harness.ground.host.deadline import Deadline
 
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000

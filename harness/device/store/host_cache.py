@@ -28,8 +28,9 @@ from harness.device.adb.tunnel import running_there
 from harness.device.transport.channel import Channel
 from harness.device.transport.device import Transport
 from harness.device.transport.questions import PREFIX
-from harness.ground import Deadline, LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.whole_file import open_regular
+from harness.ground.host.deadline import Deadline
 from harness.ground.host.socket_folder import host_file
 
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from typing import Final
 from harness.device.lab.inventory import DEFAULT_WORKDIR
 from harness.device.simulator.storage import LOCK_FILE
 from harness.device.store.layout import ENTRY_FILE, base
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import (
     NotInsideError,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.device.store.layout import FileSet, Incoming, LinkKind, entry_name
-from harness.ground import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.whole_file import open_regular
 
 SMALL_BYTES: Final = 64 << 10

@@ -6,7 +6,7 @@ import select
 import socket
 from collections import deque
 
-from harness.ground import Deadline
+from harness.ground.host.deadline import Deadline
 
 RECEIVE_BYTES = 256 * 1024
 _MAX_BUFFERS = 512  # below IOV_MAX, 1024 on Linux

@@ -14,7 +14,8 @@ from harness.device.transport.ending import END_GRACE_S, ask_for_processes, end_
 from harness.device.transport.files import IncomingFile, Progress, PushItem, RemoteStat, is_sized
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell import Completed, call_mark, run_script
-from harness.ground import Deadline, DeviceError, DeviceRefused, InfraError
+from harness.ground.errors import DeviceError, DeviceRefused, InfraError
+from harness.ground.host.deadline import Deadline
 
 MAX_OUTPUT_BYTES: Final = 8 << 20
 SHORT_S: Final = 15.0

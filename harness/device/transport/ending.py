@@ -13,7 +13,8 @@ from harness.device.transport.channel import Channel
 from harness.device.transport.faults import device_faults
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell_protocol import EXIT, TOKEN_VARIABLE, PacketReader
-from harness.ground import Deadline, InfraError
+from harness.ground.errors import InfraError
+from harness.ground.host.deadline import Deadline
 
 END_GRACE_S: Final = 2.0
 """Seconds beyond its deadline that a call may take to find its processes, and again to end them."""

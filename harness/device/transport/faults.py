@@ -6,8 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from harness.ground import DeviceLost, DeviceRefused, InfraError
-from harness.ground.errors import DeviceTimeout
+from harness.ground.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 
 
 class AdbFailError(Exception):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from harness.device.transport.faults import reason
-from harness.ground import DeviceError, DeviceRefused, InfraError
+from harness.ground.errors import DeviceError, DeviceRefused, InfraError
 
 MAX_PATH_BYTES: Final = 1024
 """adbd refuses longer paths."""

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.ground import Deadline
+from harness.ground.host.deadline import Deadline
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,14 @@ from harness.device.transport.shell_protocol import (
     exit_status,
     header,
 )
-from harness.ground import Deadline, DeviceLost, DeviceRefused, InfraError, InternalError
-from harness.ground.errors import DeviceTimeout
+from harness.ground.errors import (
+    DeviceLost,
+    DeviceRefused,
+    DeviceTimeout,
+    InfraError,
+    InternalError,
+)
+from harness.ground.host.deadline import Deadline
 
 DRAIN_GRACE_S = 2.0
 """Seconds beyond its deadline that a call may take to read what is still in its stream."""

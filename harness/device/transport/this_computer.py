@@ -16,9 +16,9 @@ from harness.device.transport.device import SHORT_S, PacketTransport
 from harness.device.transport.files import Progress, PushItem, RemoteStat, local_faults, path_bytes
 from harness.device.transport.link import ShellCall
 from harness.device.transport.shell_protocol import v2_script
-from harness.ground import Deadline, InfraError
-from harness.ground.errors import DeviceTimeout
+from harness.ground.errors import DeviceTimeout, InfraError
 from harness.ground.files.whole_file import open_regular
+from harness.ground.host.deadline import Deadline
 
 SERIAL: Final = "this-computer"
 _READ_BYTES: Final = 1 << 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.files.copy_range import sha256_of_range
 from harness.ground.files.names_inside import open_below
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from harness.ground import ConfigError, InfraError, name_problem
-from harness.ground.files.names_inside import MAX_NAME_BYTES
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.names_inside import MAX_NAME_BYTES, name_problem
 from harness.ground.files.whole_file import written_whole
 from harness.libraries.containers.artefact import Artefact
 from harness.libraries.containers.file_bytes import FileBytes

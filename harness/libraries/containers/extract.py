@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from harness.ground import ConfigError, InfraError, counted, name_problem
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.cache import cache_problem
 from harness.ground.files.copy_range import copy_range
-from harness.ground.files.names_inside import create_inside
+from harness.ground.files.names_inside import create_inside, name_problem
 from harness.ground.files.whole_file import read_note, sha256_of, write_json
 from harness.libraries.containers.artefact import (
     PIECE_FORMATS,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from harness.ground import name_problem
 from harness.ground.errors.schemas import other_schema
+from harness.ground.files.names_inside import name_problem
 from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.libraries.containers.file_bytes import FileBytes
 

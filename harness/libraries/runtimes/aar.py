@@ -10,11 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from harness.ground import ConfigError, InfraError, LocalFile, VersionError, outgoing, read_bounded
+from harness.ground.errors import ConfigError, InfraError, VersionError
+from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.archive import unpacked_once
 from harness.ground.files.hash_cache import HashCache
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder, damage_of
-from harness.ground.files.whole_file import sha256_of
+from harness.ground.files.whole_file import read_bounded, sha256_of
 from harness.libraries.runtimes.download import NotThere
 from harness.libraries.runtimes.library_facts import DetectedVersion, given_version, library_version
 from harness.libraries.runtimes.local_sources import ort_version_of, telling_facts

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.device.lab.runtime_sources import APPBUILDER
-from harness.ground import ConfigError, QnnVersion, VersionError
+from harness.ground.errors import ConfigError, VersionError
+from harness.ground.facts.versions import QnnVersion
 from harness.libraries.runtimes.pypi import FileRule, Use, WheelSource, use_of
 from harness.libraries.runtimes.wheels import WheelRequest
 

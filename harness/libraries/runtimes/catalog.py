@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from harness.device import Lab
+from harness.device.lab.inventory import Lab
 from harness.device.lab.runtime_sources import ALWAYS_THERE, RuntimeSource
-from harness.ground import ConfigError, LocalFile, QnnVersion, VersionError
-from harness.ground.facts.versions import QNN_WHEELS
+from harness.ground.errors import ConfigError, VersionError
+from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.libraries.runtimes.appbuilder import AppBuilderSource

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.device import Deployer
-from harness.device.store.deploy import KEY_LENGTH
+from harness.device.store.deploy import KEY_LENGTH, Deployer
 from harness.device.store.layout import FileSet
 from harness.ground.facts.platforms import process_environment
 from harness.libraries.runtimes.runtime import Runtime

@@ -9,7 +9,8 @@ from typing import Final, Self
 
 from pydantic import BaseModel
 
-from harness.ground import LocalFile, read_bounded
+from harness.ground.files.local_file import LocalFile
+from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.elf import ElfError, exported_symbols, read_elf
 from harness.libraries.runtimes.library_facts import MAX_LIBRARY_BYTES
 

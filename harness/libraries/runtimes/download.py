@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from harness.ground import Deadline, InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.cache import cache_problem
 from harness.ground.files.fetched import BrokeOff
 from harness.ground.files.whole_file import read_json
+from harness.ground.host.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 

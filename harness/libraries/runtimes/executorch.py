@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from harness.ground import PLATFORMS, ConfigError
+from harness.ground.errors import ConfigError
+from harness.ground.facts.platforms import PLATFORMS
 from harness.ground.facts.versions import VersionRange
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.elf import ElfError, read_elf

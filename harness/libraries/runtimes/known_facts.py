@@ -9,8 +9,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.ground import read_bounded
-from harness.ground.files.whole_file import write_json
+from harness.ground.files.whole_file import read_bounded, write_json
 from harness.libraries.runtimes.library_facts import LibraryFacts, read_library
 from harness.libraries.runtimes.runtime import Runtime
 

@@ -15,8 +15,10 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from harness.ground import ConfigError, LocalFile, QnnVersion, VersionError
+from harness.ground.errors import ConfigError, VersionError
+from harness.ground.facts.versions import QnnVersion
 from harness.ground.files.hash_cache import HashCache
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.names_inside import read_inside, stays_inside
 from harness.ground.files.verified_folder import valid_name
 from harness.libraries.runtimes.library_facts import (

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Final, Self
 from xml.etree import ElementTree
 
-from harness.ground import ConfigError, InfraError, name_problem, read_bounded, without_secrets
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import without_secrets
 from harness.ground.files.fetched import FetchedFiles
-from harness.ground.files.names_inside import inside, stays_inside
+from harness.ground.files.names_inside import inside, name_problem, stays_inside
+from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.download import Bounds, NotThere, download
 
 _log = logging.getLogger(__name__)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-from harness.ground import BACKENDS, ConfigError, LocalFile
-from harness.ground.facts.backends import Backend
+from harness.ground.errors import ConfigError
+from harness.ground.facts.backends import BACKENDS, Backend
+from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.runtime import Runtime
 
 Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]

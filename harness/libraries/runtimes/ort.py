@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from harness.ground import ConfigError, InfraError, LocalFile, VersionError
+from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.files.hash_cache import HashCache
+from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.aar import JNI_FOLDER, AarStore
 from harness.libraries.runtimes.library_facts import kind_of, library_target, read_library
 from harness.libraries.runtimes.local_sources import kept_inside, listed_files

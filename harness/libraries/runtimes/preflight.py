@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.ground import SOCS, QnnVersion
 from harness.ground.facts.backends import Backend
-from harness.ground.facts.socs import DEVICE_PD_BYTES, Soc
+from harness.ground.facts.socs import DEVICE_PD_BYTES, SOCS, Soc
+from harness.ground.facts.versions import QnnVersion
 from harness.libraries.runtimes.executorch import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 from harness.libraries.runtimes.findings import SEVERITIES, Finding, Severity, finding
 from harness.libraries.runtimes.library_facts import LibraryFacts

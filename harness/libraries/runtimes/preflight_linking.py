@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from harness.ground import PLATFORMS, Target
 from harness.ground.facts.backends import RPC_LIBRARY
+from harness.ground.facts.platforms import PLATFORMS, Target
 from harness.libraries.runtimes.elf import ElfFacts
 from harness.libraries.runtimes.findings import Finding, finding
 from harness.libraries.runtimes.library_facts import LibraryFacts

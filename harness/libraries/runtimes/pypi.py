@@ -20,17 +20,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
-from harness.ground import (
-    ConfigError,
-    InfraError,
-    LocalFile,
-    QnnVersion,
-    VersionError,
-    read_bounded,
-)
-from harness.ground.facts.versions import QNN_WHEELS
+from harness.ground.errors import ConfigError, InfraError, VersionError
+from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
 from harness.ground.files.archive import names_of, unpacked_once
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder, damage_of
+from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.runtime import LibrarySource, Runtime
 from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
 

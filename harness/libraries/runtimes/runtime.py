@@ -7,8 +7,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from harness.ground import LocalFile, QnnVersion, VersionError
-from harness.ground.files.local_file import content_key
+from harness.ground.errors import VersionError
+from harness.ground.facts.versions import QnnVersion
+from harness.ground.files.local_file import LocalFile, content_key
 from harness.libraries.runtimes.library_facts import kind_of
 
 

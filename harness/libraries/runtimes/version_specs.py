@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.ground import ConfigError, QnnVersion, VersionError
-from harness.ground.facts.versions import VersionRange
+from harness.ground.errors import ConfigError, VersionError
+from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.libraries.runtimes.runtime import version_key
 
 _WORDS = ("latest", "all")

@@ -14,8 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
 
-from harness.ground import Deadline, InfraError, spawn_guarded
+from harness.ground.errors import InfraError
 from harness.ground.files.fetched import FetchedFile, FetchedFiles
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import spawn_guarded
 
 _KEPT_OUTPUT_BYTES = 256 * 1024
 _MAX_LINE = 240

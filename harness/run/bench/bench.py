@@ -7,31 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, cast
 
-from harness.contexts import (
-    RESIDENCIES,
-    CompileError,
-    Context,
+from harness.contexts.compiler.compiler import CompileError
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.schedule import RESIDENCIES, Schedule, schedule
+from harness.contexts.context.session_plan import (
     DeployedContext,
     DeployedModel,
     Libraries,
-    Model,
-    OnnxModel,
-    Reference,
-    Schedule,
-    Source,
-    required,
-    schedule,
+    graph_of,
+    session_plan,
 )
-from harness.contexts.context.session_plan import graph_of, session_plan
-from harness.contexts.context.source import with_files
+from harness.contexts.context.source import Context, Reference, with_files
 from harness.contexts.sources.context_file import AnyPath, given_files
-from harness.device import AttachedDevice
-from harness.ground import ConfigError, InternalError, QnnVersion
+from harness.contexts.sources.contexts import Source, required
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.device.lab.attach import AttachedDevice
+from harness.ground.errors import ConfigError, InternalError
 from harness.ground.facts.backends import BACKEND_LIBRARIES
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT
-from harness.ground.facts.versions import VersionRange
-from harness.probe import Plan, Settings
-from harness.probe.plan import ONCE, Rounds, rounds_of
+from harness.ground.facts.versions import QnnVersion, VersionRange
+from harness.probe.plan import ONCE, Plan, Rounds, Settings, rounds_of
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.run.bench.executor_runner import run_with
 from harness.run.bench.executorch import can_be_replayed, open_program, replay_of
@@ -41,9 +36,11 @@ from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
 from harness.run.bench.session import open_session, run_session
 from harness.run.bench.wrong_call import require
-from harness.run.workbench import Placement
-from harness.verdict import KEPT, Check, ErrorRecord, Verdict
-from harness.verdict.results.checks import conclusion, failure_text
+from harness.run.workbench.placement import Placement
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict
+from harness.verdict.results.checks import Check, conclusion, failure_text
+from harness.verdict.results.drift import KEPT
 from harness.verdict.results.graph_figures import graph_figures
 from harness.verdict.results.json_value import as_json
 from harness.verdict.results.token_figures import named_graphs, token_figures

@@ -13,35 +13,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.device import CaseEvidence
 from harness.device.dsp.dsp import Said, forget_said, log_size, read_said
-from harness.device.evidence.case_evidence import telling_lines
+from harness.device.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.device.lab.lease import LeaseLost
-from harness.ground import (
-    ConfigError,
-    Deadline,
-    DeviceRefused,
-    InfraError,
-    disk_errors,
-    scratch_folder,
-)
+from harness.ground.errors import ConfigError, DeviceRefused, InfraError
 from harness.ground.errors.outgoing_text import log_without_secrets
+from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import disk_errors
+from harness.ground.host.deadline import Deadline
 from harness.libraries.runtimes.runtime import LibraryMissing
-from harness.probe import Plan, ProbeRun, kept_events, run_plan
+from harness.probe.events import kept_events
+from harness.probe.plan import Plan
+from harness.probe.plan_runner import ProbeRun, run_plan
 from harness.run.bench.kept_outputs import KeptOutput
 from harness.run.bench.wrong_call import line_at_work
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 from harness.run.workbench.refusals import Refusal
-from harness.verdict import Check, ErrorRecord, RuntimeRecord, Verdict, diagnosed
-from harness.verdict.failure.diagnosis import Foreseen
-from harness.verdict.failure.verdict import judge
+from harness.verdict.failure.diagnosis import Foreseen, diagnosed
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict, judge
+from harness.verdict.results.checks import Check
 from harness.verdict.results.measurements import loaded_contexts, measure
 from harness.verdict.results.outputs import Execution, Outputs, disagreement, executions, outputs_of
-from harness.verdict.results.record import named_figures
+from harness.verdict.results.record import RuntimeRecord, named_figures
 
 if TYPE_CHECKING:
-    from harness.device import AttachedDevice
-    from harness.run.workbench import ReadyPlacement
+    from harness.device.lab.attach import AttachedDevice
+    from harness.run.workbench.held_device import ReadyPlacement
 
 _PROFILE_FILE = "profiling_file_path="
 _EVIDENCE_S = 20.0

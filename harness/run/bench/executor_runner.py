@@ -10,13 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from harness.contexts import Tensor
-from harness.device import ScriptTimeout
-from harness.device.transport.shell import Completed
-from harness.ground import ConfigError
-from harness.libraries import RUNNER
-from harness.probe import Plan, ProbeRun, StepResult
+from harness.contexts.context.metadata import Tensor
+from harness.device.transport.shell import Completed, ScriptTimeout
+from harness.ground.errors import ConfigError
+from harness.libraries.runtimes.executorch import RUNNER
 from harness.probe.deadline import alive_at_deadline
+from harness.probe.plan import Plan
+from harness.probe.plan_runner import ProbeRun
+from harness.probe.transcript import StepResult
 from harness.run.bench.saved_outputs import run_keeping
 from harness.verdict.failure.runner_log import (
     STARTED,
@@ -30,7 +31,7 @@ from harness.verdict.failure.runner_log import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.device import Transport
+    from harness.device.transport.device import Transport
     from harness.run.bench.case_bench import CaseBench, Observation
     from harness.run.bench.executorch import Program
 

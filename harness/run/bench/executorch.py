@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.contexts import ContextFile, DeployedContext, Files, Tensor, TensorFiles
+from harness.contexts.context.metadata import Tensor
+from harness.contexts.context.session_plan import DeployedContext
 from harness.contexts.context.source import GIVEN
-from harness.contexts.sources.tensor_files import lying_files
-from harness.ground import ConfigError, InternalError, cache_root
-from harness.libraries import Artefact, Piece, open_artefact, piece_file
+from harness.contexts.sources.context_file import ContextFile, Files
+from harness.contexts.sources.tensor_files import TensorFiles, lying_files
+from harness.ground.errors import ConfigError, InternalError
+from harness.ground.files.cache import cache_root
+from harness.libraries.containers.artefact import Artefact, Piece
+from harness.libraries.containers.extract import piece_file
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.graph_nodes import figures_of
+from harness.libraries.containers.open import open_artefact
 from harness.libraries.containers.pte import MethodTensor, method_nodes, method_tensors
-from harness.probe import Plan, ProbeRun, Step
-from harness.probe.plan import ONCE, Rounds, rounds_of
+from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of
+from harness.probe.plan_runner import ProbeRun
 from harness.run.bench.saved_outputs import NamedShape, ToKeep
-from harness.verdict import Verdict
+from harness.verdict.failure.verdict import Verdict
 
 ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
 """What a failure is of, once its contexts ran without ExecuTorch on the same libraries.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts import DeployedContext, OnnxModel
 from harness.contexts.context.metadata import tensors_of
-from harness.contexts.context.session_plan import saved_output
+from harness.contexts.context.session_plan import DeployedContext, saved_output
+from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.files.whole_file import keep_whole
-from harness.probe import Transcript
+from harness.probe.transcript import Transcript
 from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.run_folder import OUTPUTS
 

@@ -13,26 +13,27 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from harness.contexts import (
-    CompileError,
-    ContextFile,
-    Files,
-    Tensor,
-    TensorFiles,
-    litert_host,
-)
+from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.compiler.litert import (
     LITERT_VERSION,
     LitertHost,
     RefusedByCpu,
     compile_litert,
+    litert_host,
     run_on_cpu,
     soc_for,
 )
+from harness.contexts.context.metadata import Tensor
 from harness.contexts.context.source import ANY_DISTANCE
-from harness.ground import ConfigError, cache_root, scratch_folder
-from harness.libraries import Piece, open_artefact, piece_file
+from harness.contexts.sources.context_file import ContextFile, Files
+from harness.contexts.sources.tensor_files import TensorFiles
+from harness.ground.errors import ConfigError
+from harness.ground.files.cache import cache_root
+from harness.ground.files.scratch import scratch_folder
+from harness.libraries.containers.artefact import Piece
+from harness.libraries.containers.extract import piece_file
 from harness.libraries.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of
+from harness.libraries.containers.open import open_artefact
 from harness.libraries.containers.tflite_graph import (
     TfliteGraph,
     TfliteNode,
@@ -41,7 +42,9 @@ from harness.libraries.containers.tflite_graph import (
     taken_by,
 )
 from harness.run.bench.case_bench import CaseBench, TargetFailure
-from harness.verdict import ErrorRecord, Verdict, diagnosed
+from harness.verdict.failure.diagnosis import diagnosed
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict
 
 USUAL_TOLERANCE: Final = 0.02
 """By how much outputs may differ where nobody says: this part of the largest of a partition.

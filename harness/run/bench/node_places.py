@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts import CompileError, OnnxModel, Source
+from harness.contexts.compiler.compiler import CompileError
+from harness.contexts.sources.contexts import Source
+from harness.contexts.sources.onnx_model import OnnxModel
 from harness.contexts.sources.onnx_nodes import OnnxNodes
 from harness.libraries.containers.graph_nodes import (
     CPU,
@@ -17,17 +19,18 @@ from harness.libraries.containers.graph_nodes import (
     place_row,
     placed_as,
 )
-from harness.probe import Transcript
 from harness.probe.ort_plan import CPU_EP
+from harness.probe.transcript import Transcript
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
-from harness.verdict import ErrorRecord, Verdict, diagnosed
-from harness.verdict.failure.error import signature
+from harness.verdict.failure.diagnosis import diagnosed
+from harness.verdict.failure.error import ErrorRecord, signature
 from harness.verdict.failure.refused_nodes import (
     RefusedNode,
     messages_of,
     refusal_text,
     refused_nodes,
 )
+from harness.verdict.failure.verdict import Verdict
 
 ON: Final[Mapping[str, str]] = {"htp": NPU, "gpu": "GPU", "cpu": CPU}
 """What a node runs on that QNN's provider took, by backend."""

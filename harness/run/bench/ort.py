@@ -6,23 +6,24 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.contexts import DeployedModel
 from harness.contexts.compiler.compile_jobs import compile_options
+from harness.contexts.context.session_plan import DeployedModel
 from harness.ground.facts.backends import BACKEND_LIBRARIES
-from harness.libraries import PLUGIN, DeployedRuntime
-from harness.libraries.runtimes.ort import ort_library_of
-from harness.probe import (
+from harness.libraries.runtimes.deployed import DeployedRuntime
+from harness.libraries.runtimes.ort import PLUGIN, ort_library_of
+from harness.probe.ort_plan import (
     QNN_EP,
-    Plan,
-    Settings,
-    Step,
+    Provider,
+    ort_end,
+    ort_env,
+    ort_load,
     ort_placement,
+    ort_register_ep,
     ort_run,
     ort_session,
     ort_session_free,
 )
-from harness.probe.ort_plan import Provider, ort_end, ort_env, ort_load, ort_register_ep
-from harness.probe.plan import Rounds
+from harness.probe.plan import Plan, Rounds, Settings, Step
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.ground.files.whole_file import keep_whole
-from harness.probe import Plan
+from harness.probe.plan import Plan
 from harness.run.bench.kept_outputs import MAX_BYTES, KeptOutput
 from harness.verdict.results.run_folder import OUTPUTS
 

@@ -9,24 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.contexts import (
-    ContextFile,
-    DeployedModel,
-    Files,
-    Model,
-    OnnxModel,
-    Reference,
-    Source,
-    TensorFiles,
-)
-from harness.contexts.context.source import GIVEN, ON_CPU
-from harness.contexts.sources.onnx_model import OnnxSurface
-from harness.ground import ConfigError, cache_root
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import DeployedModel
+from harness.contexts.context.source import GIVEN, ON_CPU, Reference
+from harness.contexts.sources.context_file import ContextFile, Files
+from harness.contexts.sources.contexts import Source
+from harness.contexts.sources.onnx_model import OnnxModel, OnnxSurface
+from harness.contexts.sources.tensor_files import TensorFiles
+from harness.ground.errors import ConfigError
+from harness.ground.files.cache import cache_root
 from harness.ground.files.names_inside import open_inside
 from harness.ground.files.verified_folder import valid_name
-from harness.libraries import Blob, open_artefact, piece_file
-from harness.probe import Plan
-from harness.probe.plan import Rounds
+from harness.libraries.containers.artefact import Blob
+from harness.libraries.containers.extract import piece_file
+from harness.libraries.containers.open import open_artefact
+from harness.probe.plan import Plan, Rounds
 from harness.run.bench.ort import OrtOnDevice
 from harness.run.bench.saved_outputs import ToKeep, run_keeping
 

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Final, Literal
 
 import harness
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 _DEEPEST: Final = 5
 _MOST_ITEMS: Final = 200

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from harness.contexts.context.source import ClosenessAsked
-from harness.verdict import Check, held
+from harness.verdict.results.checks import Check, held
 
 if TYPE_CHECKING:
     import numpy as np

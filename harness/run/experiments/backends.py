@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
-from harness.contexts import Model, SourceList, schedule, within_session
-from harness.probe import (
-    QNN_EP,
-    Settings,
-    context_free,
-    context_load,
-    execute,
-    ort_placement,
-    ort_run,
-    ort_session,
-)
-from harness.run.bench import Bench, NotPassed, TargetFailure
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.schedule import schedule
+from harness.contexts.context.session_plan import within_session
+from harness.contexts.sources.contexts import SourceList
+from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
+from harness.probe.plan import Settings, context_free, context_load, execute
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import NotPassed, TargetFailure
 from harness.run.experiments.accuracy import CLOSENESS, Accuracy, arithmetic, compare, judge_asked
 from harness.run.experiments.progress import Reached, expected_refusal, judge_progress, progress
-from harness.verdict import Check, held
+from harness.verdict.results.checks import Check, held
 
 # By default the nodes at the ends of a quantised model go to ORT's CPU provider (ORT's docs).
 _ALL_NODES: Final = {"offload_graph_io_quantization": "0"}

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.contexts import Schedule, Source, schedule
-from harness.contexts.context.schedule import Move
+from harness.contexts.context.schedule import Move, Schedule, schedule
+from harness.contexts.sources.contexts import Source
 from harness.ground.facts.codes import same_code
-from harness.probe import Settings
-from harness.run.bench import Bench, Observation
-from harness.verdict import held
+from harness.probe.plan import Settings
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import Observation
+from harness.verdict.results.checks import held
 from harness.verdict.results.measurements import context_estimate
 
 _MOST_SIZES = 3

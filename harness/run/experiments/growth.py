@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from harness.contexts import Model
-from harness.probe import Plan, ort_session_free
-from harness.run.bench import Bench
+from harness.contexts.compiler.models import Model
+from harness.probe.ort_plan import ort_session_free
+from harness.probe.plan import Plan
+from harness.run.bench.bench import Bench
 from harness.run.experiments.rounds import Disturbed, Rules, settled
-from harness.verdict import Check, held, undecided
+from harness.verdict.results.checks import Check, held, undecided
 from harness.verdict.results.measurements import Growth, session_growth
 
 # Eight of them are the start; the rest are four threes, or 24 where that was not enough to tell.

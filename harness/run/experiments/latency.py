@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.verdict import Check, held, undecided
+from harness.verdict.results.checks import Check, held, undecided
 
 
 @dataclass(frozen=True)

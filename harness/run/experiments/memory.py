@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.probe import Transcript
+from harness.probe.transcript import Transcript
 
 _DSP_ALLOCATORS = ("rpcmem", "dma-heap")
 

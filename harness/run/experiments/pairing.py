@@ -10,28 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.contexts import DeployedContext, Libraries, Model, Source, within_session
-from harness.ground import ConfigError
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
+from harness.contexts.sources.contexts import Source
+from harness.ground.errors import ConfigError
 from harness.ground.facts.codes import same_code
 from harness.ground.facts.memory_types import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory
-from harness.probe import (
-    Plan,
-    Settings,
-    StepResult,
-    Transcript,
-    context_free,
-    context_load,
-    io_bind,
-    io_release,
-    io_run,
-    memory_sample,
-)
-from harness.probe.plan import ProfileLevel
-from harness.run.bench import Bench, Observation, TargetFailure
+from harness.probe.memory_steps import io_bind, io_release, io_run, memory_sample
+from harness.probe.plan import Plan, ProfileLevel, Settings, context_free, context_load
+from harness.probe.transcript import StepResult, Transcript
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import Observation, TargetFailure
 from harness.run.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
 from harness.run.experiments.memory import MemorySamples, memory_samples
 from harness.run.experiments.rounds import Disturbed, Rules, settled
-from harness.verdict import Check, held, undecided
+from harness.verdict.results.checks import Check, held, undecided
 from harness.verdict.results.json_value import whole_numbers
 
 STEADY_RUNS: Final = 30

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.sources.onnx_model import read_model
-from harness.ground import DeviceError
+from harness.ground.errors import DeviceError
 from harness.ground.facts.codes import same_code
 from harness.ground.facts.profiles import ProfileAsked
-from harness.probe import Plan, Step, StepResult, Transcript, context_free, ort_session_free
-from harness.probe.plan import ProfileLevel, given
-from harness.run.bench import Bench, NotPassed, Observation
+from harness.probe.ort_plan import ort_session_free
+from harness.probe.plan import Plan, ProfileLevel, Step, context_free, given
+from harness.probe.transcript import StepResult, Transcript
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import NotPassed, Observation
 from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.op_events import (
     ProfiledRun,

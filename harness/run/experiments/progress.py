@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
-from harness.probe import QNN_EP, StepResult, Transcript
-from harness.verdict import Check, ErrorRecord, Verdict, held, undecided
+from harness.probe.ort_plan import QNN_EP
+from harness.probe.transcript import StepResult, Transcript
 from harness.verdict.failure.diagnosis import is_unrelated
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict
+from harness.verdict.results.checks import Check, held, undecided
 
 Phase = Literal["init", "op_support", "load", "execute", "accuracy"]
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)

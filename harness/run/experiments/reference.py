@@ -7,20 +7,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.contexts import OnnxModel
 from harness.contexts.context.source import CONDITIONS, GIVEN
-from harness.ground import ConfigError
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.ground.errors import ConfigError
 from harness.run.bench.kept_outputs import MAX_BYTES
 from harness.run.experiments.accuracy import Accuracy, compare_all, judge_asked
-from harness.verdict import held
-from harness.verdict.results.checks import broken
+from harness.verdict.results.checks import broken, held
 from harness.verdict.results.drift import NUMPY_TYPES
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.contexts import SourceList
-    from harness.run.bench import Bench, Observation
+    from harness.contexts.sources.contexts import SourceList
+    from harness.run.bench.bench import Bench
+    from harness.run.bench.case_bench import Observation
     from harness.run.bench.kept_outputs import KeptOutput
 
 _MOST_OUTPUTS: Final = 32

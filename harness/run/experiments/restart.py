@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.contexts import DeployedContext, Libraries, Source, within_session
+from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
+from harness.contexts.sources.contexts import Source
 from harness.ground.facts.codes import same_code
-from harness.probe import (
-    Plan,
-    Settings,
-    Step,
-    StepResult,
-    Transcript,
-    context_free,
-    context_load,
-    io_bind,
-    io_release,
-    io_run,
-)
-from harness.run.bench import Bench, TargetFailure
-from harness.verdict import Check, ErrorRecord, Verdict, held, undecided
+from harness.probe.memory_steps import io_bind, io_release, io_run
+from harness.probe.plan import Plan, Settings, Step, context_free, context_load
+from harness.probe.transcript import StepResult, Transcript
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import TargetFailure
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict
+from harness.verdict.results.checks import Check, held, undecided
 
 _OLD, _NEW = 0, 1
 _CALLS: Final = (17, 18, 16, 19, 15, 20, 14)

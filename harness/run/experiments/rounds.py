@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.verdict import Check, undecided
+from harness.verdict.results.checks import Check, undecided
 
 
 def strict(rounds: Sequence[Check]) -> Check:

@@ -12,27 +12,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from harness.contexts import Context, DeployedContext, Libraries, Source, needs, within_session
-from harness.ground import ConfigError
-from harness.probe import (
-    Plan,
-    Settings,
-    Step,
-    StepResult,
-    Transcript,
-    context_free,
-    context_load,
+from harness.contexts.context.metadata import needs
+from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
+from harness.contexts.context.source import Context
+from harness.contexts.sources.contexts import Source
+from harness.ground.errors import ConfigError
+from harness.probe.memory_steps import (
+    context_load_list,
+    context_load_shared,
     io_bind,
     io_release,
     io_run,
     memory_sample,
 )
-from harness.probe.memory_steps import context_load_list, context_load_shared
-from harness.run.bench import Bench
+from harness.probe.plan import Plan, Settings, Step, context_free, context_load
+from harness.probe.transcript import StepResult, Transcript
+from harness.run.bench.bench import Bench
 from harness.run.experiments.memory import MemorySamples, memory_samples
 from harness.run.experiments.rounds import Disturbed, settled
-from harness.verdict import Check, ErrorRecord, held, undecided
 from harness.verdict.failure.diagnosis import is_unrelated
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.checks import Check, held, undecided
 
 Strategy = Literal["none", "naive", "max", "list-async"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

@@ -9,22 +9,20 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.ground import ConfigError, HarnessError
-from harness.ground.errors import NoLabError
+from harness.ground.errors import ConfigError, HarnessError, NoLabError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.terminal import NOT_ASKED
 
 if TYPE_CHECKING:
-    from harness.device import DeviceConfig, Lab
+    from harness.device.lab.inventory import DeviceConfig, Lab
     from harness.device.labgrid.place import Wanted
     from harness.device.labgrid.session import FoundPlaces, Session
-    from harness.libraries import Catalog
+    from harness.libraries.runtimes.catalog import Catalog
     from harness.run.pytest_plugin.axes import DeviceRuntimes
-    from harness.run.workbench import Placement
-    from harness.verdict import CaseRecord, DeviceRecord
+    from harness.run.workbench.placement import Placement
     from harness.verdict.results.known_issues import KnownIssue
-    from harness.verdict.results.record import Fixed
+    from harness.verdict.results.record import CaseRecord, DeviceRecord, Fixed
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +44,7 @@ class Selection:
     @cached_property
     def lab(self) -> Lab:
         """The lab; raises ConfigError naming file, line and field, InfraError for no places."""
-        from harness.device import load_lab
+        from harness.device.lab.inventory import load_lab
         from harness.device.labgrid.session import found_places
 
         addresses = [name for name in self.options.devices if "://" in name]
@@ -61,10 +59,9 @@ class Selection:
             raise NoLabError(above or error.problem, file=self.options.lab) from error
         if lab is not None and not addresses:
             return lab
-        from harness.device import OpenLab
+        from harness.device.lab.attach import OpenLab
         from harness.device.lab.new_devices import with_addresses
-        from harness.ground import cache_root
-        from harness.ground.files.cache import simulated_root
+        from harness.ground.files.cache import cache_root, simulated_root
 
         def open_lab(lab: Lab) -> OpenLab:
             # without a lease: it is asked only, also where a worker uses it already
@@ -117,7 +114,7 @@ class Selection:
 
         Those of a pool do if nothing else is said; one asked for by name has cases of its own.
         """
-        from harness.device import kinds
+        from harness.device.lab.matching import kinds
 
         match self.options.fan_out:
             case "device":
@@ -137,7 +134,7 @@ class Selection:
     @cached_property
     def kinds(self) -> dict[str, str]:
         """By device its kind: on devices of one kind a case says the same."""
-        from harness.device import kinds
+        from harness.device.lab.matching import kinds
 
         if self.options.fan_out == "any":
             return kinds(self.devices)
@@ -166,8 +163,8 @@ class Selection:
     @cached_property
     def catalog(self) -> Catalog:
         """Where libraries come from. Raises ConfigError for a source that cannot be."""
-        from harness.ground import cache_root
-        from harness.libraries import Catalog
+        from harness.ground.files.cache import cache_root
+        from harness.libraries.runtimes.catalog import Catalog
 
         return Catalog.of(self.lab, os.environ, cache_root())
 
@@ -185,7 +182,7 @@ class Selection:
         made those it takes out of files. Raises ConfigError for an unknown device, version, backend
         or requirement.
         """
-        from harness.ground import BACKENDS
+        from harness.ground.facts.backends import BACKENDS
         from harness.run.pytest_plugin.axes import placements
         from harness.run.workbench.placement import shared
 
@@ -215,10 +212,10 @@ class Selection:
         """Raises ConfigError for versions that a test names and nobody has, as far as is known
         without a lab.
         """
-        from harness.device import SIMULATED_LAB, load_lab
-        from harness.ground import cache_root
+        from harness.device.lab.inventory import SIMULATED_LAB, load_lab
         from harness.ground.facts.platforms import TARGETS
-        from harness.libraries import Catalog, choose_runtimes
+        from harness.ground.files.cache import cache_root
+        from harness.libraries.runtimes.catalog import Catalog, choose_runtimes
         from harness.libraries.runtimes.pypi import QNN_PLATFORMS
 
         if not (specs := _specs(named)):
@@ -253,9 +250,8 @@ class Selection:
 
         Only contexts made for a user's build tell which QNN that takes.
         """
-        from harness.ground import QnnVersion
-        from harness.libraries import EXECUTORCH_VERSION
-        from harness.libraries.runtimes.executorch import EXECUTORCH_TAKES
+        from harness.ground.facts.versions import QnnVersion
+        from harness.libraries.runtimes.executorch import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 
         if self.options.executorch is None:
             wanted = str(EXECUTORCH_TAKES)
@@ -292,7 +288,7 @@ class Selection:
 
     def device_record(self, placement: Placement) -> DeviceRecord:
         """The `device` of a record before the device itself has said anything."""
-        from harness.verdict import DeviceRecord
+        from harness.verdict.results.record import DeviceRecord
 
         (config,) = self.lab.select([placement.device])
         keys = ("name", "serial", "soc", "target", "simulated")

@@ -14,12 +14,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from harness.ground import Deadline, HarnessError
-from harness.ground.errors import NotYet
+from harness.ground.errors import HarnessError, NotYet
+from harness.ground.host.deadline import Deadline
 
 if TYPE_CHECKING:
-    from harness.device import LabDevice
-    from harness.run.workbench import Placement, Workbench
+    from harness.device.lab.attach import LabDevice
+    from harness.run.workbench.placement import Placement
+    from harness.run.workbench.workbench import Workbench
 
 AttemptEnd = Literal["verdict", "cannot", "lab", "full", "hot"]
 """What an attempt came to: a verdict, that this target cannot do it, a fault of the lab, or that

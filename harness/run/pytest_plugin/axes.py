@@ -8,15 +8,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from harness.contexts import ContextFile, Source, SourceList, WholeFile
-from harness.device import DeviceConfig
+from harness.contexts.sources.artefact_sources import WholeFile
+from harness.contexts.sources.context_file import ContextFile
+from harness.contexts.sources.contexts import Source, SourceList
+from harness.device.lab.inventory import DeviceConfig
 from harness.device.lab.matching import misfits
-from harness.ground import ENGINES, QNN, ConfigError, VersionError
+from harness.ground.errors import ConfigError, VersionError
+from harness.ground.facts.engines import ENGINES, QNN
 from harness.ground.facts.platforms import TARGETS
-from harness.libraries import Catalog, choose_runtimes, resolve_versions
 from harness.libraries.containers.blobs import named_version
+from harness.libraries.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.run.pytest_plugin.terminal import NOT_ASKED
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 
 DEFAULT_BACKEND: Final = "htp"
 

@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.ground import Cause, ConfigError, DeviceError, HarnessError, InfraError
-from harness.ground.errors import DeviceFull, DeviceHot
+from harness.ground.errors import (
+    Cause,
+    ConfigError,
+    DeviceError,
+    DeviceFull,
+    DeviceHot,
+    HarnessError,
+    InfraError,
+)
 from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
-from harness.run.bench import CaseBench, NotPassed
+from harness.run.bench.case_bench import CaseBench, NotPassed
 from harness.run.bench.wrong_call import REFUSED, at_fault, place_of
 from harness.run.pytest_plugin.attempts import AttemptEnd
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
@@ -29,22 +36,23 @@ from harness.run.pytest_plugin.neighbours import told_by_timeout
 from harness.run.pytest_plugin.own_contexts import suite_of
 from harness.run.pytest_plugin.pytest_internals import missing_fixture, run_phases, tear_down_for
 from harness.run.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
-from harness.verdict import (
+from harness.verdict.failure.diagnosis import Foreseen, diagnosed
+from harness.verdict.failure.error import ErrorRecord, Outcome
+from harness.verdict.results.record import (
     CaseRecord,
     DeviceEvent,
     DeviceRecord,
-    ErrorRecord,
-    Outcome,
+    Expected,
+    Fixed,
     PlacementRecord,
-    diagnosed,
+    PreflightRecord,
+    emulated_answer,
 )
-from harness.verdict.failure.diagnosis import Foreseen
-from harness.verdict.results.record import Expected, Fixed, PreflightRecord, emulated_answer
 
 if TYPE_CHECKING:
-    from harness.libraries import Finding
+    from harness.libraries.runtimes.findings import Finding
     from harness.run.pytest_plugin.device_run import Run
-    from harness.run.workbench import Placement
+    from harness.run.workbench.placement import Placement
 
 _COMPARED_CHARS: Final = 2000
 _OUTPUT_BYTES: Final = 400

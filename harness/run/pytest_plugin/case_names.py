@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import AXES
 from harness.run.pytest_plugin.collected import parameters_of, placement_of
-from harness.verdict import split_node_id
-from harness.verdict.results.case_names import NO_PLACEMENT, named, placement_in
+from harness.verdict.results.case_names import NO_PLACEMENT, named, placement_in, split_node_id
 
 if TYPE_CHECKING:
     import pytest

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import harness
-from harness.ground import ConfigError, HarnessError, InfraError
-from harness.ground.errors import NoLabError
+from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.markers import refuse_mistaken_markers
 from harness.run.pytest_plugin.own_contexts import choose_contexts, suite_of
@@ -25,9 +24,9 @@ from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB, stop
 from harness.verdict.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
-    from harness.contexts import Files
+    from harness.contexts.sources.context_file import Files
     from harness.run.pytest_plugin.asked import Selection
-    from harness.run.workbench import Need, Placement
+    from harness.run.workbench.placement import Need, Placement
     from harness.verdict.results.known_issue_lint import CollectedTests
 
 _WORKER_SAYS = "qnn_harness_collected"
@@ -204,7 +203,7 @@ def need_of(item: pytest.Item) -> Need | None:
     if placement is None:
         return None
     from harness.run.pytest_plugin.axes import files_of, sources_of
-    from harness.run.workbench import Need
+    from harness.run.workbench.placement import Need
 
     given = parameters_of(item)
     return Need(placement, sources_of(given, item.path.parent), files_of(given))
@@ -218,7 +217,9 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
     lie anywhere: modules are called as from the folder that they have in common, other files by
     their own name. What cannot be read is left out: its case says so.
     """
-    from harness.contexts import ContextFile, OnnxModel, WholeFile
+    from harness.contexts.sources.artefact_sources import WholeFile
+    from harness.contexts.sources.context_file import ContextFile
+    from harness.contexts.sources.onnx_model import OnnxModel
     from harness.ground.files.whole_file import sha256_of
     from harness.run.pytest_plugin.axes import files_of, sources_of
 
@@ -254,7 +255,7 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
 
 def _digest(path: Path) -> str | None:
     """Of a file, or of all files in a folder with their names; None if it cannot be read."""
-    from harness.ground import cache_root
+    from harness.ground.files.cache import cache_root
     from harness.ground.files.hash_cache import HashCache
 
     is_folder = path.is_dir()

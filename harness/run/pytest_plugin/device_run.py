@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.ground import HarnessError
+from harness.ground.errors import HarnessError
 from harness.run.pytest_plugin.asked import Selection
 from harness.run.pytest_plugin.attempts import Attempts, Twins
 from harness.run.pytest_plugin.ending import Ending
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from harness.run.pytest_plugin.collected import Collected
     from harness.run.pytest_plugin.messages import Messages
     from harness.run.pytest_plugin.terminal import Live
-    from harness.run.workbench import Need, Placement, ReadyPlacement, Workbench
+    from harness.run.workbench.held_device import ReadyPlacement
+    from harness.run.workbench.placement import Need, Placement
+    from harness.run.workbench.workbench import Workbench
 
 
 class Run:
@@ -58,10 +60,9 @@ class Run:
     def workbench(self) -> Workbench:
         """What cases are run with; made on first use, ended by `close`."""
         if self._workbench is None:
-            from harness.device import Leases
-            from harness.ground import cache_root
-            from harness.ground.files.cache import lease_root
-            from harness.run.workbench import Workbench
+            from harness.device.lab.lease import Leases
+            from harness.ground.files.cache import cache_root, lease_root
+            from harness.run.workbench.workbench import Workbench
 
             purpose = f"pytest, run {self.records.planned_folder.name}"
             leases = Leases(lease_root(), purpose=purpose, priority=self.options.lease_priority)
@@ -128,8 +129,7 @@ class Run:
 
     def _prepare_shared(self, needs: Sequence[Need]) -> Mapping[Placement, HarnessError]:
         """Makes ready what other devices may do as well, and what is wrong with all of them."""
-        from harness.ground import DeviceError
-        from harness.ground.errors import NotYet
+        from harness.ground.errors import DeviceError, NotYet
 
         if not needs:
             return {}
@@ -139,7 +139,7 @@ class Run:
 
     def _nothing_ready(self, errors: Sequence[HarnessError]) -> None:
         """Raises why no case can be run, unless a device is out of reach: that may come back."""
-        from harness.ground import DeviceError, DeviceRefused, InfraError
+        from harness.ground.errors import DeviceError, DeviceRefused, InfraError
 
         if any(self.twins.device(need.placement).is_out for need in self._needs):
             return

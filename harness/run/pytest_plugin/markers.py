@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 MARKERS: Final = (
     "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "

@@ -18,7 +18,7 @@ from harness.run.pytest_plugin.attempts import MovedCase
 if TYPE_CHECKING:
     import pytest
 
-    from harness.answers import Shard
+    from harness.answers.merging.shards import Shard
     from harness.run.pytest_plugin.scheduler import CaseNeeds
 
 _WORKER: Final = "worker-"
@@ -58,7 +58,7 @@ class Messages:
         except FileNotFoundError:
             return {}, {}, None
         if shard is not None:
-            from harness.answers import Shard
+            from harness.answers.merging.shards import Shard
 
             shard = Shard.model_validate(shard)
         return cases, code, shard

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.run.pytest_plugin.options import OPTIONS
 from harness.run.pytest_plugin.pytest_internals import root_for, say_if_refused
 

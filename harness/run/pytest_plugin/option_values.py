@@ -23,7 +23,7 @@ def priority(text: str) -> int:
 
 def drift_steps(text: str) -> int:
     """The STEPS of `--fail-on drift:STEPS`."""
-    from harness.verdict import steps_of
+    from harness.verdict.results.drift import steps_of
 
     steps = steps_of(text)
     if steps is None:

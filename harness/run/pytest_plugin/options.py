@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from harness.ground import BACKENDS, ENGINES, QNN
+from harness.ground.facts.backends import BACKENDS
+from harness.ground.facts.engines import ENGINES, QNN
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
 from harness.run.pytest_plugin.option_values import drift_steps, named, priority

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.contexts import Given, OnnxModel, SourceList, WholeFile, schedule
+from harness.contexts.context.schedule import schedule
 from harness.contexts.context.source import ANY_DISTANCE
-from harness.contexts.sources.artefact_sources import own_folder
-from harness.contexts.sources.onnx_model import require_alike
-from harness.ground import ConfigError
+from harness.contexts.sources.artefact_sources import Given, WholeFile, own_folder
+from harness.contexts.sources.contexts import SourceList
+from harness.contexts.sources.onnx_model import OnnxModel, require_alike
+from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
 from harness.probe.plan import ONCE
-from harness.run.bench import TargetFailure
+from harness.run.bench.case_bench import TargetFailure
 from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session
@@ -28,8 +29,8 @@ from harness.run.experiments.profiling import profile_case
 from harness.run.experiments.reference import tell_accuracy
 
 if TYPE_CHECKING:
-    from harness.run.bench import Bench
-    from harness.verdict import Verdict
+    from harness.run.bench.bench import Bench
+    from harness.verdict.failure.verdict import Verdict
 
 
 @pytest.mark.device

@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from harness.ground import ENGINES, QNN, ConfigError
-from harness.ground.facts.engines import ORT, Engine
+from harness.ground.errors import ConfigError
+from harness.ground.facts.engines import ENGINES, ORT, QNN, Engine
 from harness.run.pytest_plugin.options import ContextsAsked, Options
 from harness.run.pytest_plugin.pytest_internals import FileOfTests
 from harness.run.pytest_plugin.rounds_asked import rounds_asked
-from harness.verdict import split_node_id
+from harness.verdict.results.case_names import split_node_id
 
 if TYPE_CHECKING:
-    from harness.contexts import Given, Residency, SourceList, WholeFile
-    from harness.libraries import Artefact
-    from harness.run.workbench import Workbench
+    from harness.contexts.context.schedule import Residency
+    from harness.contexts.sources.artefact_sources import Given, WholeFile
+    from harness.contexts.sources.contexts import SourceList
+    from harness.libraries.containers.artefact import Artefact
     from harness.run.workbench.placement import Need
+    from harness.run.workbench.workbench import Workbench
 
 _log = logging.getLogger(__name__)
 
@@ -99,8 +101,7 @@ def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | Non
 
 
 def _may_be_one(file: Path) -> bool:
-    from harness.libraries import open_artefact
-    from harness.libraries.containers.open import SUFFIXES, UnknownFileError
+    from harness.libraries.containers.open import SUFFIXES, UnknownFileError, open_artefact
 
     try:
         if file.suffix.lower() not in SUFFIXES:
@@ -153,8 +154,8 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Whole
 
 
 def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
-    from harness.contexts import Given
     from harness.contexts.context.source import ClosenessAsked
+    from harness.contexts.sources.artefact_sources import Given
 
     allowed = asked.fallback == "allow"
     if allowed and engine != ORT:
@@ -211,22 +212,22 @@ def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]
 
 @cache
 def _contexts_of_paths(asked: ContextsAsked) -> list[SourceList]:
-    from harness.contexts import artefacts_with_contexts
+    from harness.contexts.sources.artefact_sources import artefacts_with_contexts
 
     return [_contexts_in(artefact, asked) for artefact in artefacts_with_contexts(asked.paths)]
 
 
 @cache
 def _contexts_of_file(path: Path, asked: ContextsAsked) -> SourceList:
-    from harness.libraries import open_artefact
+    from harness.libraries.containers.open import open_artefact
 
     return _contexts_in(open_artefact(path), asked)
 
 
 def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
     """The contexts of an artefact. Raises ConfigError and InfraError."""
-    from harness.contexts import contexts_of
-    from harness.ground import cache_root
+    from harness.contexts.sources.artefact_sources import contexts_of
+    from harness.ground.files.cache import cache_root
 
     require_name(artefact.path)
     given = _given(artefact.path, QNN, asked)
@@ -248,7 +249,7 @@ def _ways(options: Options, own: SourceList) -> list[tuple[str, int]]:
 
     A single case (`--only-case`) is run as its name says. Raises ConfigError.
     """
-    from harness.contexts import RESIDENCIES
+    from harness.contexts.context.schedule import RESIDENCIES
 
     named = named_way(options.only_case or "")
     if named is not None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.ground import ConfigError, HarnessError, InfraError, counted, scratch_folder
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import counted
+from harness.ground.files.scratch import scratch_folder
 from harness.run.pytest_plugin.attempts import Course, MovedCase
 from harness.run.pytest_plugin.messages import Messages
 from harness.run.pytest_plugin.neighbours import ignored_options

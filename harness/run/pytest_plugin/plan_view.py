@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from harness.ground import ConfigError, counted
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.yaml_lines.document import all_of
 from harness.run.pytest_plugin.collected import need_of, parameters_of
 from harness.run.pytest_plugin.terminal import write_line
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
-    from harness.run.workbench import Need
     from harness.run.workbench.materials import Materials
+    from harness.run.workbench.placement import Need
 
 
 class FileToPush(BaseModel, frozen=True):

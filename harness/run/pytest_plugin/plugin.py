@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.run.pytest_plugin.asked import Selection
 from harness.run.pytest_plugin.collected import (
     Collected,
@@ -63,9 +63,9 @@ from harness.run.pytest_plugin.terminal import (
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from harness.run.bench import Bench
+    from harness.run.bench.bench import Bench
     from harness.run.pytest_plugin.case import Case
-    from harness.run.workbench import Placement
+    from harness.run.workbench.placement import Placement
 
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
@@ -273,7 +273,8 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
 
     After a fault of the lab it may be another one of those that share the case.
     """
-    from harness.run.bench import Bench, CaseBench
+    from harness.run.bench.bench import Bench
+    from harness.run.bench.case_bench import CaseBench
 
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
@@ -345,7 +346,7 @@ def _explain(
     item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
 ) -> None:
     """Says what a failure means: an expected one, the target's, or the lab's."""
-    from harness.run.bench import NotPassed
+    from harness.run.bench.case_bench import NotPassed
 
     record, run = case.record(), item.config.stash[RUN]
     issue = run.asked.expected(record)

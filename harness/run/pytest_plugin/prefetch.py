@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.ground import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.axes import VERSIONS
 from harness.run.pytest_plugin.axes import device_runtimes
-from harness.run.workbench import Need
 from harness.run.workbench.ahead import DevicePlace, PrefetchJob, start
-from harness.run.workbench.placement import by_placement
+from harness.run.workbench.placement import Need, by_placement
 
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from harness.ground.host.guard import GuardedProcess
     from harness.run.pytest_plugin.asked import Selection
-    from harness.run.workbench import Workbench
+    from harness.run.workbench.workbench import Workbench
 
 
 def begin_ahead(

@@ -8,7 +8,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from harness.ground import ConfigError, HarnessError, VersionError, read_bounded
+from harness.ground.errors import ConfigError, HarnessError, VersionError
+from harness.ground.files.whole_file import read_bounded
 
 _MAX_BYTES: Final = 64 * 1024
 _MAX_CHARS: Final = 4000

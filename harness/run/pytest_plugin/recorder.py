@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.ground import ConfigError, HarnessError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import LIVE_FROM, OURS, RECORDS, stop, tell, write_line
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
-    from harness.verdict import RunFolder
+    from harness.verdict.results.run_folder import RunFolder
 
 _NO_TEST: Final = (
     "no device test was selected; those that come with qnn-harness: --pyargs harness.suites"
@@ -129,7 +129,7 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
 
     Where that has no end, since it died in it or was cut short, it gets one now.
     """
-    from harness.verdict import RunFolder
+    from harness.verdict.results.run_folder import RunFolder
 
     folder = RunFolder.open(run.records.planned_folder)
     told = f"nothing that was asked for is left to run in {folder.path}"
@@ -152,10 +152,10 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
-    from harness.answers import summary_lines
     from harness.answers.report.document import lines
     from harness.answers.report.grid import grid_lines, grids
     from harness.answers.report.model_figures import figure_blocks
+    from harness.answers.report.summary import summary_lines
     from harness.verdict.results.drift import drift_lines
 
     terminalreporter.section("qnn-harness")

@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.ground import ConfigError, InfraError, counted
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.whole_file import read_json
 from harness.run.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.run.pytest_plugin.selection import selection
 from harness.run.pytest_plugin.terminal import RECORDS, fits_nowhere
 
 if TYPE_CHECKING:
-    from harness.answers import Shard
-    from harness.contexts import Source
-    from harness.device import LabEvent
+    from harness.answers.merging.shards import Shard
+    from harness.contexts.sources.contexts import Source
+    from harness.device.lab.health import LabEvent
     from harness.run.pytest_plugin.asked import Selection
     from harness.run.pytest_plugin.ending import Ending
-    from harness.verdict import CaseRecord, DeviceEvent, RunFolder
     from harness.verdict.results.known_issue_lint import CollectedTests
+    from harness.verdict.results.record import CaseRecord, DeviceEvent
+    from harness.verdict.results.run_folder import RunFolder
 
     Record = CaseRecord | DeviceEvent
 
@@ -60,7 +62,7 @@ class Records:
     @cached_property
     def planned_folder(self) -> Path:
         """Where the results will be; `open_folder` makes it once there is something to keep."""
-        from harness.verdict import RunFolder, new_run_id
+        from harness.verdict.results.run_folder import RunFolder, new_run_id
 
         if self._asked.options.resume is not None:
             return RunFolder.open(self._asked.options.resume).path
@@ -68,7 +70,7 @@ class Records:
 
     def open_folder(self) -> RunFolder:
         """The folder of the run, made on first use. Raises ConfigError or InfraError."""
-        from harness.verdict import RunFolder
+        from harness.verdict.results.run_folder import RunFolder
 
         if self.folder is None and self._works_for is not None:
             self.folder = RunFolder(self._works_for)
@@ -102,7 +104,8 @@ class Records:
         """With `--resume`, the last record of each case that the run holds already."""
         if self._asked.options.resume is None:
             return {}
-        from harness.verdict import RunFolder, final_attempts
+        from harness.verdict.results.record import final_attempts
+        from harness.verdict.results.run_folder import RunFolder
 
         records = RunFolder.open(self._asked.options.resume).contents().records
         return {record.case: record for record in final_attempts(records)}
@@ -127,7 +130,7 @@ class Records:
 
     def _has_verdict(self, item: pytest.Item) -> bool:
         """Whether a case ran on these very files, and has its verdict."""
-        from harness.verdict import LOST_TO
+        from harness.verdict.results.coverage import LOST_TO
 
         record = self.earlier.get(item.nodeid)
         if record is None or record.standing in LOST_TO:
@@ -146,7 +149,7 @@ class Records:
         if self._asked.options.shard_by is None:
             return {}
         from harness.answers.history.previous import durations
-        from harness.verdict import RunFolder
+        from harness.verdict.results.run_folder import RunFolder
 
         return durations(RunFolder.open(self._asked.options.shard_by))
 
@@ -157,7 +160,7 @@ class Records:
         """
         options, held = self._asked.options, None
         if options.resume is not None:
-            from harness.verdict import RunFolder
+            from harness.verdict.results.run_folder import RunFolder
 
             held = RunFolder.open(options.resume).info().get("shard")
         if options.shard is None:
@@ -205,7 +208,7 @@ class Records:
 
     def note_event(self, event: LabEvent) -> None:
         """Takes note of what happened to a device, once there is a journal."""
-        from harness.verdict import DeviceEvent
+        from harness.verdict.results.record import DeviceEvent
 
         if self.folder is not None:
             self._events.append(DeviceEvent.of(event, run=self.folder.run_id))
@@ -257,8 +260,9 @@ class Records:
         """
         if self.folder is None or self.is_worker:
             return []
-        from harness.answers import since_previous, tell_ci
+        from harness.answers.history.previous import since_previous
         from harness.answers.report import projections
+        from harness.answers.report.ci import tell_ci
 
         self.write_events()
         made_of = projections.finish(
@@ -280,8 +284,8 @@ def _is_unfit(item: pytest.Item) -> bool:
 
 def _is_other(source: Source, told: dict[str, Any]) -> bool:
     """Whether a file of the user's is not what a record tells of the one called so."""
-    from harness.contexts import ContextFile
-    from harness.ground import cache_root
+    from harness.contexts.sources.context_file import ContextFile
+    from harness.ground.files.cache import cache_root
     from harness.ground.files.hash_cache import HashCache
 
     name = str(source)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 _SUITES: Final = "harness.suites"
 _KNOWN_ISSUES: Final = Path(__file__).parents[2] / "suites/known_issues.yaml"

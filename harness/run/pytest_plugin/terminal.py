@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
-from harness.ground import HarnessError, outgoing
+from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_stream import OutgoingStream
-from harness.ground.errors.outgoing_text import continued
+from harness.ground.errors.outgoing_text import continued, outgoing
 from harness.ground.files.notices import Notices, followed_by, shown_by
 from harness.run.pytest_plugin.pytest_internals import (
     column,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.ground.progress.show import Show
     from harness.ground.progress.state import RunState
     from harness.run.pytest_plugin.messages import Messages
-    from harness.verdict import RunFolder
+    from harness.verdict.results.run_folder import RunFolder
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
@@ -285,7 +285,7 @@ class Live:
             self._start()
 
     def _earlier(self) -> dict[str, float]:
-        from harness.answers import last_durations
+        from harness.answers.history.previous import last_durations
 
         return last_durations(self._folder) if self._folder is not None else {}
 

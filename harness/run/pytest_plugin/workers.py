@@ -9,13 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.ground import ConfigError, HarnessError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.run.pytest_plugin.asked import Selection
 
 if TYPE_CHECKING:
     import pytest
 
-    from harness.device import DeviceConfig
+    from harness.device.lab.inventory import DeviceConfig
 
 _MOST_FILES: Final = 300
 """In more files than these markers are not looked for: that would take seconds."""

@@ -14,20 +14,18 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from harness.device import (
-    AdbDevice,
-    AttachedDevice,
-    Deployer,
-    DeviceConfig,
-    ServerAddress,
-    Transport,
-    load_lab,
-)
+from harness.device.adb.address import ServerAddress
+from harness.device.adb.device import AdbDevice
+from harness.device.lab.attach import AttachedDevice
 from harness.device.lab.first_contact import transport_at
+from harness.device.lab.inventory import DeviceConfig, load_lab
 from harness.device.lab.unknown_arch import unknown_arch
-from harness.ground import ConfigError, HarnessError, cache_root, spawn_guarded
-from harness.ground.host.guard import GuardedProcess
-from harness.libraries import Catalog
+from harness.device.store.deploy import Deployer
+from harness.device.transport.device import Transport
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.files.cache import cache_root
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
+from harness.libraries.runtimes.catalog import Catalog
 from harness.run.workbench.placement import Need
 from harness.run.workbench.supplies import Supplies
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final, Literal
 
-from harness.device import LabDevice
-from harness.ground import Deadline, HarnessError
-from harness.ground.errors import NotYet
+from harness.device.lab.attach import LabDevice
+from harness.ground.errors import HarnessError, NotYet
+from harness.ground.host.deadline import Deadline
 
 Stands = Literal["away", "out", "back"]
 """What a device is to who gives it cases: it is seen to, it was given up, or it takes cases."""

@@ -8,15 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from harness.contexts import DeployedContext, DeployedModel, Model, Source, required
-from harness.device import AttachedDevice, Deployer, DeviceWatch, LabDevice
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import DeployedContext, DeployedModel
+from harness.contexts.sources.contexts import Source, required
 from harness.device.evidence.answers import Baseline
 from harness.device.evidence.case_evidence import take_baseline
-from harness.ground import ConfigError, DeviceError, HarnessError, InfraError
-from harness.ground.errors import DeviceFull
-from harness.libraries import DeployedRuntime
-from harness.libraries.runtimes.deployed import deploy_runtime
-from harness.probe import PROBE_NAME, probe_problem
+from harness.device.lab.attach import AttachedDevice, LabDevice
+from harness.device.lab.device_watch import DeviceWatch
+from harness.device.store.deploy import Deployer
+from harness.ground.errors import ConfigError, DeviceError, DeviceFull, HarnessError, InfraError
+from harness.libraries.runtimes.deployed import DeployedRuntime, deploy_runtime
+from harness.probe.build import PROBE_NAME
+from harness.probe.fitness import probe_problem
 from harness.run.workbench.materials import (
     Materials,
     context_set,
@@ -28,7 +31,7 @@ from harness.run.workbench.materials import (
 from harness.run.workbench.placement import Placement
 from harness.run.workbench.refusals import Refusals
 from harness.run.workbench.supplies import Stock, Supplies
-from harness.verdict import DeviceRecord
+from harness.verdict.results.record import DeviceRecord
 
 _BASELINE_S: Final = 10.0
 

@@ -7,30 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.contexts import Context, memory_bytes, named_build, needs
-from harness.contexts.context.metadata import entries
-from harness.device import AttachedDevice
+from harness.contexts.context.metadata import entries, memory_bytes, named_build, needs
+from harness.contexts.context.source import Context
 from harness.device.dsp.hexagon import lacks_floats
-from harness.ground import ENGINES, cache_root
+from harness.device.lab.attach import AttachedDevice
 from harness.ground.facts.backends import RPC_LIBRARY, backend_of
-from harness.ground.facts.engines import EXECUTORCH, ORT
-from harness.ground.files.cache import BOARDS
-from harness.libraries import (
-    EXECUTORCH_VERSION,
-    PLUGIN,
-    Catalog,
-    ContextFacts,
-    Finding,
-    KnownFacts,
-    PreflightInput,
-    Runtime,
-    build_id_of,
-    narrowed,
-)
-from harness.libraries.runtimes.preflight import preflight
+from harness.ground.facts.engines import ENGINES, EXECUTORCH, ORT
+from harness.ground.files.cache import BOARDS, cache_root
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.executorch import EXECUTORCH_VERSION
+from harness.libraries.runtimes.findings import Finding
+from harness.libraries.runtimes.known_facts import KnownFacts
+from harness.libraries.runtimes.library_facts import build_id_of
+from harness.libraries.runtimes.needed_files import narrowed
+from harness.libraries.runtimes.ort import PLUGIN
+from harness.libraries.runtimes.preflight import ContextFacts, PreflightInput, preflight
 from harness.libraries.runtimes.preflight_linking import SYSTEM_LIBRARIES, TargetFacts
+from harness.libraries.runtimes.runtime import Runtime
 from harness.run.workbench.placement import Placement
-from harness.verdict import RuntimeRecord
+from harness.verdict.results.record import RuntimeRecord
 
 PreflightMode = Literal["strict", "warn", "off"]
 """strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""

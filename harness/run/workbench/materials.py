@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.contexts import Context, DeployedContext, DeployedModel, Model, Reference, Source
-from harness.contexts.context.source import ContextSource
-from harness.device import Deployer
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import DeployedContext, DeployedModel
+from harness.contexts.context.source import Context, ContextSource, Reference
+from harness.contexts.sources.contexts import Source
+from harness.device.store.deploy import Deployer
 from harness.device.store.layout import FileSet
-from harness.libraries import Runtime
 from harness.libraries.runtimes.deployed import runtime_set
-from harness.probe import PROBE_NAME
+from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import PROBE_NAME
 from harness.run.workbench.placement import PushedFile
 
 _BINARY: Final = "context.bin"

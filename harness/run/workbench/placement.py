@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from harness.contexts import Model, Source
-from harness.ground import ENGINES, QNN
+from harness.contexts.compiler.models import Model
+from harness.contexts.sources.contexts import Source
 from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
+from harness.ground.facts.engines import ENGINES, QNN
 
 # Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
 _COMPILED_FOR: Final = ("htp",)

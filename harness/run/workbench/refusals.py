@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from harness.probe import Plan, ProbeRun
-from harness.verdict import Verdict
+from harness.probe.plan import Plan
+from harness.probe.plan_runner import ProbeRun
+from harness.verdict.failure.verdict import Verdict
 
 _OPENING: Final = frozenset(
     {"backend-load", "system-load", "log-create", "backend-create", "device-create"}

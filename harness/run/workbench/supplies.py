@@ -9,27 +9,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from harness.contexts import (
-    Context,
-    Model,
-    Reference,
-    Schedule,
-    Source,
-    litert_host,
-    named_build,
-)
 from harness.contexts.capacity.forecasts import Forecasts
-from harness.contexts.compiler.models import OnnxFiles
-from harness.contexts.sources.contexts import Contexts, Made
-from harness.ground import ENGINES, ConfigError, HarnessError
-from harness.ground.facts.engines import EXECUTORCH
-from harness.libraries import EXECUTORCH_VERSION, RUNNER, Catalog, ContextFacts, Runtime
-from harness.libraries.runtimes.executorch import EXECUTORCH_LIBRARIES, OWN_BUILD, runner_files
-from harness.probe import PROBE_NAME, ProbeBuilder
+from harness.contexts.compiler.litert import litert_host
+from harness.contexts.compiler.models import Model, OnnxFiles
+from harness.contexts.context.metadata import named_build
+from harness.contexts.context.schedule import Schedule
+from harness.contexts.context.source import Context, Reference
+from harness.contexts.sources.contexts import Contexts, Made, Source
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.facts.engines import ENGINES, EXECUTORCH
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.executorch import (
+    EXECUTORCH_LIBRARIES,
+    EXECUTORCH_VERSION,
+    OWN_BUILD,
+    RUNNER,
+    runner_files,
+)
+from harness.libraries.runtimes.preflight import ContextFacts
+from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.run.workbench.libraries import RunLibraries, preflight_context, preflight_file
 from harness.run.workbench.materials import EngineProgram, Materials
 from harness.run.workbench.placement import Need, Placement
-from harness.verdict import RuntimeRecord
+from harness.verdict.results.record import RuntimeRecord
 
 
 class TargetSpec(Protocol):

@@ -13,28 +13,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from harness.contexts import Source
-from harness.device import (
-    AttachedDevice,
-    Deployer,
-    DeviceWatch,
-    Lab,
-    LabDevice,
-    LabEvent,
-    Leases,
-    OpenLab,
-    Quarantine,
-    State,
-)
-from harness.device.lab.health import Tell
+from harness.contexts.sources.contexts import Source
+from harness.device.lab.attach import AttachedDevice, LabDevice, OpenLab
+from harness.device.lab.device_watch import DeviceWatch
+from harness.device.lab.health import LabEvent, State, Tell
+from harness.device.lab.inventory import Lab
+from harness.device.lab.lease import Leases
+from harness.device.lab.quarantine import Quarantine
 from harness.device.store.claims import own_claim
 from harness.device.store.delivery import Push
+from harness.device.store.deploy import Deployer
 from harness.device.store.instances import Instances
-from harness.ground import ConfigError, Deadline, HarnessError, InfraError, VersionError
-from harness.ground.errors import DeviceFull, NotYet
+from harness.ground.errors import (
+    ConfigError,
+    DeviceFull,
+    HarnessError,
+    InfraError,
+    NotYet,
+    VersionError,
+)
 from harness.ground.files.cache import quarantine_root, simulated_root
-from harness.libraries import Catalog, Finding
-from harness.probe import ProbeFitness, probe_problem
+from harness.ground.host.deadline import Deadline
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.findings import Finding
+from harness.probe.fitness import ProbeFitness, probe_problem
 from harness.run.workbench.beside import Beside, Stands
 from harness.run.workbench.held_device import HeldDevice, ReadyPlacement
 from harness.run.workbench.libraries import PreflightMode, preflight_device

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.answers import Evidence, GoodOrBad, Question, Tally
 from harness.search.bisect.findings import AxisChange, AxisFinding, Direction, FindingKind
 from harness.search.bisect.search import AxisSpec, Cost, seconds, testable

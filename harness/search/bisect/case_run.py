@@ -15,26 +15,24 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from harness.answers.history.previous import asked_when_bad
-from harness.ground import (
-    AxisName,
-    ConfigError,
-    Deadline,
-    disk_errors,
-    spawn_guarded,
-    without_secrets,
-)
-from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets, without_secrets
+from harness.ground.facts.axes import AxisName
 from harness.ground.files.cache import PRIVATE
-from harness.ground.host.guard import GuardedProcess
-from harness.run import is_of_a_file, nothing_beside, read_problem
-from harness.run.pytest_plugin.problem import Problem
+from harness.ground.files.whole_file import disk_errors
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
+from harness.run.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
+from harness.run.pytest_plugin.problem import Problem, read_problem
 from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.search.bisect.answers import Point
 from harness.search.bisect.log import BisectLog
 from harness.search.bisect.match import Judged, Match, parse_match
-from harness.verdict import JOURNAL, CaseRecord, Output, RunFolder, split_node_id
 from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
-from harness.verdict.results.run_folder import LATEST
+from harness.verdict.results.case_names import split_node_id
+from harness.verdict.results.drift import Output
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import JOURNAL, LATEST, RunFolder
 
 _LEASE_WAIT_S: Final = 600
 

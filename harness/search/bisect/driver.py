@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from harness.answers import MOST_RUNS, Change, needs_scipy
-from harness.ground import AxisName, ConfigError
+from harness.answers.history.noise import needs_scipy
+from harness.answers.history.performance import MOST_RUNS, Change
+from harness.ground.errors import ConfigError
+from harness.ground.facts.axes import AxisName
 from harness.search.bisect.answers import NOTHING, Point, Question, Stopped
 from harness.search.bisect.case_run import RunEnd, judge, task_of
 from harness.search.bisect.figures import Unmeasured
@@ -22,8 +24,9 @@ from harness.search.bisect.loop import Loop, Watcher, record_of
 from harness.search.bisect.match import ANY_FAILURE, Formula, Judged, parse_match
 from harness.search.bisect.search import free
 from harness.search.bisect.versions import Supply
-from harness.verdict import KEPT, CaseRecord, Output, RunFolder
-from harness.verdict.results.drift import changes
+from harness.verdict.results.drift import KEPT, Output, changes
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import RunFolder
 
 FEWEST_GOOD: Final = 3
 """If noise is judged, so many runs of the good end come before other runs.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from harness.answers.report.document import aligned
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.answers import GoodOrBad, Point
 from harness.search.bisect.rates import Side
 from harness.search.bisect.search import GridSpec

@@ -17,9 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, Generic, Self
 
-from harness.ground import ConfigError, Deadline, InfraError, read_bounded, write_whole
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.lines import AppendedLines
 from harness.ground.files.names_inside import NotInsideError, refuse_links
+from harness.ground.files.whole_file import read_bounded, write_whole
+from harness.ground.host.deadline import Deadline
 from harness.search.bisect.log import (
     MAX_LINE_CHARS,
     AnySpec,
@@ -31,9 +33,8 @@ from harness.search.bisect.log import (
     to_line,
 )
 from harness.search.bisect.search import AxisSpec, GridSpec
-from harness.verdict import new_run_id, ordered
-from harness.verdict.results.run_folder import making_folders
-from harness.verdict.results.run_order import give_place
+from harness.verdict.results.run_folder import making_folders, new_run_id
+from harness.verdict.results.run_order import give_place, ordered
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"

@@ -17,13 +17,14 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from harness.ground import ConfigError, without_secrets_in
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import without_secrets_in
 from harness.ground.errors.schemas import other_schema
 from harness.search.bisect.answers import Evidence, Point, RunAnswer
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.grid_search import GridSearch
 from harness.search.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
-from harness.verdict import Part
+from harness.verdict.failure.error import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
 LEFT_OUT: Final = "left_out"

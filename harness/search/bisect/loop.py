@@ -17,7 +17,8 @@ from harness.search.bisect.folder import SearchFolder
 from harness.search.bisect.log import Answered, Asked, Concluded, Resumed
 from harness.search.bisect.match import Judged
 from harness.search.bisect.search import Search
-from harness.verdict import JOURNAL, CaseRecord, RunFolder
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 Discovery = TypeVar("Discovery")
 Runner = Callable[[list[str], Path, Path, float], RunEnd]

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from harness.answers import MOST_RUNS, Change, judge as judge_beside_noise, known_to
-from harness.answers.history.units import unit_of
-from harness.ground import ConfigError
+from harness.answers.history.performance import MOST_RUNS, Change, judge as judge_beside_noise
+from harness.answers.history.units import known_to, unit_of
+from harness.ground.errors import ConfigError
 from harness.ground.facts.codes import same_code
 from harness.search.bisect.answers import Repeat, RunAnswer
 from harness.search.bisect.figures import OP, Unmeasured, figure
-from harness.verdict import CaseRecord, ErrorRecord, Output, steps_of
-from harness.verdict.results.drift import NOT_KEPT
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.drift import NOT_KEPT, Output, steps_of
+from harness.verdict.results.record import CaseRecord
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
 _FORMS: Final = (

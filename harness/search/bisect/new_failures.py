@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.answers import Bisectable, Brief, Pair
 from harness.answers.history.attempts import same_failure
+from harness.answers.history.brief import Brief
+from harness.answers.history.comparison import Pair
+from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.states import CaseState, versions_of
-from harness.ground import AxisName, ConfigError, QnnVersion
-from harness.ground.facts.axes import SEARCHED
+from harness.ground.errors import ConfigError
+from harness.ground.facts.axes import SEARCHED, AxisName
+from harness.ground.facts.versions import QnnVersion
 from harness.search.bisect.match import ELSE_GOOD
 
 

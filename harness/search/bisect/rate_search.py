@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.answers import GoodOrBad, Question
 from harness.search.bisect.axis_state import AxisState
 from harness.search.bisect.findings import AxisFinding, Direction, points

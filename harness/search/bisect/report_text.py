@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from harness.answers import judge, known_to
-from harness.answers.history.performance import EFFECT, least_told
+from harness.answers.history.performance import EFFECT, judge, least_told
+from harness.answers.history.units import known_to
 from harness.answers.report.document import (
     Block,
     CodeBlock,
@@ -26,9 +26,9 @@ from harness.answers.report.document import (
     markdown,
 )
 from harness.answers.report.pages import clip, link, page
-from harness.ground import ConfigError, counted
-from harness.libraries import Difference
-from harness.libraries.runtimes.difference import NameList
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
+from harness.libraries.runtimes.difference import Difference, NameList
 from harness.search.bisect.figures import Unmeasured, figure
 from harness.search.bisect.match import ELSE_GOOD, parse_match
 from harness.search.bisect.result import (
@@ -39,7 +39,7 @@ from harness.search.bisect.result import (
     RunShape,
     SideShape,
 )
-from harness.verdict import CaseRecord
+from harness.verdict.results.record import CaseRecord
 
 _SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120

@@ -11,14 +11,15 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from harness.answers import needs_scipy
+from harness.answers.history.noise import needs_scipy
 from harness.answers.history.previous import state_in
-from harness.device import Lab, kinds
-from harness.ground import ENGINES, AxisName, ConfigError
-from harness.ground.facts.axes import EACH, SEARCHED
-from harness.ground.facts.engines import Engine
-from harness.libraries import Catalog
-from harness.run import is_of_a_file
+from harness.device.lab.inventory import Lab
+from harness.device.lab.matching import kinds
+from harness.ground.errors import ConfigError
+from harness.ground.facts.axes import EACH, SEARCHED, AxisName
+from harness.ground.facts.engines import ENGINES, Engine
+from harness.libraries.runtimes.catalog import Catalog
+from harness.run.pytest_plugin.own_contexts import is_of_a_file
 from harness.search.bisect.answers import Point, Repeat, least_change
 from harness.search.bisect.case_run import Task, asked_as_before, named_again, task_of
 from harness.search.bisect.folder import BisectFolder, log_text
@@ -32,7 +33,7 @@ from harness.search.bisect.versions import (
     versions_from,
     where_to_run,
 )
-from harness.verdict import split_node_id
+from harness.verdict.results.case_names import split_node_id
 
 _log = logging.getLogger(__name__)
 

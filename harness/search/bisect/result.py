@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.ground import AxisName
-from harness.libraries import Difference
+from harness.ground.facts.axes import AxisName
+from harness.libraries.runtimes.difference import Difference
 from harness.search.bisect.answers import GoodOrBad, Repeat, RunAnswer
 from harness.search.bisect.before_after import edges_of, sides_of
 from harness.search.bisect.case_run import Task
@@ -18,8 +18,8 @@ from harness.search.bisect.findings import AxisFinding, GridFinding, draw
 from harness.search.bisect.log import Answered, BisectLog
 from harness.search.bisect.rates import Side
 from harness.search.bisect.search import AxisSpec, GridSpec
-from harness.verdict import CaseRecord, ErrorRecord, RuntimeRecord
-from harness.verdict.results.record import PreflightRecord
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.record import CaseRecord, PreflightRecord, RuntimeRecord
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
 _ENDS: Final = ("last_good", "first_bad", "last_bad", "first_good")

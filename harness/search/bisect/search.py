@@ -10,8 +10,8 @@ from typing import Annotated, Final, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, model_validator
 
-from harness.answers import MOST_RUNS
-from harness.ground import counted
+from harness.answers.history.performance import MOST_RUNS
+from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.answers import (
     Evidence,
     Point,

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from harness.device import DeviceConfig, Lab, kinds
-from harness.device.lab.matching import twins
-from harness.ground import AxisName, ConfigError, HarnessError, InfraError, spawn_guarded
-from harness.ground.facts.axes import SEARCHED
-from harness.ground.host.guard import GuardedProcess
-from harness.libraries import Catalog, resolve_versions
+from harness.device.lab.inventory import DeviceConfig, Lab
+from harness.device.lab.matching import kinds, twins
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.facts.axes import SEARCHED, AxisName
+from harness.ground.host.guard import GuardedProcess, spawn_guarded
+from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.version_specs import is_path, split_specs
 from harness.search.bisect.answers import Point
 from harness.search.bisect.case_run import Task
 from harness.search.bisect.folder import read_text
-from harness.verdict import split_node_id
-from harness.verdict.results.case_names import placement_in
+from harness.verdict.results.case_names import placement_in, split_node_id
 
 Named: TypeAlias = Mapping[str, str | None]
 """What the name of a case says of its placement, as `placement_in` has it."""

@@ -8,19 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.device import load_lab
-from harness.ground import (
-    AxisName,
-    HarnessError,
-    LocalFile,
-    disk_errors,
-    without_secrets_in,
-    write_whole,
-)
-from harness.ground.errors.outgoing_text import printable
-from harness.libraries import Catalog, Difference, KnownFacts, build_id_of
-from harness.libraries.runtimes.difference import difference
-from harness.libraries.runtimes.library_facts import kind_of
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import HarnessError
+from harness.ground.errors.outgoing_text import printable, without_secrets_in
+from harness.ground.facts.axes import AxisName
+from harness.ground.files.local_file import LocalFile
+from harness.ground.files.whole_file import disk_errors, write_whole
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.difference import Difference, difference
+from harness.libraries.runtimes.known_facts import KnownFacts
+from harness.libraries.runtimes.library_facts import build_id_of, kind_of
 from harness.search.bisect.before_after import edges_of
 from harness.search.bisect.case_run import Task, task_of
 from harness.search.bisect.findings import AxisFinding, GridFinding

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from harness.answers.report.document import Paragraph, Table, aligned, code, shortened
 from harness.answers.report.pages import page
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 
 
 class CurvePoint(BaseModel):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.contexts import OnnxModel
-from harness.ground import ConfigError
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.ground.errors import ConfigError
 from harness.run.experiments.accuracy import compare
 from harness.search.diverge.curve import MOST, chunks, difference, first_wrong, spread
 from harness.search.diverge.divergence import CurvePoint, Divergence, FirstOp

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 if TYPE_CHECKING:
     import onnx

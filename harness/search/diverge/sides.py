@@ -7,24 +7,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.contexts import CompileError
 from harness.contexts.compiler.compile_jobs import (
     compile_options,
     made_binary,
     read_metadata,
     tensor_order,
 )
-from harness.contexts.compiler.compiler import CompileJob, InputFile, ReferenceJob, run_jobs
-from harness.ground import ConfigError, InfraError, cache_root
+from harness.contexts.compiler.compiler import (
+    CompileError,
+    CompileJob,
+    InputFile,
+    ReferenceJob,
+    run_jobs,
+)
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.pypi import CompilerHost
-from harness.probe import ProbeBuilder
-from harness.run import nothing_beside
+from harness.probe.build import ProbeBuilder
 from harness.run.bench.session import SESSION_OUTPUTS
+from harness.run.pytest_plugin.own_contexts import nothing_beside
 from harness.search.bisect.case_run import run_case
 from harness.search.diverge.network import TensorKind
-from harness.verdict import KEPT, CaseRecord, RunFolder
 from harness.verdict.failure.refused_nodes import messages_of, refusal_text, refused_nodes
-from harness.verdict.results.run_folder import OUTPUTS
+from harness.verdict.results.drift import KEPT
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import OUTPUTS, RunFolder
 
 if TYPE_CHECKING:
     import numpy as np

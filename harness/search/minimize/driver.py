@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, JsonValue
 
-from harness.contexts import Residency
-from harness.ground import QNN, ConfigError, InfraError, disk_errors, write_whole
+from harness.contexts.context.schedule import Residency
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.facts.engines import QNN
 from harness.ground.files.copy_range import hold
 from harness.ground.files.names_inside import inner_name
-from harness.libraries import Expects
-from harness.run import nothing_beside
+from harness.ground.files.whole_file import disk_errors, write_whole
+from harness.libraries.containers.manifest import Expects
+from harness.run.pytest_plugin.own_contexts import nothing_beside
 from harness.search.bisect.answers import Point, Stopped
 from harness.search.bisect.case_run import RunEnd, case_arguments, judge, named_again
 from harness.search.bisect.folder import RUNS, SearchFolder
@@ -23,7 +25,8 @@ from harness.search.bisect.match import ANY_FAILURE, Judged, Match
 from harness.search.minimize.minimum import MinimizeSearch, Minimum
 from harness.search.minimize.search import Way
 from harness.search.minimize.subject import Minimizing, expected_of
-from harness.verdict import CaseRecord, ErrorRecord
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.record import CaseRecord
 
 BUNDLE: Final = "minimal.zip"
 _SET: Final = "set"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, get_args
 
-from harness.contexts import Residency
+from harness.contexts.context.schedule import Residency
 from harness.search.bisect.answers import Point
 
 _SIMPLER: Final[tuple[Residency, ...]] = ("sequential", "window")

@@ -8,23 +8,35 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from harness.contexts import Context, ContextFile, Given, SourceList, contexts_of, required
-from harness.contexts.context.source import ANY_DISTANCE
-from harness.contexts.sources.context_file import ContextFiles
-from harness.contexts.sources.contexts import Contexts
-from harness.device import Lab
-from harness.ground import QNN, SOCS, ConfigError, HarnessError, cache_root, counted
-from harness.libraries import Artefact, Catalog, Expects, Manifest, RunPlan, open_artefact
+from harness.contexts.context.source import ANY_DISTANCE, Context
+from harness.contexts.sources.artefact_sources import Given, contexts_of
+from harness.contexts.sources.context_file import ContextFile, ContextFiles
+from harness.contexts.sources.contexts import Contexts, SourceList, required
+from harness.device.lab.inventory import Lab
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.engines import QNN
+from harness.ground.facts.socs import SOCS
+from harness.ground.files.cache import cache_root
+from harness.libraries.containers.artefact import Artefact
 from harness.libraries.containers.bundle import write_bundle
-from harness.libraries.containers.manifest import PieceEntry, TensorEntry
-from harness.probe import ProbeBuilder
+from harness.libraries.containers.manifest import (
+    Expects,
+    Manifest,
+    PieceEntry,
+    RunPlan,
+    TensorEntry,
+)
+from harness.libraries.containers.open import open_artefact
+from harness.libraries.runtimes.catalog import Catalog
+from harness.probe.build import ProbeBuilder
 from harness.run.pytest_plugin.own_contexts import TESTS, named_way
 from harness.search.bisect.request import where_pytest_starts
 from harness.search.bisect.versions import where_to_run
 from harness.search.minimize.search import Way
-from harness.verdict import CaseRecord, RunFolder, split_node_id
-from harness.verdict.results.case_names import placement_in
-from harness.verdict.results.run_folder import run_folders
+from harness.verdict.results.case_names import placement_in, split_node_id
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import RunFolder, run_folders
 
 _MOST: Final = 4096
 _MOST_RUNS: Final = 100

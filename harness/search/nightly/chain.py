@@ -15,39 +15,23 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Final
 
-from harness.answers import (
-    FailOn,
-    compared,
-    import_run,
-    markdown,
-    open_database,
-    previous_of,
-    project,
-    since_previous,
-    told,
-)
-from harness.answers.history.comparison import settled
-from harness.answers.history.comparison_text import page
-from harness.answers.history.previous import histories
+from harness.answers.history.comparison import FailOn, settled
+from harness.answers.history.comparison_text import markdown, page, told
+from harness.answers.history.database import open_database
+from harness.answers.history.importing import import_run
+from harness.answers.history.previous import histories, previous_of, since_previous
+from harness.answers.history.side_by_side import compared
 from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.report.ci import add_to_summary
-from harness.device import load_lab
-from harness.ground import (
-    ConfigError,
-    HarnessError,
-    InfraError,
-    cache_root,
-    counted,
-    outgoing,
-    read_bounded,
-    write_whole,
-)
-from harness.ground.errors.outgoing_text import INSTEAD
-from harness.ground.files.cache import PRIVATE
-from harness.ground.files.whole_file import write_json
+from harness.answers.report.projections import project
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import INSTEAD, counted, outgoing
+from harness.ground.files.cache import PRIVATE, cache_root
+from harness.ground.files.whole_file import read_bounded, write_json, write_whole
 from harness.ground.progress.state import clock
-from harness.libraries import Catalog, CatalogEntry
-from harness.run import read_problem
+from harness.libraries.runtimes.catalog import Catalog, CatalogEntry
+from harness.run.pytest_plugin.problem import read_problem
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.issue_text import issue_text
@@ -75,8 +59,8 @@ from harness.search.nightly.processes import (
     with_bundles,
 )
 from harness.search.nightly.telling import tell_people
-from harness.verdict import JOURNAL, CaseRecord, RunFolder
-from harness.verdict.results.run_folder import point_to, run_folders
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import JOURNAL, RunFolder, point_to, run_folders
 from harness.verdict.results.run_order import ORDER, give_place
 
 LATEST: Final = "latest-nightly"

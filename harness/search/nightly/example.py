@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
-from harness.answers import as_code
 from harness.answers.history.spread import spread
 from harness.answers.report.again import again
-from harness.answers.report.document import Line, Paragraph, Table, code
+from harness.answers.report.document import Line, Paragraph, Table, as_code, code
 from harness.ground.facts.axes import VERSIONS
-from harness.run import is_of_a_file
-from harness.verdict import CaseRecord, Part
+from harness.run.pytest_plugin.own_contexts import is_of_a_file
+from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import VERDICTS
+from harness.verdict.results.record import CaseRecord
 
 _LOG_LINES: Final = 12
 _PLACES: Final = 200

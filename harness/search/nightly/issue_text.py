@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from harness.answers import as_code
 from harness.answers.history.surroundings import named_files
-from harness.answers.report.document import markdown
+from harness.answers.report.document import as_code, markdown
 from harness.search.nightly.example import example_lines, grid, where_seen
 from harness.search.nightly.issues import Issue
-from harness.verdict import LOST_TO
+from harness.verdict.results.coverage import LOST_TO
 
 _SHOWN: Final = 50
 _DEVICES: Final = 3

@@ -9,17 +9,19 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
-from harness.answers import Brief, Pair
+from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of, hashed
-from harness.answers.history.comparison import Comparison
+from harness.answers.history.comparison import Comparison, Pair
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
 from harness.answers.history.surroundings import files_used
 from harness.answers.history.whose_fault import Blamed
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.example import Example, example_of
-from harness.verdict import CaseRecord, Coverage, Fault, Part
+from harness.verdict.failure.error import Part
+from harness.verdict.results.coverage import Coverage, Fault
+from harness.verdict.results.record import CaseRecord
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
 _RUNS: Final = {1: 5, 2: 14, 3: 28}

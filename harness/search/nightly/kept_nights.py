@@ -12,11 +12,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from harness.ground import ConfigError, InfraError, read_bounded
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.schemas import other_schema
+from harness.ground.files.whole_file import read_bounded
 from harness.search.nightly.night import Night
-from harness.verdict import ordered
 from harness.verdict.results.run_folder import making_folders
+from harness.verdict.results.run_order import ordered
 
 STATE: Final = "nightly.json"
 SUFFIX: Final = "-nightly"

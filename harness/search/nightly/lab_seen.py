@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from harness.answers import as_code
 from harness.answers.history.nights import DeviceTold
-from harness.ground import counted
-from harness.verdict import CaseRecord, Part
+from harness.answers.report.document import as_code
+from harness.ground.errors.outgoing_text import counted
+from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import VERDICTS
+from harness.verdict.results.record import CaseRecord
 
 _NAMED: Final = 3
 

@@ -9,14 +9,15 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
-from harness.answers import as_code
-from harness.device import SIMULATED_LAB, load_lab
-from harness.ground import ConfigError, counted
-from harness.ground.errors.outgoing_text import INSTEAD
+from harness.answers.report.document import as_code
+from harness.device.lab.inventory import SIMULATED_LAB, load_lab
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import INSTEAD, counted
 from harness.search.nightly.issue_text import bisected, run_again, title, where, whose
 from harness.search.nightly.issues import FlatName, Issue
 from harness.search.nightly.lab_seen import DeviceSeen, LostOn, lab_lines
-from harness.verdict import Coverage, Part
+from harness.verdict.failure.error import Part
+from harness.verdict.results.coverage import Coverage
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)

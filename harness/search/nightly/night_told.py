@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.answers import open_database
+from harness.answers.history.database import open_database
 from harness.answers.history.nights import CauseTold, NightTold, keep_night
 from harness.answers.site.build import build
 from harness.search.nightly.issue_text import bisected

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from harness.ground import Deadline, spawn_guarded
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import spawn_guarded
 from harness.search.nightly.issues import Issue
 from harness.search.nightly.night import Night
 

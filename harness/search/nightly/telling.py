@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.answers import as_code
+from harness.answers.report.document import as_code
 from harness.answers.telling.news import News, NewsItem
 from harness.answers.telling.told import TELL_S, keep_news, tell, told_lines
-from harness.device import load_lab
+from harness.device.lab.inventory import load_lab
 from harness.device.lab.notify import NewsKind
-from harness.ground import HarnessError
+from harness.ground.errors import HarnessError
 from harness.search.nightly.issue_text import bisected, issue_text, title, where, whose
 from harness.search.nightly.issues import Issue
 from harness.search.nightly.night import Night

@@ -14,16 +14,18 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from harness.device import load_lab
-from harness.ground import BACKENDS, AxisName, ConfigError, cache_root
-from harness.ground.facts.axes import EACH, SEARCHED
-from harness.libraries import Catalog
-from harness.run import Ending
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import ConfigError
+from harness.ground.facts.axes import EACH, SEARCHED, AxisName
+from harness.ground.facts.backends import BACKENDS
+from harness.ground.files.cache import cache_root
+from harness.libraries.runtimes.catalog import Catalog
+from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.terminal import NO_DEVICE
-from harness.search import LOG, AxisFinding, BisectFolder, GridFinding, Stopped, task_of
-from harness.search.bisect.answers import least_change
-from harness.search.bisect.case_run import MisfitError, named_again
-from harness.search.bisect.folder import log_text
+from harness.search.bisect.answers import Stopped, least_change
+from harness.search.bisect.case_run import MisfitError, named_again, task_of
+from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.folder import LOG, BisectFolder, log_text
 from harness.search.bisect.log import read_log
 from harness.search.bisect.match import parse_match
 from harness.search.bisect.request import Request, begin, other_kinds, replayed

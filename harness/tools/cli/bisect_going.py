@@ -13,25 +13,21 @@ from typing import IO, Any, Final
 
 import click
 
-from harness.device import load_lab
-from harness.ground import ConfigError, HarnessError, cache_root, outgoing
-from harness.libraries import Catalog
-from harness.search import (
-    AxisFinding,
-    BisectFolder,
-    BisectionResult,
-    GridFinding,
-    Judged,
-    Point,
-    Stopped,
-    task_of,
-)
-from harness.search.bisect.answers import Question
-from harness.search.bisect.case_run import MisfitError, RunEnd
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.files.cache import cache_root
+from harness.libraries.runtimes.catalog import Catalog
+from harness.search.bisect.answers import Point, Question, Stopped
+from harness.search.bisect.case_run import MisfitError, RunEnd, task_of
 from harness.search.bisect.driver import Bisection
+from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import LEFT_OUT, Answered, Asked, BisectLog, Concluded, Resumed
 from harness.search.bisect.loop import Watcher
+from harness.search.bisect.match import Judged
 from harness.search.bisect.report_text import doubts, held_text, summary
+from harness.search.bisect.result import BisectionResult
 from harness.search.bisect.search import AxisSpec
 from harness.search.bisect.versions import Supply, Versions
 from harness.search.bisect.write_reports import write_reports

@@ -14,34 +14,31 @@ from typing import Any, Final
 
 import click
 
-from harness.answers import (
-    Bisectable,
-    ComparisonReport,
+from harness.answers.history.comparison import (
+    BISECTED,
+    TITLES,
+    Category,
     FailOn,
     Pair,
-    compared,
-    markdown,
-    previous_of,
-    project,
-    since_previous,
-    told,
+    groups,
+    settled,
 )
-from harness.answers.history.comparison import BISECTED, TITLES, Category, groups, settled
-from harness.answers.history.comparison_json import report_head, rows
-from harness.answers.history.comparison_text import ToldComparison, lines, page
-from harness.answers.history.previous import histories
+from harness.answers.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
+from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
+from harness.answers.history.previous import histories, previous_of, since_previous
+from harness.answers.history.side_by_side import compared
 from harness.answers.history.sightings import faults_beside
+from harness.answers.report.projections import project
 from harness.answers.telling.news import news_of_comparison
 from harness.answers.telling.told import keep_news
-from harness.ground import HarnessError
-from harness.run import Ending
-from harness.search import NewFailure
-from harness.search.bisect.new_failures import bisected_apart
+from harness.ground.errors import HarnessError
+from harness.run.pytest_plugin.ending import Ending
+from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.processes import ENOUGH_S, bisection
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
 from harness.tools.cli.tell import tell
-from harness.verdict import RunFolder
+from harness.verdict.results.run_folder import RunFolder
 
 _LATEST: Final = Path("reports/latest")
 

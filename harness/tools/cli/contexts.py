@@ -15,15 +15,6 @@ from typing import Literal
 
 import click
 
-from harness.contexts import (
-    RESIDENCIES,
-    Inspection,
-    OnnxModel,
-    Residency,
-    memory_bytes,
-    named_build,
-    needs,
-)
 from harness.contexts.capacity.calibration import (
     Calibration,
     Silent,
@@ -34,30 +25,37 @@ from harness.contexts.capacity.calibration import (
 from harness.contexts.capacity.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
 from harness.contexts.capacity.packing import Room
 from harness.contexts.compiler.compile import ContextStore
-from harness.contexts.context.metadata import Unreadable, read_each
+from harness.contexts.context.metadata import (
+    Unreadable,
+    memory_bytes,
+    named_build,
+    needs,
+    read_each,
+)
+from harness.contexts.context.schedule import RESIDENCIES, Residency
 from harness.contexts.sources.inspection import (
     ContextReport,
+    Inspection,
     ModelReport,
     TensorReport,
     context_report,
     model_report,
     names_of,
 )
-from harness.ground import ConfigError, QnnVersion, cache_root, counted
+from harness.contexts.sources.onnx_model import OnnxModel
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.codes import describe
 from harness.ground.facts.socs import Soc
-from harness.libraries import (
-    Artefact,
-    ArtefactError,
-    Catalog,
-    Piece,
-    Runtime,
-    open_artefacts,
-    piece_file,
-)
-from harness.libraries.containers.extract import extract, nothing_in
+from harness.ground.facts.versions import QnnVersion
+from harness.ground.files.cache import cache_root
+from harness.libraries.containers.artefact import Artefact, ArtefactError, Piece
+from harness.libraries.containers.extract import extract, nothing_in, piece_file
 from harness.libraries.containers.manifest import MANIFEST
-from harness.probe import ProbeBuilder
+from harness.libraries.containers.open import open_artefacts
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import ProbeBuilder
 from harness.tools.cli.contexts_compile import compile_command, soc_with_htp
 from harness.tools.cli.contexts_diverge import diverge_command
 from harness.tools.cli.contexts_minimize import bundle_command, minimize_command

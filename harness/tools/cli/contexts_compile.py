@@ -8,14 +8,18 @@ from typing import Final
 
 import click
 
-from harness.contexts import CompileError, OnnxModel, memory_bytes
+from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.compiler.made_file import compile_to_file
-from harness.contexts.context.metadata import entries
+from harness.contexts.context.metadata import entries, memory_bytes
+from harness.contexts.sources.onnx_model import OnnxModel
 from harness.contexts.sources.onnx_nodes import OnnxNodes
-from harness.ground import SOCS, ConfigError, cache_root
-from harness.ground.facts.socs import Soc, near_socs
-from harness.libraries import all_versions, open_artefact, resolve_versions
-from harness.probe import ProbeBuilder
+from harness.ground.errors import ConfigError
+from harness.ground.facts.socs import SOCS, Soc, near_socs
+from harness.ground.files.cache import cache_root
+from harness.libraries.containers.open import open_artefact
+from harness.libraries.runtimes.catalog import resolve_versions
+from harness.libraries.runtimes.pypi import all_versions
+from harness.probe.build import ProbeBuilder
 from harness.tools.cli.lab_options import (
     NamedPath,
     json_option,

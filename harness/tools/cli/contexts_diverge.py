@@ -7,16 +7,15 @@ from pathlib import Path
 
 import click
 
-from harness.device import SIMULATED_LAB, load_lab
-from harness.ground import (
-    SOCS,
-    ConfigError,
-    disk_errors,
-    scratch_folder,
-    write_whole,
-)
-from harness.libraries import all_versions, open_artefact, resolve_versions
-from harness.run import Ending
+from harness.device.lab.inventory import SIMULATED_LAB, load_lab
+from harness.ground.errors import ConfigError
+from harness.ground.facts.socs import SOCS
+from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import disk_errors, write_whole
+from harness.libraries.containers.open import open_artefact
+from harness.libraries.runtimes.catalog import resolve_versions
+from harness.libraries.runtimes.pypi import all_versions
+from harness.run.pytest_plugin.ending import Ending
 from harness.search.diverge.divergence import as_page, lines
 from harness.search.diverge.driver import FirstWrong
 from harness.search.diverge.sides import Cpu, HtpPlace, Qnn
@@ -29,7 +28,7 @@ from harness.tools.cli.lab_options import (
     simulated_instead,
 )
 from harness.tools.cli.say import say, say_found
-from harness.verdict import new_run_id
+from harness.verdict.results.run_folder import new_run_id
 
 _INTERRUPTED = 130
 _BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}

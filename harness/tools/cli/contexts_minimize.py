@@ -10,13 +10,16 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from harness.contexts import Given
 from harness.contexts.context.source import ClosenessAsked
-from harness.device import SIMULATED_LAB, load_lab
-from harness.ground import BACKENDS, ConfigError, HarnessError, InfraError, counted
-from harness.run import Ending
-from harness.search import Judged, Point, Result
-from harness.search.minimize.driver import Minimization
+from harness.contexts.sources.artefact_sources import Given
+from harness.device.lab.inventory import SIMULATED_LAB, load_lab
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.backends import BACKENDS
+from harness.run.pytest_plugin.ending import Ending
+from harness.search.bisect.answers import Point
+from harness.search.bisect.match import Judged
+from harness.search.minimize.driver import Minimization, Result
 from harness.search.minimize.search import Way
 from harness.search.minimize.subject import (
     Minimizing,
@@ -36,8 +39,9 @@ from harness.tools.cli.lab_options import (
     run_timeout_option,
 )
 from harness.tools.cli.say import say, say_found, say_json
-from harness.verdict import CaseRecord, RunFolder
 from harness.verdict.results.asked_of_files import asked_of_files
+from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.run_folder import RunFolder
 
 _INTERRUPTED: Final = 130
 _AS_FOR_RUN: Final = "As for `run`."

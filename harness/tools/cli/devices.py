@@ -13,26 +13,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.device import (
-    DeviceConfig,
-    DeviceHeld,
-    DeviceWatch,
-    Held,
-    LabDevice,
-    LabEvent,
-    OpenLab,
-    Quarantine,
-    Quarantined,
-    load_lab,
-)
 from harness.device.adb.device import UNPLUGGED
+from harness.device.lab.attach import LabDevice, OpenLab
+from harness.device.lab.device_watch import DeviceWatch
 from harness.device.lab.hands import needs_hands
+from harness.device.lab.health import LabEvent
+from harness.device.lab.inventory import DeviceConfig, load_lab
+from harness.device.lab.lease import DeviceHeld
+from harness.device.lab.lease_files import Held
+from harness.device.lab.quarantine import Quarantine, Quarantined
 from harness.device.lab.recovery import check
 from harness.device.store.claims import holder
 from harness.device.store.clean import Cleaned, clean as clean_device
-from harness.ground import Deadline, HarnessError, InfraError, cache_root, outgoing
-from harness.ground.files.cache import quarantine_root
-from harness.probe import ProbeBuilder, ProbeFitness
+from harness.ground.errors import HarnessError, InfraError
+from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.files.cache import cache_root, quarantine_root
+from harness.ground.host.deadline import Deadline
+from harness.probe.build import ProbeBuilder
+from harness.probe.fitness import ProbeFitness
 from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab
 from harness.tools.cli.say import say, say_json

@@ -9,13 +9,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.device import LabEvent, Quarantined, State
 from harness.device.lab.hands import Hands
+from harness.device.lab.health import LabEvent, State
 from harness.device.lab.lease_files import Holder
+from harness.device.lab.quarantine import Quarantined
 from harness.device.lab.vitals import Vitals
-from harness.libraries import Expects, Finding
-from harness.libraries.containers.manifest import PieceEntry
-from harness.verdict import Coverage, Part
+from harness.libraries.containers.manifest import Expects, PieceEntry
+from harness.libraries.runtimes.findings import Finding
+from harness.verdict.failure.error import Part
+from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.drift import OutputDifference
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from harness.ground import cache_root, outgoing
-from harness.ground.files.cache import BOARDS
+from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.files.cache import BOARDS, cache_root
 from harness.ground.files.notices import Notices, followed_by, shown_by
 from harness.tools.cli.say import say
 

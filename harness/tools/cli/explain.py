@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 
 import click
 
-from harness.ground import ConfigError, InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.cache import cache_path
 from harness.tools.cli.lab_options import (
     NamedPath,

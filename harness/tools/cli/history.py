@@ -8,9 +8,11 @@ from typing import Final
 
 import click
 
-from harness.answers import Bisectable, HistoryReport, Pair, import_run, open_database
-from harness.answers.history.database import Database
+from harness.answers.history.comparison import Pair
+from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.database import Database, open_database
 from harness.answers.history.importing import (
+    import_run,
     rediagnose,
     refuse_unknown,
     runs_in,
@@ -20,13 +22,15 @@ from harness.answers.history.importing import (
 from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
+from harness.answers.history.timeline_json import HistoryReport
 from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
-from harness.ground import ConfigError, counted
-from harness.search import NewFailure
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
+from harness.search.bisect.new_failures import NewFailure
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
-from harness.verdict import JOURNAL
+from harness.verdict.results.run_folder import JOURNAL
 
 _NEGATIVE: Final = 1
 

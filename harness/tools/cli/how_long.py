@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 _TIME: Final = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _MOST_S: Final = 7 * 24 * 3600

@@ -9,9 +9,13 @@ from typing import Final
 
 import click
 
-from harness.device import USER_SERVER, AdbServer, Lab, OpenLab, TcpAddress, adb_binary
+from harness.device.adb.address import USER_SERVER, TcpAddress
+from harness.device.adb.server import AdbServer, adb_binary
+from harness.device.lab.attach import OpenLab
+from harness.device.lab.inventory import Lab
 from harness.device.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
-from harness.ground import ConfigError, InfraError, write_whole
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.whole_file import write_whole
 from harness.tools.cli.lab_options import json_option, lab_option, open_lab
 from harness.tools.cli.say import say, say_json
 from harness.tools.doctor.new_lab import lab_text

@@ -11,11 +11,14 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from harness.device import Lab, Leases, OpenLab, load_lab
-from harness.device.lab.inventory import shipped_lab
-from harness.ground import HarnessError, cache_root
-from harness.ground.files.cache import lease_root, simulated_root
-from harness.libraries import Catalog, Runtime, all_versions
+from harness.device.lab.attach import OpenLab
+from harness.device.lab.inventory import Lab, load_lab, shipped_lab
+from harness.device.lab.lease import Leases
+from harness.ground.errors import HarnessError
+from harness.ground.files.cache import cache_root, lease_root, simulated_root
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.pypi import all_versions
+from harness.libraries.runtimes.runtime import Runtime
 from harness.tools.cli.say import say
 
 _LEND_S: Final = 86400.0

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__
-from harness.ground import ConfigError, HarnessError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.errors.outgoing_stream import OutgoingStream
 from harness.tools.cli.say import say, show_notices
 

@@ -13,20 +13,20 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from harness.ground import ConfigError, InfraError, without_secrets
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import without_secrets
 from harness.ground.yaml_lines.models import did_you_mean
-from harness.run import Ending
+from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.options import OPTIONS
 from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
-from harness.search import Night
 from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import SUFFIX, held, nights
-from harness.search.nightly.night import summary_lines
+from harness.search.nightly.night import Night, summary_lines
 from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.how_long import seconds_of, time_of
 from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
 from harness.tools.cli.say import say, say_found
-from harness.verdict import new_run_id
+from harness.verdict.results.run_folder import new_run_id
 
 _BUDGET: Final = "4h"
 _CLOSE: Final = 0.85

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from harness.answers import project, since_previous, summary_lines, tell_ci
+from harness.answers.history.previous import since_previous
 from harness.answers.report.bisections import bisections_in
-from harness.answers.report.summary import cut_short, totals
-from harness.ground import cache_root
+from harness.answers.report.ci import tell_ci
+from harness.answers.report.projections import project
+from harness.answers.report.summary import cut_short, summary_lines, totals
+from harness.ground.files.cache import cache_root
 from harness.tools.cli.lab_options import NamedPath, json_option
 from harness.tools.cli.say import say, say_found
-from harness.verdict import JOURNAL, RunFolder
+from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 
 @click.command()
@@ -71,7 +73,7 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
 def _of_bisections(path: Path) -> bool:
     """Writes the reports of a bisection, or lists those of a folder; whether it is one of these."""
     # what bisects is loaded for these alone: it takes as long as 1,000 cases
-    from harness.search import LOG
+    from harness.search.bisect.folder import LOG
 
     if (path / LOG).is_file():
         _bisection(path)
@@ -82,7 +84,7 @@ def _of_bisections(path: Path) -> bool:
 
 
 def _bisection(path: Path) -> None:
-    from harness.search import BisectFolder
+    from harness.search.bisect.folder import BisectFolder
     from harness.search.bisect.write_reports import write_again
     from harness.tools.cli.bisect_going import log_lines, result_lines
 

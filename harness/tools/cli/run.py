@@ -15,9 +15,10 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from harness.contexts import RESIDENCIES
-from harness.ground import BACKENDS, ENGINES, QNN, ConfigError, HarnessError
-from harness.ground.facts.engines import ORT
+from harness.contexts.context.schedule import RESIDENCIES
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.facts.backends import BACKENDS
+from harness.ground.facts.engines import ENGINES, ORT, QNN
 from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, Option, split_list
@@ -33,9 +34,9 @@ from harness.tools.cli.lab_options import (
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
-    from harness.libraries import ArtefactError
+    from harness.libraries.containers.artefact import ArtefactError
     from harness.run.pytest_plugin.plan_view import PlanReport
-    from harness.verdict import RunFolder
+    from harness.verdict.results.run_folder import RunFolder
 
 _HERE: Final = {"--contexts-number": "--contexts"}
 # What is read otherwise than pytest does, so that a mistake is told with the name that it has here.
@@ -125,10 +126,9 @@ def run(
     _choose_rounds(given, quick)
     if not files:
         raise click.UsageError("FILE: none is named: which contexts or models to run?")
-    from harness.contexts import artefacts_with_contexts
-    from harness.run import nothing_beside
-    from harness.run.pytest_plugin.own_contexts import context_numbers, require_name
-    from harness.verdict import steps_of
+    from harness.contexts.sources.artefact_sources import artefacts_with_contexts
+    from harness.run.pytest_plugin.own_contexts import context_numbers, nothing_beside, require_name
+    from harness.verdict.results.drift import steps_of
 
     if (told := given["fail_on"]) is not None and steps_of(told) is None:
         raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
@@ -249,7 +249,7 @@ class _Watch:
         """Comes when all is written."""
         from harness.run.pytest_plugin.plan_view import PLAN
         from harness.run.pytest_plugin.plugin import RUN
-        from harness.verdict import RunFolder
+        from harness.verdict.results.run_folder import RunFolder
 
         self.plan = config.stash.get(PLAN, None)
         if (running := config.stash.get(RUN, None)) is None:  # it was ended before it began

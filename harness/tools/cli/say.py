@@ -10,8 +10,13 @@ from typing import Any
 
 import click
 
-from harness.ground import outgoing, without_secrets_in
-from harness.ground.errors.outgoing_text import Command, continued, without_commands
+from harness.ground.errors.outgoing_text import (
+    Command,
+    continued,
+    outgoing,
+    without_commands,
+    without_secrets_in,
+)
 from harness.ground.errors.renamed import RenamedWarning
 
 

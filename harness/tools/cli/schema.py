@@ -19,16 +19,19 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, TypeAdapter
 
-from harness.answers import ComparisonReport, HistoryReport
-from harness.contexts import Inspection
+from harness.answers.history.comparison_json import ComparisonReport
+from harness.answers.history.timeline_json import HistoryReport
 from harness.contexts.capacity.fit_text import Fit
-from harness.device import Lab
+from harness.contexts.sources.inspection import Inspection
 from harness.device.lab import fields, health, inventory, labgrid, notify, power, runtime_sources
-from harness.ground import write_whole
-from harness.libraries import Manifest
+from harness.device.lab.inventory import Lab
+from harness.ground.files.whole_file import write_whole
+from harness.libraries.containers.manifest import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
-from harness.search import BisectionResult, Night, Result
+from harness.search.bisect.result import BisectionResult
 from harness.search.diverge.divergence import Divergence
+from harness.search.minimize.driver import Result
+from harness.search.nightly.night import Night
 from harness.tools.cli.documents import Printed
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.failure.explanation import Explanation

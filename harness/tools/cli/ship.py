@@ -12,9 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from harness.ground import ConfigError
-from harness.probe import ProbeBuilder
-from harness.probe.build import built_by_zig
+from harness.ground.errors import ConfigError
+from harness.probe.build import ProbeBuilder, built_by_zig
 from harness.probe.prebuilt import SHIPPED
 from harness.tools.cli.say import say
 

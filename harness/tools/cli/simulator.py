@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.core import ParameterSource
 
-from harness.device import AdbDevice, load_lab
-from harness.ground import ConfigError, InfraError
+from harness.device.adb.device import AdbDevice
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import ConfigError, InfraError
 from harness.tools.cli.dsp_setup import set_up_dsp
 from harness.tools.cli.lab_options import lab_option, open_lab
 from harness.tools.cli.say import say
@@ -129,7 +130,8 @@ def simulator(
 
 def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
     from harness.device.simulator.farm import SimulatedFarm, farm_devices
-    from harness.ground import cache_root, write_whole
+    from harness.ground.files.cache import cache_root
+    from harness.ground.files.whole_file import write_whole
 
     file = written or Path("farm.yaml")
     found = farm_devices(devices, profile, seed)

@@ -9,7 +9,7 @@ import click
 from harness.answers.history.nights import keep_night, nights_held
 from harness.answers.site.build import build
 from harness.answers.site.links import FRONT
-from harness.ground import counted
+from harness.ground.errors.outgoing_text import counted
 from harness.search.nightly.kept_nights import nights
 from harness.search.nightly.night_told import night_told
 from harness.tools.cli.history import database_option, opened, reports_option

@@ -18,8 +18,10 @@ from harness.answers.telling.told import (
     told_lines,
     trial,
 )
-from harness.device import load_lab
-from harness.ground import ConfigError, InfraError, disk_errors, scratch_folder
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import disk_errors
 from harness.tools.cli.lab_options import json_option, lab_option
 from harness.tools.cli.say import say, say_found
 

@@ -20,9 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.device import USER_SERVER, AdbServer, load_lab
-from harness.ground import BACKENDS, HarnessError, InfraError
-from harness.run import NotPassed
+from harness.device.adb.address import USER_SERVER
+from harness.device.adb.server import AdbServer
+from harness.device.lab.inventory import load_lab
+from harness.ground.errors import HarnessError, InfraError
+from harness.ground.facts.backends import BACKENDS
+from harness.run.bench.case_bench import NotPassed
 from harness.tools.doctor import device_steps, transport_steps
 from harness.tools.doctor.archive import lab_words
 from harness.tools.doctor.check import REACHABLE, Answer, Checked

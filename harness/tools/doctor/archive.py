@@ -22,12 +22,14 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.device import USER_SERVER, Lab
+from harness.device.adb.address import USER_SERVER
 from harness.device.evidence.text import EvidenceFile, clean, fit, redact
-from harness.ground import ConfigError, InfraError, counted, name_problem, without_secrets
+from harness.device.lab.inventory import Lab
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import counted, without_secrets
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_archive
-from harness.ground.files.names_inside import read_inside
+from harness.ground.files.names_inside import name_problem, read_inside
 from harness.ground.files.whole_file import open_regular, written_whole
 from harness.libraries.containers.bundle import undated_entry
 from harness.libraries.runtimes.local_sources import SDK_VARIABLES

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from harness.device import AttachedDevice, judge_health
+from harness.device.lab.attach import AttachedDevice
 from harness.device.lab.device_answers import DeviceAnswers
-from harness.device.lab.health import HealthFinding, HealthRules
+from harness.device.lab.health import HealthFinding, HealthRules, judge_health
 from harness.device.lab.readiness import ADVICE, THERMAL
 from harness.device.lab.vitals import Vitals
-from harness.ground import PLATFORMS, SOCS
-from harness.ground.facts.platforms import Platform
-from harness.ground.facts.socs import near_socs
+from harness.ground.facts.platforms import PLATFORMS, Platform
+from harness.ground.facts.socs import SOCS, near_socs
 from harness.tools.doctor.check import Answer, Checked, Status, listed
 
 _FULL: Final = 95

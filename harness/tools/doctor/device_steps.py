@@ -6,22 +6,29 @@ import posixpath
 import time
 from typing import Final
 
-from harness.contexts import Model
-from harness.device import CaseEvidence, Deployer, ask
+from harness.contexts.compiler.models import Model
+from harness.device.evidence.case_evidence import CaseEvidence
+from harness.device.lab.device_answers import ask
 from harness.device.lab.recovery import Recovery, ask_vitals
-from harness.ground import Deadline, DeviceLost, InfraError
+from harness.device.store.deploy import Deployer
+from harness.ground.errors import DeviceLost, InfraError
 from harness.ground.errors.outgoing_text import log_without_secrets
-from harness.libraries import Runtime
+from harness.ground.host.deadline import Deadline
 from harness.libraries.runtimes.library_facts import read_library
-from harness.probe import PROBE_NAME, Plan, Step, kept_events, run_plan
-from harness.run import Bench, CaseBench, Placement
+from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import PROBE_NAME
+from harness.probe.events import kept_events
+from harness.probe.plan import Plan, Step
+from harness.probe.plan_runner import run_plan
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import CaseBench
+from harness.run.workbench.placement import Placement
 from harness.tools.doctor.check import Answer
 from harness.tools.doctor.device_checks import Patient
 from harness.tools.doctor.ground import CountingDevice, Ground
 from harness.tools.doctor.ladder import ANSWER, DspTry, ladder
 from harness.tools.doctor.smoke import try_backend, what_it_means
-from harness.verdict import Verdict
-from harness.verdict.failure.verdict import judge
+from harness.verdict.failure.verdict import Verdict, judge
 
 PERSON_S: Final = 120.0
 """How long a person may take to pull a cable out or to plug it in."""

@@ -8,23 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.device import (
-    AttachedDevice,
-    DeviceHeld,
-    Lab,
-    Leases,
-    RecoveryRules,
-    ask,
-    judge_health,
-    load_lab,
-)
+from harness.device.lab.attach import AttachedDevice
+from harness.device.lab.device_answers import ask
 from harness.device.lab.hands import unreachable_advice
+from harness.device.lab.health import RecoveryRules, judge_health
 from harness.device.lab.identity import WrongTarget
-from harness.ground import SOCS, ConfigError, HarnessError, InfraError
+from harness.device.lab.inventory import Lab, load_lab
+from harness.device.lab.lease import DeviceHeld, Leases
+from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import lease_root
 from harness.libraries.runtimes.local_sources import is_sdk, sdk_of_environment
-from harness.probe import ProbeBuilder, ProbeFitness
-from harness.run import Workbench
+from harness.probe.build import ProbeBuilder
+from harness.probe.fitness import ProbeFitness
+from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor import validator
 from harness.tools.doctor.check import REACHABLE, Answer, Checked, Status
 from harness.tools.doctor.device_checks import Patient, device_checks, unknown_soc

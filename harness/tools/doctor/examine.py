@@ -11,13 +11,16 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.device import DeviceConfig, Lab, Leases, OpenLab, Quarantine, Quarantined, load_lab
-from harness.ground import ConfigError, HarnessError, InfraError
+from harness.device.lab.attach import OpenLab
+from harness.device.lab.inventory import DeviceConfig, Lab, load_lab
+from harness.device.lab.lease import Leases
+from harness.device.lab.quarantine import Quarantine, Quarantined
+from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.platforms import TARGETS
 from harness.ground.files.cache import BOARDS, lease_root, quarantine_root, simulated_root
-from harness.libraries import Catalog
+from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
-from harness.run import Workbench
+from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import REACHABLE, Checked
 from harness.tools.doctor.device_visit import Order, open_workbench, visit
 from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.device import AttachedDevice, Lab, LabDevice, RecoveryRules, Transport
+from harness.device.lab.attach import AttachedDevice, LabDevice
+from harness.device.lab.health import RecoveryRules
+from harness.device.lab.inventory import Lab
+from harness.device.transport.device import Transport
 from harness.device.transport.files import Progress, PushItem
-from harness.ground import DeviceLost
-from harness.run import Workbench
+from harness.ground.errors import DeviceLost
 from harness.run.workbench.held_device import HeldDevice
+from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import Answer
 
 FOLDER: Final = "acceptance"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from harness.device import USER_SERVER
+from harness.device.adb.address import USER_SERVER
 from harness.tools.doctor.check import Answer, Checked, Status
 from harness.tools.doctor.host_facts import HostFacts
 from harness.tools.doctor.usb import VENDORS, rule_line

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.device import AdbServer, adb_binary
 from harness.device.adb.address import USER_PORT
+from harness.device.adb.server import AdbServer, adb_binary
 from harness.device.simulator.emulation import QEMUS, first_program, run_program
 from harness.device.transport.questions import memory
-from harness.ground import HarnessError, InfraError
+from harness.ground.errors import HarnessError, InfraError
 from harness.ground.files.cache import PRIVATE, open_to_others
-from harness.probe import ProbeBuilder
+from harness.probe.build import ProbeBuilder
 from harness.probe.ndk import Ndk, find_ndk
 from harness.tools.doctor.usb import UsbDevice, rules_for_vendors, user_groups, vendor_devices
 

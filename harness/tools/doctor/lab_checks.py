@@ -9,25 +9,20 @@ from pathlib import Path
 from typing import Final
 
 from harness.answers.telling.told import not_ready
-from harness.device import (
-    USER_SERVER,
-    AdbServer,
-    DeviceConfig,
-    Held,
-    Lab,
-    Quarantined,
-    ServerAddress,
-)
-from harness.device.adb.address import SshAddress
-from harness.device.adb.server import STATE_ADVICE, SeenDevice, state_advice
+from harness.device.adb.address import USER_SERVER, ServerAddress, SshAddress
+from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice, state_advice
 from harness.device.adb.wireless import has_address
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
+from harness.device.lab.inventory import DeviceConfig, Lab
+from harness.device.lab.lease_files import Held
 from harness.device.lab.power import UHUBCTL
+from harness.device.lab.quarantine import Quarantined
 from harness.device.lab.runtime_sources import ALWAYS_THERE
-from harness.ground import ConfigError, Deadline, HarnessError, InfraError, counted
-from harness.ground.errors import NoLabError
+from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.platforms import TARGETS
-from harness.libraries import Catalog
+from harness.ground.host.deadline import Deadline
+from harness.libraries.runtimes.catalog import Catalog
 from harness.tools.doctor.check import LAB_FILE, Answer, Checked, Status
 from harness.tools.doctor.host_checks import LabNeeds
 

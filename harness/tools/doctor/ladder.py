@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from harness.device.lab.device_answers import UNSIGNED_SHELL
 from harness.ground.facts.backends import RPC_LIBRARY
-from harness.libraries import LibraryFacts
+from harness.libraries.runtimes.library_facts import LibraryFacts
 from harness.tools.doctor.check import Answer, Checked, listed
 from harness.tools.doctor.device_checks import Patient, readable
-from harness.verdict import ErrorRecord
+from harness.verdict.failure.error import ErrorRecord
 
 SESSION: Final = "DSP session"
 GRAPH: Final = "smoke htp"

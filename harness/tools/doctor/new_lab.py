@@ -9,10 +9,12 @@ from typing import Final
 
 import yaml
 
-from harness.device import USER_SERVER, AttachedDevice, TcpAddress
+from harness.device.adb.address import USER_SERVER, TcpAddress
+from harness.device.lab.attach import AttachedDevice
 from harness.device.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR
 from harness.device.lab.new_devices import HOST, SIMULATED, FoundDevice
-from harness.ground import SOCS, outgoing
+from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.facts.socs import SOCS
 from harness.tools.doctor.check import one_line
 
 _WIDTH: Final = 96

@@ -9,19 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from harness.contexts import Libraries, Model, within_session
-from harness.ground import ConfigError, HarnessError, VersionError
+from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import Libraries, within_session
+from harness.ground.errors import ConfigError, HarnessError, VersionError
 from harness.ground.facts.backends import BACKEND_LIBRARIES
-from harness.libraries import KnownFacts, Runtime
+from harness.libraries.runtimes.known_facts import KnownFacts
 from harness.libraries.runtimes.pypi import QNN_PLATFORMS
-from harness.probe import Plan, Settings, Step
+from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
-from harness.run import Bench, CaseBench, NotPassed, Placement, Workbench
-from harness.run.workbench import ReadyPlacement
+from harness.probe.plan import Plan, Settings, Step
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import CaseBench, NotPassed
+from harness.run.workbench.held_device import ReadyPlacement
+from harness.run.workbench.placement import Placement
+from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import Answer, Checked
 from harness.tools.doctor.device_checks import Patient
 from harness.tools.doctor.ladder import DspTry, ladder
-from harness.verdict import ErrorRecord, Verdict, diagnosed
+from harness.verdict.failure.diagnosis import diagnosed
+from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.verdict import Verdict
 
 _MODEL: Final = Model("tiny")
 _NO_CONTEXT: Final = "no context for it was compiled here"

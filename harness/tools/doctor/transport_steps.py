@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from harness.device import Deployer, ScriptTimeout
 from harness.device.store.claims import own_claim
+from harness.device.store.deploy import Deployer
 from harness.device.transport.files import PushItem
-from harness.ground import DeviceLost, scratch_folder
+from harness.device.transport.shell import ScriptTimeout
+from harness.ground.errors import DeviceLost
+from harness.ground.files.scratch import scratch_folder
 from harness.tools.doctor.check import Answer
 from harness.tools.doctor.ground import CountingDevice, Ground
 

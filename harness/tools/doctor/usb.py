@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.ground import read_bounded
+from harness.ground.files.whole_file import read_bounded
 
 # usb.org's vendor ids: Qualcomm's own boards and unprovisioned phones, Google's adb interface.
 VENDORS: Final[Mapping[str, str]] = {"05c6": "Qualcomm", "18d1": "Google"}

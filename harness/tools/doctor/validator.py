@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.device import Deployer, Transport
+from harness.device.store.deploy import Deployer
+from harness.device.transport.device import Transport
 from harness.device.transport.questions import sections_of
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.facts.platforms import process_environment
 from harness.libraries.runtimes.local_sources import folders_in, kept_inside, target_folder
 from harness.tools.doctor.check import Checked, Status

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from harness.ground.facts.codes import GPU_ERRORS, describe
-from harness.probe import StepResult
+from harness.probe.transcript import StepResult
 from harness.verdict.failure.error import ChainLink, clean_text
 from harness.verdict.failure.messages import messages_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from harness.libraries import Finding
+from harness.libraries.runtimes.findings import Finding
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.rule import Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from harness.probe import LogLine
+from harness.probe.transcript import LogLine
 
 _NUMBER: Final = r"(\d{1,9})"
 

@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from harness.probe import LogLine, Plan, StepResult, Transcript as Told
-from harness.probe.transcript import EARLIER_FAILED, Accepted, Done, Start
+from harness.probe.plan import Plan
+from harness.probe.transcript import (
+    EARLIER_FAILED,
+    Accepted,
+    Done,
+    LogLine,
+    Start,
+    StepResult,
+    Transcript as Told,
+)
 
 STARTED: Final = "qnn-harness-started"
 """What the shell says before the runner takes its place: with the process id and /proc/uptime."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from harness.ground import Cause
+from harness.ground.errors import Cause
 from harness.ground.facts.codes import describe
 from harness.ground.facts.ort_errors import take_apart
-from harness.probe import StepResult
+from harness.probe.transcript import StepResult
 from harness.verdict.failure.chain import call_chain, error_lines, failure_chain
 from harness.verdict.failure.error import ErrorRecord, OrtCode
 from harness.verdict.failure.executorch_log import causal, first_failed_call

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from harness.device import Coprocessors
 from harness.device.dsp.dsp import Said
+from harness.device.lab.facts import Coprocessors
 from harness.ground.facts.codes import same_code
 from harness.verdict.failure.error import ErrorRecord
 

@@ -11,18 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from harness.device import Coprocessors
 from harness.device.dsp.dsp import Said
-from harness.ground import Cause
-from harness.probe import ProbeRun, StepResult, Transcript, damage
+from harness.device.lab.facts import Coprocessors
+from harness.ground.errors import Cause
 from harness.probe.plan_runner import (
     EXIT_BAD_PLAN,
     EXIT_DEADLINE,
     EXIT_DONE,
     EXIT_OUTPUT,
     EXIT_STEP_FAILED,
+    ProbeRun,
 )
-from harness.probe.wholeness import misfit
+from harness.probe.transcript import StepResult, Transcript
+from harness.probe.wholeness import damage, misfit
 from harness.verdict.failure.chain import error_lines, failure_chain
 from harness.verdict.failure.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
 from harness.verdict.failure.error import ErrorRecord, LoadedLibrary, Outcome

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.ground import BACKENDS
 from harness.ground.facts.axes import AXES
+from harness.ground.facts.backends import BACKENDS
 
 NO_PLACEMENT: Final = "no-device"
 """What stands in the place of a placement where no device fits."""

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Final, Literal, Protocol, get_args
 
 from pydantic import Field, StrictInt
 
-from harness.ground import Cause, ConfigError, InfraError, counted
+from harness.ground.errors import Cause, ConfigError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.verdict.failure.error import Outcome, Part
 
 Standing = Literal["passed", "failed", "known", "unsupported", "skipped", "input", "lab", "harness"]

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from harness.probe import StepResult
+from harness.probe.transcript import StepResult
 from harness.verdict.results.json_value import whole_numbers
 
 _VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.verdict.failure.error import ErrorRecord, clean_text, named_text
 from harness.verdict.results.json_value import as_json
 from harness.verdict.results.line import case_of

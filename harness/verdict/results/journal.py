@@ -12,7 +12,8 @@ from typing import Final, Self, TypeAlias
 
 from pydantic import ValidationError
 
-from harness.ground import ConfigError, InternalError, counted, without_secrets_in
+from harness.ground.errors import ConfigError, InternalError
+from harness.ground.errors.outgoing_text import counted, without_secrets_in
 from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
 from harness.ground.files.lines import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.ground import SOCS, QnnVersion, counted
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
 from harness.ground.facts.platforms import TARGETS
-from harness.ground.facts.socs import HTP_ARCHS
-from harness.ground.facts.versions import VersionRange
+from harness.ground.facts.socs import HTP_ARCHS, SOCS
+from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.verdict.results.coverage import VERDICTS
 from harness.verdict.results.known_issues import (
     Conditions,

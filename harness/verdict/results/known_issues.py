@@ -21,10 +21,11 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from harness.ground import SOCS, ConfigError, QnnVersion
+from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.facts.codes import same_code
-from harness.ground.facts.versions import VersionRange
+from harness.ground.facts.socs import SOCS
+from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.ground.yaml_lines.document import field_name, read_document
 from harness.ground.yaml_lines.models import (
     SchemaOne,

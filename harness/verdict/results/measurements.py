@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from harness.probe import StepResult, Transcript
+from harness.probe.transcript import StepResult, Transcript
 from harness.verdict.results.graph_figures import typical_us
 from harness.verdict.results.json_value import whole_numbers
 

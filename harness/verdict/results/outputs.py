@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from harness.probe import Plan, Step, StepResult, Transcript
+from harness.probe.plan import Plan, Step
+from harness.probe.transcript import StepResult, Transcript
 from harness.verdict.results.json_value import whole_numbers
 
 Outputs = Literal["reference", "agreement", "unverified"]

@@ -24,10 +24,9 @@ from pydantic import (
     model_validator,
 )
 
-from harness.device import LabEvent, State
 from harness.device.dsp.dsp import Said
-from harness.device.lab.health import EventKind
-from harness.ground import Cause
+from harness.device.lab.health import EventKind, LabEvent, State
+from harness.ground.errors import Cause
 from harness.ground.files.names_inside import inner_name
 from harness.libraries.runtimes.findings import Severity
 from harness.verdict.failure.error import (

@@ -23,18 +23,12 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, Field, TypeAdapter
 
 from harness import __version__
-from harness.ground import (
-    ConfigError,
-    InfraError,
-    disk_errors,
-    without_secrets,
-    without_secrets_in,
-    write_whole,
-)
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
-from harness.ground.files.whole_file import keep_whole
+from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.verdict.failure.error import named_text
 from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, drift

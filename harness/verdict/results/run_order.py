@@ -21,9 +21,10 @@ from typing import Annotated, Any, BinaryIO, Final, Literal, TypeVar
 
 from pydantic import Field, StrictInt, ValidationError
 
-from harness.ground import InfraError, write_whole
+from harness.ground.errors import InfraError
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.names_inside import read_inside
+from harness.ground.files.whole_file import write_whole
 from harness.verdict.failure.error import Part
 
 _log = logging.getLogger(__name__)

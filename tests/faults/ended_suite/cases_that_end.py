@@ -7,7 +7,7 @@ import os
 import pytest
 
 from harness.probe.plan import Plan, Step
-from harness.run.bench import Bench
+from harness.run.bench.bench import Bench
 
 
 @pytest.mark.device

@@ -16,7 +16,7 @@ from harness.contexts.compiler.models import Model
 from harness.contexts.context.schedule import Move, Schedule
 from harness.device.transport.files import PushItem
 from harness.probe.plan import Settings
-from harness.run.bench import Bench
+from harness.run.bench.bench import Bench
 
 TINY = Model.parse("tiny")
 CASES = 400

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from harness.device.dsp.qemu import find_qemu
-from harness.ground import cache_root
-from harness.ground.files.cache import BOARDS
+from harness.ground.files.cache import BOARDS, cache_root
 from tests.integration.qemu_hexagon import hmx_program as program
 from tests.integration.qemu_hexagon.hmx_program import ACTIVATIONS, AT, WEIGHTS
 from tests.needed import HEXAGON

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from harness.device.dsp.qemu import find_qemu
-from harness.ground import cache_root
-from harness.ground.files.cache import BOARDS
+from harness.ground.files.cache import BOARDS, cache_root
 from tests.integration.qemu_hexagon.vector_program import OPERANDS, RESULTS, run
 from tests.needed import HEXAGON
 from tests.unit.qemu_hexagon.qfloat_model import Instruction, instructions

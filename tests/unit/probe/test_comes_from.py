@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground import ConfigError
-from harness.probe import ProbeBuilder, prebuilt
-from harness.probe.build import CAME_ALONG, read_sources, source_hash
+from harness.ground.errors import ConfigError
+from harness.probe import prebuilt
+from harness.probe.build import CAME_ALONG, ProbeBuilder, read_sources, source_hash
 
 TARGETS = ("linux-x64", "linux-arm64", "android-arm64")
 

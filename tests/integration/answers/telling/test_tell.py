@@ -26,7 +26,7 @@ from harness.answers.telling.told import (
     told_lines,
 )
 from harness.device.lab.inventory import load_lab
-from harness.ground import Deadline
+from harness.ground.host.deadline import Deadline
 from tests.integration.answers.telling.servers import Mailbox, MockTracker, Webhook
 from tests.integration.in_process import qnn_harness
 

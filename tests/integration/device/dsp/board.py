@@ -22,8 +22,7 @@ from harness.device.dsp.dsp import (
 )
 from harness.device.simulator.board import soc_files
 from harness.device.simulator.emulation import find_tools
-from harness.ground import cache_root
-from harness.ground.files.cache import BOARDS
+from harness.ground.files.cache import BOARDS, cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.memory_steps import io_bind, io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load

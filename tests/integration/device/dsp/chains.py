@@ -21,8 +21,7 @@ from harness.contexts.context.source import Context
 from harness.device.dsp.dsp import DspLimits, DspPrograms
 from harness.device.dsp.hexagon import build_loader
 from harness.device.dsp.qemu import find_qemu
-from harness.ground import cache_root
-from harness.ground.files.cache import BOARDS
+from harness.ground.files.cache import BOARDS, cache_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
 from tests.integration.device.dsp.board import DspBoard, Outcome, executes, frees, loads

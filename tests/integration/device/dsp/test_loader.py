@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground import cache_root
-from harness.ground.files.cache import BOARDS
+from harness.ground.files.cache import BOARDS, cache_root
 from tests.integration.device.dsp.conftest import BeginDsp
 from tests.integration.device.dsp.dsp_process import Channel, DspGone, DspProcess, Mapped
 from tests.needed import DSP, need

@@ -13,12 +13,12 @@ from harness.answers.telling.news import News, NewsItem
 from harness.answers.telling.told import NEWS, ToldState
 from harness.answers.telling.trackers import is_tracker
 from harness.device.lab.notify import NewsChannel
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.ground.files.whole_file import write_json
 from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import STATE
 from harness.search.nightly.night import STEPS, Night
-from harness.verdict import RunFolder
+from harness.verdict.results.run_folder import RunFolder
 from tests.integration.answers.telling.servers import Webhook
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness

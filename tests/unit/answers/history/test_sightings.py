@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.answers import import_run, open_database
 from harness.answers.history import sightings
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of
+from harness.answers.history.database import open_database
+from harness.answers.history.importing import import_run
 from harness.answers.history.sightings import faults_beside, faults_held, sightings_in
 from harness.verdict.results.run_folder import RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder

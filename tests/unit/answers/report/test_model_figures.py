@@ -12,7 +12,7 @@ from harness.answers.report.model_figures import (
     latency,
     versions,
 )
-from harness.ground import QNN
+from harness.ground.facts.engines import QNN
 from tests.unit.verdict.results.records import DEVICE, record
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from harness import ContextFile, ContextSource, Model
 from harness.ground.errors import ConfigError
-from harness.run.workbench import Need, Placement
+from harness.run.workbench.placement import Need, Placement
 
 FILE = ContextFile("a/model.bin", inputs="in", expected=["y.raw", "/z.npy"], tolerance=0.5)
 

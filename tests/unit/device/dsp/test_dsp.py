@@ -24,7 +24,7 @@ from harness.device.dsp.dsp import (
     log_size,
     read_said,
 )
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from tests.properties import reached, reaches
 
 NAMES = tuple(one.name for one in fields(DspLimits))

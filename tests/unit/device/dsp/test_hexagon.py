@@ -15,7 +15,7 @@ from harness.device.dsp.hexagon import (
     why_no_dsp,
 )
 from harness.device.dsp.qemu import VARIABLE, VECTOR_FLOAT
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.ground.files.notices import followed_by
 from tests.unit.device.dsp.test_qemu import mock_qemu
 

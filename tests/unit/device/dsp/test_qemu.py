@@ -10,7 +10,7 @@ import pytest
 
 from harness.device.dsp import qemu
 from harness.device.dsp.qemu import HMX, VARIABLE, VECTOR_FLOAT, built_qemu, find_qemu
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 
 WORDS = {"integer": "1c41c000", VECTOR_FLOAT: "1fa2e13f", HMX: "a6e0c011"}
 

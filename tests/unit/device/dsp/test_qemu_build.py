@@ -18,7 +18,7 @@ import pytest
 
 from harness.device.dsp import qemu
 from harness.device.dsp.qemu_build import build_qemu
-from harness.ground import ConfigError, InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import followed_by
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from harness.ground.facts.axes import AXES, EACH, IN_AXES, SEARCHED, VERSIONS, AxisName
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 from harness.verdict.results.known_issues import Conditions
 
 

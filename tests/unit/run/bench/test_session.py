@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.contexts import Given, contexts_of
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.session_plan import DeployedModel
 from harness.contexts.context.source import ClosenessAsked
+from harness.contexts.sources.artefact_sources import Given, contexts_of
 from harness.ground.errors import ConfigError
-from harness.libraries import open_artefact
+from harness.libraries.containers.open import open_artefact
 from harness.run.bench.session import open_session
 from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 from tests.unit.libraries.containers.made import epcontext

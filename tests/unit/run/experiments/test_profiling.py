@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness.contexts import Libraries
-from harness.contexts.context.session_plan import within_session
+from harness.contexts.context.session_plan import Libraries, within_session
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
-from harness.probe import Plan, Settings, Step, StepResult, context_free, context_load, execute
 from harness.probe.ort_plan import Provider, ort_end, ort_env, ort_load, ort_run, ort_session
-from harness.probe.transcript import Transcript
+from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute
+from harness.probe.transcript import StepResult, Transcript
 from harness.run.experiments.profiling import ROUNDS, profiling_of, read_profile
 from tests.unit.verdict.results.test_op_events import CSV
 

@@ -9,13 +9,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from harness.contexts import SourceList
 from harness.contexts.context.source import ClosenessAsked
-from harness.ground import ConfigError
-from harness.run.bench import Bench, Observation
+from harness.contexts.sources.contexts import SourceList
+from harness.ground.errors import ConfigError
+from harness.run.bench.bench import Bench
+from harness.run.bench.case_bench import Observation
 from harness.run.bench.kept_outputs import KeptOutput
 from harness.run.experiments.reference import accuracy_of, in_another_order, tell_accuracy
-from harness.verdict import Check, Verdict
+from harness.verdict.failure.verdict import Verdict
+from harness.verdict.results.checks import Check
 
 
 class BenchMock:

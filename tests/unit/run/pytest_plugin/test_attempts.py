@@ -15,7 +15,7 @@ from harness.run.pytest_plugin.attempts import (
     MovedCase,
     Twins,
 )
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
 ALONE = Placement("old-a", "htp", "2.51.0", None)

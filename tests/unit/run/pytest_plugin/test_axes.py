@@ -22,7 +22,7 @@ from harness.run.pytest_plugin.axes import (
     takes_compiled,
 )
 from harness.run.pytest_plugin.options import split_list
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 from tests.integration.libraries.runtimes.maven_server import make_aar
 from tests.unit.libraries.runtimes.elf_files import elf_file
 

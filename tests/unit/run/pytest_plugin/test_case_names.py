@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
 from harness.run.pytest_plugin.case_names import refuse_names_of_axes, rest_meant, without_placement
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 from harness.verdict.results.case_names import placement_in
 from harness.verdict.results.schema_1 import placed
 from tests.properties import reached, reaches

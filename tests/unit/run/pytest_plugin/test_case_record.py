@@ -9,7 +9,7 @@ import pytest
 
 from harness.ground.errors import DeviceLost, DeviceTimeout, InfraError
 from harness.run.pytest_plugin.case import Case
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import DeviceRecord
 

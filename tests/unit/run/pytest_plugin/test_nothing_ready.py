@@ -10,7 +10,8 @@ import pytest
 from harness.ground.errors import DeviceLost, DeviceRefused, HarnessError, InfraError, VersionError
 from harness.run.pytest_plugin.device_run import Run
 from harness.run.pytest_plugin.options import Options
-from harness.run.workbench import Need, Placement, Workbench
+from harness.run.workbench.placement import Need, Placement
+from harness.run.workbench.workbench import Workbench
 
 PLACEMENT = Placement("phone", "htp", "2.51.0", "2.51.0")
 INDEX = InfraError("the package index does not answer")

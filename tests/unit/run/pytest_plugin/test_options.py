@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from _pytest.config.argparsing import Parser
 
-from harness.device import SIMULATED_LAB
+from harness.device.lab.inventory import SIMULATED_LAB
 from harness.run.pytest_plugin.options import OPTIONS, Options, add_options, read_options
 from harness.run.pytest_plugin.selection import selection
 from harness.tools.cli.run import run

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from harness.ground.errors import ConfigError
 from harness.run.pytest_plugin import records as plugin_records
 from harness.run.pytest_plugin.records import Records
-from harness.run.workbench import Placement
+from harness.run.workbench.placement import Placement
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, run_folder
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.device import DeviceConfig
+from harness.device.lab.inventory import DeviceConfig
 from harness.run.pytest_plugin.asked import Selection
 from harness.run.pytest_plugin.workers import fitting, markers_in, number_of_workers
 

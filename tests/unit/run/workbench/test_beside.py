@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.device.lab.health import Out
-from harness.ground import Deadline
 from harness.ground.errors import InfraError, NotYet
+from harness.ground.host.deadline import Deadline
 from harness.run.workbench.beside import Beside
 
 SOON = 10.0

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 
 from harness.contexts.compiler.models import Model
 from harness.contexts.sources.context_file import ContextFile
-from harness.run.workbench import Placement
-from harness.run.workbench.placement import Need, by_placement, shared
+from harness.run.workbench.placement import Need, Placement, by_placement, shared
 
 NAMES = st.sampled_from("abcdef")
 

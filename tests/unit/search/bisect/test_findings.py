@@ -19,14 +19,6 @@ from harness.search.bisect.findings import (
 )
 from harness.search.bisect.grid_search import GridSearch
 from tests.unit.search.bisect.histories import drive_grid, grid
-from tests.unit.test_rooms import MODULES, imports_of
-
-# what drives the search, with files and processes, is not listed here
-PURE = (
-    *("answers", "axis_search", "axis_state", "before_after", "findings", "flaky", "grid_search"),
-    *("grid_state", "log", "match", "rate_search", "rates", "search"),
-)
-
 
 BROKE = AxisChange("regression", "3", "4")
 MENDED = AxisChange("fix", "5", "8", ("6", "7"))
@@ -233,13 +225,3 @@ def test_a_contradiction_is_marked() -> None:
     found, _ = drive_grid(GridSearch(spec), truth.__getitem__)  # type: ignore[arg-type]
     assert found.kind == "not-monotone"
     assert draw(spec, found).count("!") == 3  # two places and the legend
-
-
-@pytest.mark.parametrize("name", PURE)
-def test_the_core_is_pure(name: str) -> None:
-    module = f"harness.search.bisect.{name}"
-    source = MODULES[module].read_text()
-    floors = {imported.split(".")[1] for imported, _ in imports_of(module)}
-    assert floors <= {"search", "answers", "verdict", "ground"}
-    assert "import os" not in source
-    assert "open(" not in source.replace(".open(", "").replace("def open(", "")

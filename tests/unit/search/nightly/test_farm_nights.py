@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.answers import import_run, open_database
-from harness.answers.history.importing import stored_attempts
+from harness.answers.history.database import open_database
+from harness.answers.history.importing import import_run, stored_attempts
 from harness.answers.history.sightings import faults_held
 from harness.answers.history.timeline import Filter
 from harness.ground.files.whole_file import read_json

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from harness.answers.history.whose_fault import Blamed
 from harness.answers.telling.news import message
-from harness.device import SIMULATED_LAB, load_lab
+from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import CatalogEntry
 from harness.search.nightly.chain import LATEST, PROBLEM, base_of, unfetched

@@ -10,7 +10,7 @@ from harness.answers.history.whose_fault import Blamed
 from harness.answers.telling.news import message
 from harness.search.nightly.issues import CauseSearch, Issue
 from harness.search.nightly.telling import news_of
-from harness.verdict import Coverage
+from harness.verdict.results.coverage import Coverage
 from tests.unit.search.nightly.nights import a_night
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.contexts import Inspection
 from harness.contexts.compiler.models import Model
-from harness.contexts.sources.inspection import ContextReport, model_report
+from harness.contexts.sources.inspection import ContextReport, Inspection, model_report
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from harness.search.bisect.answers import Question

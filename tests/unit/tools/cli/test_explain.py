@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.ground import InfraError
+from harness.ground.errors import InfraError
 from harness.tools.cli.explain import explain
 from harness.tools.cli.main import commands, main
 from harness.tools.doctor.check import Checked

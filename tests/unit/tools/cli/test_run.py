@@ -14,7 +14,7 @@ from harness.ground.errors import ConfigError
 from harness.tools.cli.bisect import bisect
 from harness.tools.cli.contexts import contexts
 from harness.tools.cli.run import run
-from harness.verdict import RunFolder
+from harness.verdict.results.run_folder import RunFolder
 from tests.unit.libraries.containers.made import CONTEXT
 
 

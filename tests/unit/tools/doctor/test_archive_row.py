@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
-from harness.ground import ConfigError
+from harness.ground.errors import ConfigError
 from harness.tools.cli.doctor import doctor
 from harness.tools.doctor.archive import COLUMNS, read_archive, row_of
 from harness.tools.doctor.check import Checked, report_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.probe import StepResult
+from harness.probe.transcript import StepResult
 from harness.verdict.results.graph_figures import (
     MOST_GRAPHS,
     graph_figures,

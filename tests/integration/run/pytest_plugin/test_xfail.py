@@ -9,8 +9,8 @@ from tests.integration.device_runs import DeviceRuns
 SUITE = """
 import pytest
 from harness import Plan
-from harness.ground import InfraError
-from harness.probe import Step
+from harness.ground.errors import InfraError
+from harness.probe.plan import Step
 
 pytestmark = pytest.mark.device
 CRASH = Plan((Step("crash", {"signal": "6"}),))

@@ -1,1 +1,1 @@
-"""What the libraries and drivers around the NPU can say, taken out of them and of their sources."""
+"""Messages that the libraries and drivers around the NPU can write."""

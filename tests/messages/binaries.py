@@ -25,21 +25,12 @@ _LIBRARIES: Final = (
     (re.compile(r"libQnnHtp(?:Prepare|NetRunExtensions)?\.so"), "htp", True),
     (re.compile(r"libQnnGpu\w*\.so"), "gpu", False),
     (re.compile(r"libQnnSystem\.so"), "system", False),
-    (re.compile(r"libQnnCpu\.so"), "cpu", False),
-    (re.compile(r"libGenie\.so|libappbuilder\.so"), "genie", False),
     (re.compile(r"libonnxruntime_providers_qnn\.so"), "ort-qnn", False),
-    (re.compile(r"libLiteRt(?:Dispatch_Qualcomm|CompilerPlugin_Qualcomm)?\.so"), "litert", False),
-    (re.compile(r"libexecutorch_backend_qnn\.so|PyQnnManagerAdaptor.*\.so"), "executorch", False),
-    (re.compile(r"linker64"), "bionic", False),
-    (re.compile(r"ld-linux.*\.so.*"), "glibc", False),
 )
 
 
 def origin_of(name: str) -> tuple[str, bool] | None:
-    """Which library a file of this name is, as the table calls it; None for one not asked.
-
-    Also whether its messages have a level in them.
-    """
+    """Return the origin of a library of this name, and whether its messages have levels."""
     return next(
         ((origin, levelled) for known, origin, levelled in _LIBRARIES if known.fullmatch(name)),
         None,

@@ -1,4 +1,4 @@
-"""A thousand nights of 2,000 cases on 20 devices: taken in, blamed, shown, and one more."""
+"""A thousand nights of 2,000 cases on 20 devices: taken in, shown, and one more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
-from harness.answers.history.sightings import faults_held
 from harness.answers.site.build import build
 from tests.farm_nights import many_nights
 from tests.integration.answers.history.test_memory import peak_mb
@@ -39,21 +38,14 @@ def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path)
     site_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     database = open_database(str(file))
     taken, night_s = cpu_s(lambda: import_run(database, held_back))
-    (faults, twins), blame_s = cpu_s(lambda: faults_held(database))
     shown, pages_s = cpu_s(lambda: build(database, site))
-    print(f"\n{peak} MB to import, {night_s:.1f} s for a new night, {blame_s:.1f} s to blame")
+    print(f"\n{peak} MB to import, {night_s:.1f} s for a new night")
     print(
         f"{site_mb} MB and {site_s:.0f} s for the site, {pages_s:.1f} s for the new night's pages"
     )
     assert peak < 150
     assert (taken.attempts, taken.changed) == (2000, True)
     assert night_s < 5
-    assert blame_s < 30
     assert site_mb < 500
     assert pages_s < min(30, site_s / 4)
     assert shown.written < 300, "pages of the new night, of its cases and devices, and lists"
-    sure = {one.fault: one.why for one in faults.values() if one.confidence >= 0.9}
-    # what broke 800 nights ago has no other version among the last 30 runs
-    assert sure["unknown"] == "on 7 of 7 SM8750, on no SM8550 or SM8650"
-    assert "on phone-03 in 30 of 30 runs, where its twins pass" in sure["phone"]
-    assert [name for name, one in twins.items() if one.low > 0.1] == ["phone-03"]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder, same_failure
 from harness.answers.history.brief import Brief
-from harness.answers.history.causes import cause_id
 from harness.answers.history.states import CaseHistory, CaseState
 from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground.errors import ConfigError
@@ -22,7 +21,6 @@ from harness.verdict.results.drift import Output, Read, changes, steps_of
 if TYPE_CHECKING:
     from harness.answers.history.ops import OpsCompared
     from harness.answers.history.speed import Speed
-from harness.answers.history.whose_fault import Blamed
 
 Category = Literal[
     "new",
@@ -122,16 +120,9 @@ class Comparison:
     """Files of tests, models and inputs that are others than before."""
     devices_gone: Sequence[str] = ()
     """Devices that the earlier run used, and the new one was not to use."""
-    faults: Mapping[str, Blamed] = field(default_factory=dict)
-    """Whose fault causes are, by their ids, where there is a history."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
-
-    def blame(self, pair: Pair) -> Blamed | None:
-        """Whose fault it is how a case ends now, if that is known."""
-        after = pair.after
-        return self.faults.get(cause_id(after)) if after is not None and after.is_bad else None
 
     def cases(self, category: Category) -> list[str]:
         """The names of the cases in a category."""

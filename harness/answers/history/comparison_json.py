@@ -14,7 +14,6 @@ from harness.answers.history.ops import OpsCompared
 from harness.answers.history.performance import Change, SpeedVerdict
 from harness.answers.history.speed import Speed
 from harness.answers.history.states import said_versions, versions_of
-from harness.answers.history.whose_fault import Blamed
 from harness.verdict.failure.error import Outcome, Part
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.json_value import as_json
@@ -65,14 +64,11 @@ class Bisectable(Part):
 
 
 class Row(Bisectable):
-    """A case: what it was and is; null where a run has not got it. `blame` is whose fault it is how
-    it ends now, by the history beside the runs.
-    """
+    """A case: what it was and is; null where a run has not got it."""
 
     case: str
     before: CaseSide | None
     after: CaseSide | None
-    blame: Blamed | None = None
 
 
 class DriftRow(Part):
@@ -206,7 +202,6 @@ def rows(
             case=pair.shown.case,
             before=CaseSide.of(pair.before),
             after=CaseSide.of(pair.after),
-            blame=told.comparison.blame(pair),
             **dict(bisectable(category, pair)),
         )
 

@@ -49,7 +49,7 @@ class Alike:
     pairs: Sequence[Pair]
     advice: str | None
     state: str | None = None
-    """How flaky they are, and whose fault it is, where that is known."""
+    """How flaky they are, where that is known."""
 
     @property
     def fails(self) -> bool:
@@ -213,11 +213,8 @@ def told(
         )
 
     def state(pair: Pair) -> str | None:
-        known, blame = comparison.states.get(pair.shown.case), comparison.blame(pair)
-        said = [known.said] if known is not None else []
-        if blame is not None and blame.fault != "unknown":
-            said.append(f"whose fault: {blame.said}")
-        return "; ".join(said) or None
+        known = comparison.states.get(pair.shown.case)
+        return known.said if known is not None else None
 
     found = {
         name: [Alike(one, advice(name, one[0]), state(one[0])) for one in alike(name)]

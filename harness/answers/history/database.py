@@ -21,6 +21,8 @@ from harness.ground.errors.outgoing_text import without_secrets
 from harness.verdict.results.record import PlacementRecord
 from harness.verdict.results.schema_1 import placed
 
+HISTORY: Final = "history.sqlite"
+"""Where history is held among reports, where no other place was named."""
 VERSION: Final = "6"
 """Of the tables. Older ones are made into these, step by step; others are refused."""
 _OLDER: Final = ("1", "2", "3", "4", "5")

@@ -30,13 +30,12 @@ class DeviceTold(Part):
 
 class CauseTold(Part):
     """What a night knew of a cause: what its bisection came to, its folder beside the run, the
-    command that searches for it, whose fault it seemed to be, and which files of tests, models and
-    inputs changed when it came."""
+    command that searches for it, and which files of tests, models and inputs changed when it
+    came."""
 
     known: str = ""
     folder: str = ""
     command: tuple[str, ...] = ()
-    whose: str = ""
     files_changed: tuple[str, ...] = ()
 
 

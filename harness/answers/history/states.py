@@ -8,7 +8,6 @@ that chance alone would hardly do it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +32,6 @@ NIGHTS: Final = 3
 _MOST_TURNS: Final = 2
 # a flaky case is over where it would end alike so often in a row less than once in a thousand times
 _BY_CHANCE: Final = 0.001
-_95_PERCENT: Final = 1.96
 
 RanWith = tuple[tuple[str, str | None], ...]
 
@@ -97,22 +95,13 @@ class CaseState:
         return not self.is_sure and self.kind in ("new", "failing", "fixed")
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Between which rates of failures it lies (95 %)."""
-        return wilson(self.failed, self.verdicts)
-
-    @property
     def said(self) -> str:
         """What is told of a flaky case: how often it fails, and why it is not the version."""
-        share, low, high = (
-            round(100 * part) for part in (self.failed / self.verdicts, *self.interval)
-        )
         named = said_versions(self.versions)
         why = "" if self.never_bad_with else ": it is not the version"
         return (
-            f"{attempts_said(self.failed, self.verdicts)} on the same versions ({share} %, "
-            f"95 % sure: {low} to {high} %), first on {self.since[:10] or 'then'}; good and "
-            f"bad with {named}{why}"
+            f"{attempts_said(self.failed, self.verdicts)} on the same versions, first on "
+            f"{self.since[:10] or 'then'}; good and bad with {named}{why}"
         )
 
 
@@ -148,16 +137,6 @@ class CaseHistory:
         """Whether it failed unexpectedly, and this is the run that shows that it is flaky."""
         was, bad = self.was is not None and self.was.is_flaky, self.now.bad
         return self.is_flaky and not was and bad is not None and bad.is_unexplained
-
-
-def wilson(failed: int, verdicts: int) -> tuple[float, float]:
-    """Wilson's interval of a share (95 %); all there is where nothing was seen."""
-    if not verdicts:
-        return 0.0, 1.0
-    share, z2 = failed / verdicts, _95_PERCENT**2 / verdicts
-    middle = (share + z2 / 2) / (1 + z2)
-    half = math.sqrt(z2 * (share * (1 - share) + z2 / 4)) / (1 + z2)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def attempts_said(failed: int, of: int) -> str:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState, StateKind
 from harness.answers.history.timeline import CaseLine, FailureKind, Trend
-from harness.answers.history.whose_fault import Blamed
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
 
-Faults = Mapping[str, Blamed]
-"""Whose fault each cause is, by its id."""
-
 
 class KindRow(Part):
-    """A kind of failure: when it was seen, how often, where, with which versions; whose fault its
-    most frequent cause is by the last runs, if some case still fails so.
-    """
+    """A kind of failure: when it was seen, how often, where, with which versions."""
 
     kind: str
     first: str
@@ -34,7 +27,6 @@ class KindRow(Part):
     cases: int
     devices: tuple[str, ...]
     versions: tuple[str, ...]
-    blame: Blamed | None = None
 
 
 class CaseRow(Bisectable):
@@ -45,9 +37,8 @@ class CaseRow(Bisectable):
     when it began to end as it does, `lost` why it has no verdict in its last run. Runs are counted
     by their last attempt, `attempts` are all of them. `last_good` and `first_bad` are the last pass
     and the first failure after it; of what never passed with its own versions, the last pass with
-    other ones. `state` is what its last runs make of it; of what is flaky, `flake_rate` is how many
-    of its verdicts with the same versions are failures, between `flake_low` and `flake_high` (95
-    %). `blame` is whose fault its first failure is by the last runs.
+    other ones. `state` is what its last runs make of it; of what is flaky, `flaky_failed` of the
+    `flaky_attempts` with the same versions failed.
     """
 
     case: str
@@ -64,9 +55,8 @@ class CaseRow(Bisectable):
     failed_attempts: int = 0
     pass_rate: float | None
     state: StateKind | None = None
-    flake_rate: float | None
-    flake_low: float | None = None
-    flake_high: float | None = None
+    flaky_failed: int | None = None
+    flaky_attempts: int | None = None
     trend: Trend
     recent: str
     kinds: tuple[str, ...]
@@ -74,7 +64,6 @@ class CaseRow(Bisectable):
     last_good_at: str | None
     first_bad: CaseSide | None
     first_bad_at: str | None
-    blame: Blamed | None = None
 
 
 class HistoryReport(Part):
@@ -94,22 +83,19 @@ class HistoryReport(Part):
     cases: tuple[CaseRow, ...]
 
 
-def kind_row(kind: FailureKind, faults: Faults) -> KindRow:
+def kind_row(kind: FailureKind) -> KindRow:
     """A kind as it is told."""
-    ((cause, _),) = kind.causes.most_common(1)
     listed = {"devices": sorted(kind.devices), "versions": sorted(kind.versions)}
-    named = {"kind": kind.name, "runs": len(kind.runs), **listed, "blame": faults.get(cause)}
+    named = {"kind": kind.name, "runs": len(kind.runs), **listed}
     return KindRow(**alike(KindRow, kind) | named)
 
 
-def case_row(
-    line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable], faults: Faults
-) -> CaseRow:
+def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable]) -> CaseRow:
     """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
     state = line.case_state
-    low, high = state.interval if state and state.is_flaky else (None, None)
+    flaky = state if state and state.is_flaky else None
     return CaseRow(
         case=line.last.case,
         recent="".join(line.marks),
@@ -118,11 +104,9 @@ def case_row(
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
         first_bad_at=line.since if bad else None,
-        blame=faults.get(cause_id(line.bad)) if line.bad else None,
         **alike(CaseRow, line),
         state=state.kind if state else None,
-        flake_rate=state.failed / state.verdicts if state and state.is_flaky else None,
-        flake_low=low,
-        flake_high=high,
+        flaky_failed=flaky.failed if flaky else None,
+        flaky_attempts=flaky.verdicts if flaky else None,
         **dict(bisectable(edge, state) if edge is not None else Bisectable()),
     )

@@ -31,7 +31,6 @@ def lines(report: History) -> Iterator[str]:
             f"{counted(kind.cases, 'case')}"
         )
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
-        yield from _whose(kind)
     if report.kind_rows > _SHOWN:
         yield f"... and {report.kind_rows - _SHOWN} more kinds"
     for case in report.cases(_SHOWN, troubled=True):
@@ -39,7 +38,6 @@ def lines(report: History) -> Iterator[str]:
         yield f"        {ends(case)}; {rates(case)}"
         if len(case.kinds) > 1:
             yield f"        failed for {counted(len(case.kinds), 'cause')}: {_some(case.kinds)}"
-        yield from _whose(case)
         if case.first_bad_at and case.last_good_at:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:
@@ -61,11 +59,6 @@ def lines(report: History) -> Iterator[str]:
 
 def _with(side: CaseSide | None) -> str:
     return f" ({shortened(side.versions, _WIDTH)})" if side is not None and side.versions else ""
-
-
-def _whose(row: CaseRow | KindRow) -> Iterator[str]:
-    if row.blame is not None and row.blame.fault != "unknown":
-        yield f"        whose fault: {shortened(row.blame.said, _WIDTH)}"
 
 
 def headline(report: History) -> str:
@@ -117,13 +110,9 @@ def rates(case: CaseRow) -> str:
     told = [f"{case.passed} of {counted(runs, 'run')} passed", f"trend {case.trend}"]
     if case.attempts > runs:
         told.insert(1, attempts_said(case.failed_attempts, case.attempts))
-    if case.flake_rate is not None:
-        rate, low, high = (
-            round(100 * (one or 0)) for one in (case.flake_rate, case.flake_low, case.flake_high)
-        )
-        told.insert(
-            -1, f"{rate} % of those with the same versions failed (95 % sure: {low} to {high} %)"
-        )
+    if case.flaky_attempts is not None:
+        failed = attempts_said(case.flaky_failed or 0, case.flaky_attempts)
+        told.insert(-1, f"{failed} on the same versions")
     if case.flaky_runs:
         told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
     if case.no_verdict:

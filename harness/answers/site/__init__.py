@@ -1,1 +1,1 @@
-"""A lab's static site: what broke, where, since when and whose fault it is, as pages that stay."""
+"""A lab's static site: what broke, where and since when, as pages that stay."""

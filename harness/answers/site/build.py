@@ -15,9 +15,7 @@ from harness import __version__
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.database import Database
 from harness.answers.history.nights import NightTold, nights_held
-from harness.answers.history.sightings import faults_held
 from harness.answers.history.timeline import MARKS, CaseLine
-from harness.answers.history.whose_fault import TwinFigure
 from harness.answers.report.bisections import listed as bisection_table
 from harness.answers.report.document import Heading
 from harness.answers.report.pages import filled
@@ -42,13 +40,11 @@ from harness.answers.site.night_page import front_page, night_page, nights_page,
 from harness.answers.site.pages import Known, framed
 from harness.answers.site.version_page import version_page, versions, versions_page
 from harness.ground.errors import InfraError
-from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.verdict.failure.error import Part
 from harness.verdict.results.journal import uncollected
 
 NOTE: Final = "site.json"
-_BY_CHANCE: Final = 0.05
 _MAX_BYTES: Final = 256 << 20
 
 
@@ -116,15 +112,12 @@ def build(database: Database, out: Path) -> Built:
         ]
         told = min([max(0, len(runs) - MARKS), *anew])
         with Harvest(max(0, len(runs) - MARKS)) as gathered:
-            blamed, twins = faults_held(database)
             known = Known(
                 runs,
                 gathered,
                 device_rows(database, runs, max(0, len(runs) - WINDOW)),
                 nights,
                 causes_held(database, runs),
-                {cause: one.said for cause, one in blamed.items()},
-                {name: _of_twins(one) for name, one in twins.items() if one.low > _BY_CHANCE},
                 kept,
             )
             _of_cases(site, database, known, told)
@@ -143,14 +136,6 @@ def build(database: Database, out: Path) -> Built:
         raise InfraError(f"the site cannot be written: {error}") from error
     site.built.seconds = time.monotonic() - began
     return site.built
-
-
-def _of_twins(one: TwinFigure) -> str:
-    share, low, high = (100 * part for part in (one.failed / one.compared, one.low, one.high))
-    return (
-        f"failed {one.failed} of {counted(one.compared, 'case')} of the last 30 runs that another "
-        f"of its SoC passed in the same run ({share:.0f} %, 95 % sure: {low:.0f} to {high:.0f} %)"
-    )
 
 
 def _digests(

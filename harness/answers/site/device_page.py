@@ -25,7 +25,6 @@ _LISTED: Final = (
     "Host",
     "Nights, the newest to the right",
     "State",
-    "Fails where its twins pass",
 )
 _CURVES: Final[dict[str, Callable[[DeviceRow], float | None]]] = {
     "hottest, °C": lambda row: row.hottest_c,
@@ -52,9 +51,9 @@ def _blocks(known: Known, device: str) -> Iterator[Block]:
     said += f", {lost} without a verdict" if lost else ""
     said += f" on {known.day(last)}"
     well = f"{state.state} since {state.since[:10]}" if state.since else state.state
-    ill = bool(bad or device in known.twins or state.state != "good")
+    ill = bool(bad or state.state != "good")
     yield Paragraph(f"{well[:1].upper()}{well[1:]}; {said}.", "verdict bad" if ill else "verdict")
-    for text in (state.why, state.hands and f"Needs hands: {state.hands}", known.twins.get(device)):
+    for text in (state.why, state.hands and f"Needs hands: {state.hands}"):
         if text:
             yield Paragraph(Span(text))
     if row is not None:
@@ -129,7 +128,7 @@ def unwell(known: Known) -> list[str]:
     return sorted(
         one
         for one in found | {name for name, _ in known.devices}
-        if one in known.twins or state_of_device(known, one).state != "good"
+        if state_of_device(known, one).state != "good"
     )
 
 
@@ -154,7 +153,6 @@ def devices_table(known: Known, devices: list[str], links: Links, style: str = "
                     " ",
                     Span(state.why),
                 ],
-                Span(known.twins.get(device, "")),
             ]
         )
     return Table("", _LISTED, rows, f"stacked {style}")

@@ -37,11 +37,10 @@ _MOST_NAMED: Final = 5
 _MOST_CHANGES: Final = 300
 _FOLDED: Final = Markup("<details><summary>command</summary><code>{}</code></details>")
 _LEGEND: Final = (
-    "Where: of the devices that tested the same in that run. Whose fault: how sure that is by the "
-    "last 30 runs; “5 of 5 runs” are those since it began that tested it on that device. Attempts: "
-    "each time that a case ran on one device with the same versions, again in the same run, too."
+    "Where: of the devices that tested the same in that run. Attempts: each time that a case ran "
+    "on one device with the same versions, again in the same run, too."
 )
-_COLUMNS: Final = ("What", "Where", "Since", "Whose fault", "What is known")
+_COLUMNS: Final = ("What", "Where", "Since", "What is known")
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,6 @@ class Known:
     nights: Mapping[str, NightTold]
     causes: Sequence[CauseHeld]
     """All that is held, the last seen first."""
-    whose: Mapping[str, str]
-    """Whose fault each cause of the last runs is, in words."""
-    twins: Mapping[str, str]
-    """How often each device fails where its twins pass, in words; only what is more than chance."""
     kept: KeptPages
 
     def cause(self, at: int, cause: str) -> CauseTold:
@@ -132,16 +127,10 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     begun: Line = "before all that is held"
     if since >= 0:
         begun = _begun(known, since, found, links, () if became == "fixed" else told.files_changed)
-    whose = (first.at == known.last and known.whose.get(first.cause)) or told.whose
-    fault, _, why = ("" if became == "fixed" else whose).partition(": ")
     said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
     if told.command:
         said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
-    place = where(known, found, links)
-    spread_said = "".join(one.text for one in place[:1] if isinstance(one, Span))
-    why = why.removeprefix(f"on {spread_said}; ")  # which stands beside it
-    blamed: Line = [Span(fault, style="strong"), " ", why] if fault else ""
-    return [what, place, begun, blamed, said]
+    return [what, where(known, found, links), begun, said]
 
 
 def _begun(

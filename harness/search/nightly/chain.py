@@ -17,11 +17,10 @@ from typing import Final
 
 from harness.answers.history.comparison import FailOn, settled
 from harness.answers.history.comparison_text import markdown, page, told
-from harness.answers.history.database import open_database
+from harness.answers.history.database import HISTORY, open_database
 from harness.answers.history.importing import import_run
 from harness.answers.history.previous import histories, previous_of, since_previous
 from harness.answers.history.side_by_side import compared
-from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.report.ci import add_to_summary
 from harness.answers.report.projections import project
 from harness.device.lab.inventory import load_lab
@@ -38,7 +37,6 @@ from harness.search.nightly.issue_text import issue_text
 from harness.search.nightly.issues import (
     Histories,
     Issue,
-    blamed,
     followed,
     next_search,
     to_bisect,
@@ -374,10 +372,9 @@ class Chain:
         self._show(self.night, f"{head}{lost}{self.night.on_a_simulator}", rest)
 
     def _hold(self, run: RunFolder) -> None:
-        """Takes the run into the history, which says who is at fault."""
+        """Takes the run into the history."""
         try:
-            import_run(held := open_database(self._database), run.path)
-            self._keep(issues=tuple(blamed(self.night.issues, faults_held(held)[0])))
+            import_run(open_database(self._database), run.path)
         except HarnessError as error:
             self._note(f"not in the history: {error}")
 

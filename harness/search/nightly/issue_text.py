@@ -1,4 +1,4 @@
-"""What people read of a cause: its title, whose fault it is, where, and all of it (pure)."""
+"""What people read of a cause: its title, where it is, what changed, and all of it (pure)."""
 
 from __future__ import annotations
 
@@ -47,15 +47,11 @@ def where(issue: Issue) -> str:
     )
 
 
-def whose(issue: Issue) -> str:
-    """Whose fault it is, and what changed when it came; empty if nobody knows, or it is gone."""
-    if issue.state == "closed":
+def came_with(issue: Issue) -> str:
+    """The files that changed when it came; empty if none did, or it is gone."""
+    if issue.state == "closed" or not issue.files_changed:
         return ""
-    told = issue.blame is not None and not (issue.flaky and issue.blame.fault == "unknown")
-    said = [f"whose fault: {as_code(issue.blame.said, 500)}"] if issue.blame and told else []
-    if issue.files_changed:
-        said.append(f"changed when it came: {as_code(named_files(issue.files_changed), 500)}")
-    return "; ".join(said)
+    return f"changed when it came: {as_code(named_files(issue.files_changed), 500)}"
 
 
 def run_again(issue: Issue) -> str:
@@ -113,7 +109,7 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
-    if said := whose(issue):
+    if said := came_with(issue):
         yield f"- {said}"
     if said := run_again(issue):
         yield f"- {said}"

@@ -14,7 +14,6 @@ from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison, Pair
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
 from harness.answers.history.surroundings import files_used
-from harness.answers.history.whose_fault import Blamed
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.names_inside import flat_name
 from harness.search.bisect.new_failures import NewFailure
@@ -65,8 +64,8 @@ class Issue(Part):
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
     `files_changed` are files of its tests, models and inputs that changed when it came.
-    `known_issues` expect what it was, if that is why it is closed. `blame` is whose fault it is by
-    what the history says. `hindrance` is why no bisection can tell more.
+    `known_issues` expect what it was, if that is why it is closed. `hindrance` is why no bisection
+    can tell more.
     """
 
     id: FlatName
@@ -86,7 +85,6 @@ class Issue(Part):
     closed: str | None = None
     files_changed: tuple[str, ...] = ()
     known_issues: tuple[str, ...] = ()
-    blame: Blamed | None = None
     count: int
     cases: tuple[str, ...]
     search: CauseSearch | None = None
@@ -370,9 +368,3 @@ def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
         if one.search.ended_in != night
     ]
     return min(waiting)[-1] if waiting else None
-
-
-def blamed(issues: Iterable[Issue], faults: Mapping[str, Blamed]) -> Iterator[Issue]:
-    """Issues with whose fault each is; what the history says nothing of stays as it was."""
-    for one in issues:
-        yield one.model_copy(update={"blame": faults.get(one.id, one.blame)})

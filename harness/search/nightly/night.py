@@ -13,7 +13,7 @@ from harness.answers.report.document import as_code
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import INSTEAD, counted
-from harness.search.nightly.issue_text import bisected, run_again, title, where, whose
+from harness.search.nightly.issue_text import bisected, came_with, run_again, title, where
 from harness.search.nightly.issues import FlatName, Issue
 from harness.search.nightly.lab_seen import DeviceSeen, LostOn, lab_lines
 from harness.verdict.failure.error import Part
@@ -202,7 +202,7 @@ def summary_lines(night: Night) -> Iterator[str]:
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
             if one.state == "open" and (said := where(one)):
                 yield f"  - {said}"
-            if said := whose(one):
+            if said := came_with(one):
                 yield f"  - {said}"
             if said := run_again(one):
                 yield f"  - {said}"

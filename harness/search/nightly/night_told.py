@@ -43,6 +43,5 @@ def _cause(issue: Issue) -> CauseTold:
         known=bisected(issue),
         folder=(issue.search and issue.search.folder) or "",
         command=issue.search.command if issue.search else (),
-        whose=issue.blame.said if issue.blame else "",
         files_changed=issue.files_changed,
     )

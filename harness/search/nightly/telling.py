@@ -12,7 +12,7 @@ from harness.answers.telling.told import TELL_S, keep_news, tell, told_lines
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.notify import NewsKind
 from harness.ground.errors import HarnessError
-from harness.search.nightly.issue_text import bisected, issue_text, title, where, whose
+from harness.search.nightly.issue_text import bisected, came_with, issue_text, title, where
 from harness.search.nightly.issues import Issue
 from harness.search.nightly.night import Night
 
@@ -56,7 +56,7 @@ def news_of(
             kind=_kind(one, known.get(one.id)),
             title=title(one),
             cases=one.count,
-            facts=tuple(filter(None, (where(one), whose(one), _searched(one)))),
+            facts=tuple(filter(None, (where(one), came_with(one), _searched(one)))),
             issue=issue_text(one, reports).partition("\n")[2].strip(),
             is_open=one.state == "open",
         )

@@ -8,7 +8,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from harness.answers.history.comparison_json import Bisectable, ComparisonReport
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.answers.history.previous import histories, previous_of, since_previous
 from harness.answers.history.side_by_side import compared
-from harness.answers.history.sightings import faults_beside
 from harness.answers.report.projections import project
 from harness.answers.telling.news import news_of_comparison
 from harness.answers.telling.told import keep_news
@@ -119,7 +117,6 @@ def compare(
     if previous:  # runs lie in one line, as nights do
         seen = histories(folder, base)
         found = settled(found, {name: one for name, one in seen.items() if one.is_flaky})
-    found = replace(found, faults=faults_beside(base, folder))
     if found.unjudged is not None:
         say(f"note: {found.unjudged}", err=True)
     lab, reports = lab_to_name(lab_file), str(folder.path.parent)

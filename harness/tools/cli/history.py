@@ -10,7 +10,7 @@ import click
 
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
-from harness.answers.history.database import Database, open_database
+from harness.answers.history.database import HISTORY, Database, open_database
 from harness.answers.history.importing import (
     import_run,
     rediagnose,
@@ -19,7 +19,6 @@ from harness.answers.history.importing import (
     runs_in_order,
     stored_attempts,
 )
-from harness.answers.history.sightings import HISTORY, faults_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
 from harness.answers.history.timeline_json import HistoryReport
@@ -122,8 +121,8 @@ def history(
     found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}
     spanned = [one for one in found if asked.spans(one.started)]
-    attempts, (faults, _) = stored_attempts(held, asked), faults_held(held)
-    with History.of(attempts, order, bisectable, diagnosis, spanned, faults) as report:
+    attempts = stored_attempts(held, asked)
+    with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
         if not report.rows:
             refuse_unknown(held, asked)
         if as_json:

@@ -139,7 +139,6 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     text = file.read_text()
     assert text.startswith(f"# `failed: too new` [{file.stem}]\n\nState: open\n")
     assert "`last good 2.48.40, first bad 2.49.40`" in text
-    assert "- whose fault: `unknown: on 1 of 1 QCS8550" in text, "one device tells of nobody"
     again = issue["example"]["command"]
     same = called(farm, *again, "-p", "no:cacheprovider", "--reports=again")
     assert (same.returncode, "too new" in same.stdout) == (1, True), same.stdout
@@ -373,9 +372,7 @@ def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
         (0, [], [("open", True, None)]),
     ]
     (issue,) = over["issues"]
-    assert issue["flaky"].startswith(
-        "4 of 10 attempts failed on the same versions (40 %, 95 % sure: 17 to 69 %), first on "
-    )
+    assert issue["flaky"].startswith("4 of 10 attempts failed on the same versions, first on ")
     assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
     summary = (farm.reports / "latest-nightly/summary.md").read_text()

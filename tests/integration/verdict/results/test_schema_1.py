@@ -103,7 +103,7 @@ def test_what_is_held_of_a_record_is_the_whole_of_it() -> None:
 def as_it_was_then(said: Any) -> Any:
     """What was told then, without what is told only since, and otherwise of flaky cases."""
     if isinstance(said, dict):
-        new = {"engine", "versions", "state", "flake_rate", "flake_low", "flake_high", "blame"}
+        new = {"engine", "versions", "state", "flake_rate", "flaky_failed", "flaky_attempts"}
         new |= {"files_changed"}
         if "failed_attempts" in said:  # a side of a comparison had its attempts then, too
             new |= {"attempts", "failed_attempts"}

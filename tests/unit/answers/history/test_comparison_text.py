@@ -11,16 +11,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.answers.history.brief import Brief
-from harness.answers.history.causes import cause_id
-from harness.answers.history.comparison import Pair, compare
+from harness.answers.history.comparison import compare
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
-from harness.answers.history.whose_fault import Blamed
 from harness.answers.telling.news import message, news_of_comparison
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
-from tests.unit.answers.history.runs import attempt, briefs, comparison_report, with_speed
+from tests.unit.answers.history.runs import attempt, comparison_report, with_speed
 
 HOSTILE = (
     f"{CANARY} <script>alert(1)</script> `x` ``` <!-- @everyone | [a](javascript:b) "
@@ -56,25 +54,6 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "3 of 3 cases have a verdict; 2 new, 1 vanished; 1 still failing, 0 still passing",
         "ends with 1: new",
     ]
-
-
-def test_whose_fault_it_is_stands_behind_how_it_failed() -> None:
-    bare = compare(briefs("a passed;b passed"), briefs("a failed;b crashed"))
-    (failed, crashed) = (cause_id(one.after) for one in bare["new"] if one.after)
-    faults = {
-        failed: Blamed(fault="runtime", confidence=0.97, why="on 2 of 2 S; since qnn 2.51.0"),
-        crashed: Blamed(fault="unknown", confidence=0.3, why="on 1 of 1 S"),
-    }
-    known = dataclasses.replace(bare, faults=faults)
-    found = told(known, [], base="b", run="r", advice=lambda *_: None, apart=lambda _: None)
-    first, second, *_ = lines(found)
-    assert (
-        "it broke; whose fault: runtime, 97 % sure: on 2 of 2 S; since qnn 2.51.0  [first" in first
-    )
-    assert "whose" not in second
-    whole = comparison_report(found, lambda *_: Bisectable())
-    assert [one.blame for one in whole.new] == [faults[failed], faults[crashed]]
-    assert known.blame(Pair(bare["new"][0].after, bare["new"][0].before)) is None, "it passes now"
 
 
 def test_beside_nothing_no_case_is_called_not_run() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import pytest
 from hypothesis import given, strategies as st
@@ -23,7 +22,6 @@ from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Fil
 from harness.answers.history.timeline_json import HistoryReport
 from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
-from harness.answers.history.whose_fault import Blamed
 from harness.ground.errors import InfraError
 from harness.libraries.runtimes.runtime import version_key
 from harness.search.bisect.new_failures import NewFailure
@@ -38,13 +36,12 @@ def history_of(
     runs: Sequence[tuple[str, Sequence[Brief]]],
     bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
     diagnosis: str = "",
-    faults: Mapping[str, Blamed] = MappingProxyType({}),
 ) -> History:
     """Of runs in their order."""
     order = {run: at for at, (run, _) in enumerate(runs)}
     attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
-    return History.of(attempts, order, bisectable, diagnosis, faults=faults)
+    return History.of(attempts, order, bisectable, diagnosis)
 
 
 def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
@@ -275,28 +272,6 @@ def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
     assert Failure.of("kin", "run", alone(brief)).versions == "qnn 2.51.0, engine executorch"
 
 
-def test_whose_fault_a_kind_and_a_case_are_is_told() -> None:
-    made = at_night("a passed;b failed message=two", "a failed id=x;b failed message=two")
-    causes = [cause_id(one) for one in made[1][1]]
-    faults = {
-        causes[0]: Blamed(fault="phone", confidence=0.87, why="on one, where its twins pass"),
-        causes[1]: Blamed(fault="unknown", confidence=0.4, why="on 1 of 1 S"),
-    }
-    found = history_of(made, faults=faults)
-    told = {case.recent: case.blame for case in found.cases()}
-    assert told == {".F": faults[causes[0]], "FF": faults[causes[1]]}
-    assert {kind.kind: kind.blame for kind in found.kinds()} == {
-        "x": faults[causes[0]],
-        "call|1002|two": faults[causes[1]],
-    }
-    said = "        whose fault: phone, 87 % sure: on one, where its twins pass"
-    assert [line for line in lines(found) if "whose fault" in line] == [said] * 2
-    gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
-    mended = {kind.kind: kind.blame for kind in history_of(gone, faults=faults).kinds()}
-    assert mended == {"x": None, "call|1002|two": faults[causes[1]]}, "nothing fails so any more"
-    assert "on 1 of 1 S" not in "".join(lines(found)), "nobody knows: that is not told"
-
-
 def test_kinds_are_diagnoses_or_else_signatures() -> None:
     found = nights(
         "a failed id=x;b failed message=one",
@@ -365,11 +340,11 @@ def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
         told = list(lines(found))
         (row,) = found.cases()
     assert told[4] == (
-        "        flaky, failed in its last run; 2 of 4 runs passed, 33 % of those with the same "
-        "versions failed (95 % sure: 6 to 79 %), trend steady"
+        "        flaky, failed in its last run; 2 of 4 runs passed, 1 of 3 attempts failed on the "
+        "same versions, trend steady"
     )
-    why = "flaky: 1 of 3 attempts failed on the same versions (33 %, 95 % sure: 6 to 79 %), first "
-    why += "on 2026-11-02; good and bad with "
+    why = "flaky: 1 of 3 attempts failed on the same versions, first on 2026-11-02; "
+    why += "good and bad with "
     assert told[6].strip() == f"{why}qnn 2.51.0: it is not the version"
     assert (row.state, row.bisect) == ("flaky", None)
 

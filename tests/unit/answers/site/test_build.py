@@ -94,13 +94,13 @@ def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
     assert page_of("night", THIRD) in (tmp_path / "site/nights.html").read_text()
 
 
-def test_what_came_with_a_cause_is_told_and_what_is_fixed_accuses_nobody(tmp_path: Path) -> None:
+def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path) -> None:
     runs = [
         run_folder(tmp_path, attempt(said), run_id=one)
         for one, said in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
     ]
     cause = cause_id(Brief.of(attempt(BAD)))
-    causes = {cause: CauseTold(whose="phone, 99 % sure: so", files_changed=("test_a.py",))}
+    causes = {cause: CauseTold(files_changed=("test_a.py",))}
     built(tmp_path, *runs[:2])
     told = NightTold(night="n", run=SECOND, started="2026", causes=causes)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
@@ -110,9 +110,8 @@ def test_what_came_with_a_cause_is_told_and_what_is_fixed_accuses_nobody(tmp_pat
     )
     assert "<h2>New: 1 case</h2>" in broke
     assert "with the same versions; also changed: test_a.py" in broke
-    assert ">phone, 99 % sure<" in broke
     assert "<h2>Fixed: 1 case</h2>" in fixed
-    assert not [word for word in ("99 % sure", "also changed") if word in fixed]
+    assert "also changed" not in fixed
 
 
 def test_the_front_page_names_earlier_nights_that_lost_cases(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, stored_attempts
-from harness.answers.history.sightings import faults_held
 from harness.answers.history.timeline import Filter
 from harness.ground.files.whole_file import read_json
 from harness.search.nightly.night import Night
@@ -35,13 +34,6 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
         taken = import_run(database, run)
         assert (taken.changed, taken.damaged) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
-    faults, twins = faults_held(database)
-    told = {one.fault: one.why for one in faults.values()}
-    assert told.keys() == {"runtime", "phone", "lab", "flaky"}
-    assert told["runtime"] == "on 6 of 6 SM8750, on no SM8550 or SM8650; since qnn 2.50.40"
-    assert told["phone"].startswith("on phone-09 in 5 of 5 runs, where its twins pass, as do ")
-    assert told["lab"] == "on 6 of 6 rack-2, on no rack-1; since 2026-11-08"
-    assert [name for name, one in twins.items() if one.low > 0.1] == ["phone-09"]
 
 
 def test_lines_of_many_nights_are_records(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of
 from harness.answers.history.comparison import compare, settled
 from harness.answers.history.states import AGAIN, CaseHistory
-from harness.answers.history.whose_fault import Blamed
 from harness.device.lab import facts, vitals
 from harness.ground.errors import DeviceLost
 from harness.search.bisect.new_failures import NewFailure
@@ -24,7 +23,6 @@ from harness.search.nightly.issue_text import bisected, issue_text, title
 from harness.search.nightly.issues import (
     CauseSearch,
     Issue,
-    blamed,
     followed,
     next_search,
     to_bisect,
@@ -60,17 +58,6 @@ def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> t
     return followed(known, found, named, run=f"run {seen}", seen=seen)
 
 
-def test_whose_fault_it_is_stays_with_an_issue() -> None:
-    (issue,) = night([], "", "a failed", "1")
-    assert issue.blame is None
-    told = Blamed(fault="runtime", confidence=0.97, why="on 6 of 6 S; since qnn 2", since="qnn 2")
-    (now,) = blamed([issue], {issue.id: told, "another": told})
-    assert now == issue.model_copy(update={"blame": told})
-    assert list(blamed([now], {})) == [now], "what is long ago is not in the history's last runs"
-    assert "- whose fault: `runtime, 97 % sure: on 6 of 6 S; since qnn 2`\n" in issue_text(now)
-    assert "whose fault" not in issue_text(issue)
-
-
 def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_nobody() -> None:
     def seen(known: Sequence[Issue], before: str, after: str, code: str) -> Issue:
         infos = {"code": {"test_a.py": "1"}}, {"code": {"test_a.py": code}}
@@ -82,11 +69,8 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
         return issue
 
     first = seen([], "a passed", "a failed", "2")
-    (told,) = blamed([first], {first.id: Blamed(fault="unknown", confidence=0, why="so")})
-    line = "- whose fault: `unknown: so`; changed when it came: `test_a.py`"
-    assert line in issue_text(told).splitlines()
     assert "- changed when it came: `test_a.py`" in issue_text(first).splitlines()
-    later = seen([told], "a failed", "a failed", "1")
+    later = seen([first], "a failed", "a failed", "1")
     assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
     gone = seen([later], "a failed", "a passed", "1")
     assert gone.state == "closed"
@@ -150,17 +134,6 @@ def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
     first = seen([], long, short)
     assert (first.count, first.message) == (2, "at 12")
     assert seen([first], long).message == "at 8"
-
-
-def test_beside_how_flaky_it_is_no_other_count_says_that_nobody_knows() -> None:
-    (issue,) = night([], "", "a failed")
-    told = Blamed(fault="unknown", confidence=0, why="failed in 4 of 9 runs")
-    assert "4 of 9" in issue_text(issue.model_copy(update={"blame": told}))
-    flaky = issue.model_copy(update={"blame": told, "flaky": "6 of 15 attempts failed"})
-    assert "4 of 9" not in issue_text(flaky)
-    assert [line[:11] for line in summary_lines(a_night(issues=(flaky,), run="run 2"))][3] == (
-        "- **flaky**"
-    )
 
 
 def test_a_search_that_is_proposed_names_the_case() -> None:
@@ -579,7 +552,7 @@ def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_
     same = searched(*["a passed"] * 3, now=both)
     assert same.search is None
     assert bisected(same).startswith(
-        "not bisected: flaky: 1 of 5 attempts failed on the same versions "
+        "not bisected: flaky: 1 of 5 attempts failed on the same versions, "
     )
     assert "- flaky: `1 of 5 attempts failed" in issue_text(same)
 

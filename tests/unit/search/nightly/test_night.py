@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from harness.answers.history.whose_fault import Blamed
 from harness.answers.telling.news import message
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
@@ -305,7 +304,6 @@ MAY_BE_KNOWN: dict[str, Any] = {
     "again": "a",
     "closed": "2026-11-23T10:50",
     "hindrance": "h",
-    "blame": Blamed(fault="unknown", confidence=0.1, why="so"),
     "search": CauseSearch(command=("c",), case="c", cost_s=1, since="n"),
     "example": Example(ran=(), log=(), command=("pytest",)),
 }
@@ -321,7 +319,7 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     news = news_of(night, ())
     told = night_told(night)
     assert told is not None
-    causes = (f"{one.known} {one.whose} {one.folder}" for one in told.causes.values())
+    causes = (f"{one.known} {one.folder}" for one in told.causes.values())
     for text in (issue_text(issue), *summary_lines(night), *message(news), *causes):
         assert not re.search(r"\bNone\b", text), text
 

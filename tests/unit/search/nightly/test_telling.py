@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.whose_fault import Blamed
 from harness.answers.telling.news import message
 from harness.search.nightly.issues import CauseSearch, Issue
 from harness.search.nightly.telling import news_of
@@ -63,10 +62,9 @@ def test_what_is_new_comes_first_and_says_where_and_since_when() -> None:
         command=("bisect",), case="c", cost_s=1, since="n", exit_code=0, first_bad="2.50.40"
     )
     found = search.model_copy(update={"answer": "last good 2.49.40, first bad 2.50.40"})
-    blame = Blamed(fault="runtime", confidence=0.98, why="on 6 of 6 S")
     issues = (
         an_issue(id="b" * 12),
-        an_issue(search=found, blame=blame),
+        an_issue(search=found),
         an_issue(id="c" * 12, **LOST),
     )
     news = news_of(a_night(issues=issues, verdict="1 of 1"), [an_issue(id="b" * 12)])
@@ -74,7 +72,6 @@ def test_what_is_new_comes_first_and_says_where_and_since_when() -> None:
     assert [one.facts for one in news.items[:2]] == [
         (
             "since `2.50.40`",
-            "whose fault: `runtime, 98 % sure: on 6 of 6 S`",
             "`last good 2.49.40, first bad 2.50.40`",
         ),
         (),

@@ -1,5 +1,6 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
-# lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
+# lab, `make test` the project's own tests. Both set up .venv first, `make device` with what the package
+# needs, all others with the extra `dev`, too; neither needs root or a phone.
 # `make test` leaves out, and counts at its end, tests marked `slow`, which hold for each change
 # that lands: `.ci/run` runs them, as does whoever sets QNN_HARNESS_INSIST, or
 # `make test ARGS="-m slow"` them alone.
@@ -13,7 +14,8 @@ PYTHON ?= python3
 VENV := .venv
 # quotes for another shell, functions for another script, and `a && b || c` where c is for both
 SHELLCHECK := $(VENV)/bin/shellcheck --exclude=SC2015,SC2016,SC2329
-READY := $(VENV)/.ready
+READY_DEVICE := $(VENV)/.ready-device
+READY_DEV := $(VENV)/.ready-dev
 ARGS ?=
 # a file at a time, since its tests share what is slow to set up; in their order, slow ones first
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
@@ -24,20 +26,20 @@ ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_n
 
 .PHONY: device test bench nightly matrix atlas dist release site lint clean
 
-device: $(READY)
+device: $(READY_DEVICE)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/latest"; exit $$code
 
-test: $(READY)
+test: $(READY_DEV)
 	@mkdir -p reports/tests; \
 	$(VENV)/bin/pytest tests -m "$(BY_DAY)" $(SIDE_BY_SIDE) \
 	--junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
-bench: $(READY)
+bench: $(READY_DEV)
 	@$(VENV)/bin/pytest tests/benchmarks -s -m benchmark $(ARGS)
 
-nightly: $(READY)
+nightly: $(READY_DEV)
 	@mkdir -p reports/tests; code=0; \
 	$(VENV)/bin/pytest tests $(addprefix --ignore ,$(ALONE)) -m nightly $(SIDE_BY_SIDE) \
 	--junitxml=reports/tests/nightly.xml $(ARGS) || code=$$?; \
@@ -45,21 +47,21 @@ nightly: $(READY)
 	--junitxml=reports/tests/nightly-alone.xml $(ARGS) || code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/nightly.xml, nightly-alone.xml"; exit $$code
 
-matrix: $(READY)
+matrix: $(READY_DEV)
 	@$(VENV)/bin/pytest tests/nightly/test_matrix_nightly.py -rs -s $(ARGS)
 
-atlas: $(READY)
+atlas: $(READY_DEV)
 	@$(VENV)/bin/pytest -m "device and atlas" --qnn all --device sim-v73 $(ARGS)
 	@$(VENV)/bin/python suites/error_codes_page.py reports/latest docs/error-codes.md
 
-site: $(READY)
+site: $(READY_DEV)
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "Results: $(CURDIR)/build/site/index.html"
 
 # whoever makes it twice of one commit gets the same bytes
 dist release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
-dist: $(READY)
+dist: $(READY_DEV)
 	@rm -rf dist
 	@$(VENV)/bin/python -m harness.tools.cli.ship
 	@$(VENV)/bin/python -m build --no-isolation --outdir dist .; code=$$?; \
@@ -68,12 +70,12 @@ dist: $(READY)
 	@$(VENV)/bin/check-wheel-contents dist/*.whl
 	@echo "Results: $(CURDIR)/dist"
 
-release: $(READY)
+release: $(READY_DEV)
 	@$(VENV)/bin/python -m tests.release check
-	@$(MAKE) --no-print-directory -o $(READY) dist
+	@$(MAKE) --no-print-directory -o $(READY_DEV) dist
 	@$(VENV)/bin/python -m tests.release finish
 
-lint: $(READY)
+lint: $(READY_DEV)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports --no-logo
@@ -88,11 +90,15 @@ lint: $(READY)
 	[ $$script = prelude.sh ] || \
 	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done; done
 
-$(READY): pyproject.toml
+$(READY_DEVICE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "Python 3.11 or newer is needed; set PYTHON=/path/to/it" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 	{ echo "python3-venv is missing: apt install python3-venv" >&2; exit 2; }
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(READY_DEV): $(READY_DEVICE)
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 

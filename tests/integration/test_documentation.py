@@ -30,7 +30,7 @@ BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 # Run by .ci/run itself, or by every developer before this test can run at all.
 RUN_ELSEWHERE = {
     *("make device", "make test", "make bench"),
-    *("pip install -e .", "pip install qnn-harness"),
+    *("pip install -e .", "pip install ."),
 }
 IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
 NOT_IN_ORDER = {

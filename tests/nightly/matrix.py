@@ -31,7 +31,7 @@ PYTESTS = ("8.2.1", "8.2.*", "8.3.*", "8.4.*", "9.0.*", "9.1.*", NEWEST)
 XDISTS = ("3.6.1", "3.7.*", NEWEST)
 
 FOR_TESTS = ("hypothesis", "pyte")
-"""What the tests of a cell need besides, of those that are for developers."""
+"""What the tests of a cell need besides, of those that are for tests."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def cells() -> tuple[Cell, ...]:
 
 @cache
 def limits() -> dict[str, str]:
-    """What pyproject.toml requires, also for developers, by name."""
-    texts = (*required(), *_project()["optional-dependencies"]["dev"])
+    """What pyproject.toml requires, also for its tests, by name."""
+    texts = (*required(), *_project()["optional-dependencies"]["test"])
     return {re.split(r"[<>=\[]", text, maxsplit=1)[0]: text for text in texts}
 
 

@@ -63,7 +63,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["git", "clone", "-q", ROOT, copy], check=True, timeout=TIMEOUT_S)
         (copy / ".venv").symlink_to(ROOT / ".venv")
         subprocess.run(
-            ["make", "-o", ".venv/.ready", "dist"], cwd=copy, check=True, timeout=TIMEOUT_S
+            ["make", "-o", ".venv/.ready-dev", "dist"], cwd=copy, check=True, timeout=TIMEOUT_S
         )
         made.append(copy / "dist")
     once, again = ({one.name: _sha256(one) for one in folder.iterdir()} for folder in made)

@@ -19,7 +19,7 @@ def test_a_release_is_checked_made_and_tagged(tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", "--no-tags", ROOT, copy], check=True, timeout=TIMEOUT_S)
     (copy / ".venv").symlink_to(ROOT / ".venv")
-    release = ("make", "-o", ".venv/.ready", "release")
+    release = ("make", "-o", ".venv/.ready-dev", "release")
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
     said = run(*release, cwd=copy, code=2)
     assert "CHANGELOG.md has nothing under '## 0.1.0 - YYYY-MM-DD'" in said

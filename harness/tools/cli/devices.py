@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Literal
 
 import click
+from pydantic import ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,13 +16,14 @@ from rich.text import Text
 from harness.device.adb.device import UNPLUGGED
 from harness.device.lab.attach import LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.hands import needs_hands
-from harness.device.lab.health import LabEvent
+from harness.device.lab.hands import Hands, needs_hands
+from harness.device.lab.health import LabEvent, State
 from harness.device.lab.inventory import DeviceConfig, load_lab
 from harness.device.lab.lease import DeviceHeld
-from harness.device.lab.lease_files import Held
+from harness.device.lab.lease_files import Held, Holder
 from harness.device.lab.quarantine import Quarantine, Quarantined
 from harness.device.lab.recovery import check
+from harness.device.lab.vitals import Vitals
 from harness.device.store.claims import holder
 from harness.device.store.clean import Cleaned, clean as clean_device
 from harness.ground.errors import HarnessError, InfraError
@@ -33,13 +34,13 @@ from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
 from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_json
+from harness.verdict.failure.error import Part
 
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
 _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
-_ABOUT = ("host", "host_lost", "problem", "lease", "waiting", "vitals", "quarantine", "hands")
-_KEYS = (*COLUMNS, *_ABOUT)
 
 _LOOK_S: Final = 5.0
 _MOST_NAMES: Final = 4
@@ -47,6 +48,90 @@ SIMULATED_DSP = (
     "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
 )
 PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
+
+
+class ListedDevice(Part):
+    """A device. What it did not say, or was not asked, is null.
+
+    `configured`: devices.yaml names it. `state` is device (it answers), disabled, off (a simulated
+    one that lacks something here), leased, unplugged, unreachable, or what adb says of one that
+    devices.yaml does not name. `health` is good, suspect, bad or quarantine. `lease` says who holds
+    it, as far as that can be told, `silent_s` for how long its lease has not moved; `waiting` who
+    waits for it. `host` is the computer it hangs on, `host_lost` whether that does not answer.
+    `findings` and `problem` are for people.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    name: str | None = None
+    serial: str | None
+    configured: bool
+    enabled: bool
+    simulated: bool
+    state: str | None = None
+    health: State | Literal["quarantine"] | None = None
+    lease: Held | None = None
+    waiting: list[Holder] | None = None
+    soc: str | None = None
+    htp_arch: int | None = None
+    adreno: str | None = None
+    target: str | None = None
+    os_build: str | None = None
+    free_storage_bytes: int | None = None
+    ram_bytes: int | None = None
+    host: str | None = None
+    host_lost: bool | None = None
+    problem: str | None = None
+    findings: list[str] = Field(default_factory=list)
+    hands: Hands | None = None
+    quarantine: Quarantined | None = None
+    vitals: Vitals | None = None
+
+    @property
+    def holder(self) -> str | None:
+        """The holder for people."""
+        if self.lease is None:
+            return None
+        who = self.lease.holder
+        return f"{who.user} ({who.pid}): {who.purpose}" if who else "unknown"
+
+
+class DevicesListed(Printout):
+    """`devices --json`: the devices of the lab, then others that adb sees."""
+
+    devices: list[ListedDevice]
+
+
+class CleanedDevice(Part):
+    """A device and what was done; only `problem` if it could not be cleaned."""
+
+    name: str
+    problem: str | None = None
+    cleaned: Cleaned | None = None
+
+
+class DevicesCleaned(Printout):
+    """`devices clean --json`."""
+
+    devices: list[CleanedDevice]
+
+
+class HealedDevice(Part):
+    """A device after `steps`. If another process holds it, only `problem` says so."""
+
+    name: str
+    state: State | None = None
+    problem: str | None = None
+    findings: list[str] = Field(default_factory=list)
+    was_in_quarantine: bool | None = None
+    in_quarantine: bool | None = None
+    steps: list[LabEvent] = Field(default_factory=list)
+
+
+class DevicesHealed(Printout):
+    """`devices heal --json`."""
+
+    devices: list[HealedDevice]
 
 
 @click.group(invoke_without_command=True)
@@ -74,25 +159,25 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         rows = [describe(opened, config, quarantine) for config in lab.devices]
         rows += strangers(opened, rows)
     if as_json:
-        say_json({"devices": rows})
+        say_json(DevicesListed(devices=rows))
     else:
         _print_table(rows)
         for line in remark_lines(rows):
             say(line)
-    failed = [row for row in rows if row["enabled"] and row["problem"]]
+    failed = [row for row in rows if row.enabled and row.problem]
     for row in failed:
-        say(f"error: {row['name']}: {row['problem']}", err=True)
-    bad = any(row["enabled"] and row["health"] in ("bad", "quarantine") for row in rows)
+        say(f"error: {row.name}: {row.problem}", err=True)
+    bad = any(row.enabled and row.health in ("bad", "quarantine") for row in rows)
     context.exit(3 if failed else 1 if bad else 0)
 
 
-def remark_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+def remark_lines(rows: Sequence[ListedDevice]) -> list[str]:
     """What a person should know of rows besides the table, each remark once (pure)."""
-    said: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for row in rows:
         for line in remarks(row):
-            said.setdefault(line, []).append(row["name"])
-    return [f"{_named(names)}: {line}" for line, names in said.items()]
+            names.setdefault(line, []).append(str(row.name))
+    return [f"{_named(named)}: {line}" for line, named in names.items()]
 
 
 def _named(names: Sequence[str]) -> str:
@@ -100,103 +185,92 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def remarks(row: dict[str, Any]) -> list[str]:
+def remarks(row: ListedDevice) -> list[str]:
     """What a person should know of a row besides the table: findings, and why it is kept out."""
-    lines = [] if row["problem"] else list(row["findings"])
-    if row["lease"] and "since" in row["lease"]:
-        until = row["lease"]["until"]
-        lines.insert(0, f"held since {row['lease']['since']}{f' until {until}' if until else ''}")
-    entry = row["quarantine"]
-    if entry is not None:
-        found = Quarantined(**entry)
-        what = "in quarantine" if found.until == "healed" else "out of reach"
-        lines.append(f"{what} since {found.since}: {found.why}. {found.end(row['name'])}")
-    if row["hands"] is not None:
-        lines.append(f"needs hands: {row['hands']['do']} ({row['hands']['why']})")
+    lines = [] if row.problem else list(row.findings)
+    if row.lease and (holder := row.lease.holder):
+        until = f" until {holder.until}" if holder.until else ""
+        lines.insert(0, f"held since {holder.since}{until}")
+    if entry := row.quarantine:
+        what = "in quarantine" if entry.until == "healed" else "out of reach"
+        lines.append(f"{what} since {entry.since}: {entry.why}. {entry.end(str(row.name))}")
+    if row.hands is not None:
+        lines.append(f"needs hands: {row.hands.do} ({row.hands.why})")
     return lines
 
 
-def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
+def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> ListedDevice:
     """One row: what devices.yaml says, completed by what the device says if it answers."""
-    row: dict[str, Any] = dict.fromkeys(_KEYS)
     why_off = lab.described.why_off(config)
-    entry, problem = None, None
-    try:
-        entry = quarantine.find(lab.device(config.name).key) if why_off is None else None
-    except InfraError as error:
-        problem = str(error)
-    row |= {name: getattr(config, name) for name in ("name", "serial", *_DESCRIBED)} | {
-        "configured": True,
-        "enabled": why_off is None,
-        "simulated": config.simulated,
-        "problem": problem,
-        "findings": [],
-        "quarantine": None if entry is None else asdict(entry),
-    }
-    if not config.enabled:
-        return row | {"state": "disabled"}
+    row = ListedDevice(
+        **{name: getattr(config, name) for name in ("name", "serial", "simulated", *_DESCRIBED)},
+        configured=True,
+        enabled=why_off is None,
+    )
     if why_off is not None:
-        return row | {"state": "off", "findings": [why_off]}
+        row.state = "off" if config.enabled else "disabled"
+        row.findings = [why_off] if config.enabled else []
+        return row
     device = lab.device(config.name)
-    row["host"] = device.far_host
+    try:
+        row.quarantine = quarantine.find(device.key)
+    except InfraError as error:
+        row.problem = str(error)
+    row.host = device.far_host
     try:
         device.hold()
         health = check(device, lambda device: None)
     except DeviceHeld as error:
-        told = [] if error.held.holder else [str(error)]
         queue = [] if lab.leases is None else lab.leases.leases.queue(device.key)
-        told += [f"waits for it: {one.held}" for one in queue]
-        row["waiting"] = [asdict(one.held.holder) for one in queue if one.held.holder]
-        return row | {"state": "leased", "findings": told} | _lease(error.held)
-    if entry is not None and entry.until == "answers" and health.state != "bad":
+        row.state, row.lease = "leased", error.held
+        row.findings = [] if error.held.holder else [str(error)]
+        row.findings += [f"waits for it: {waiter.held}" for waiter in queue]
+        row.waiting = [waiter.held.holder for waiter in queue if waiter.held.holder]
+        return row
+    if row.quarantine and row.quarantine.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
-        entry = row["quarantine"] = None
-    hands = needs_hands(config.name, health.findings, simulated=config.simulated)
-    row |= {
-        "health": "quarantine" if entry and entry.until == "healed" else health.state,
-        "findings": [finding.text for finding in health.findings],
-        "hands": None if hands is None else asdict(hands),
-        "vitals": None if health.vitals is None else asdict(health.vitals),
-    }
+        row.quarantine = None
+    kept_out = row.quarantine is not None and row.quarantine.until == "healed"
+    row.health = "quarantine" if kept_out else health.state
+    row.findings = [finding.text for finding in health.findings]
+    row.hands = needs_hands(config.name, health.findings, simulated=config.simulated)
+    row.vitals = health.vitals
     gone = next((found for found in health.findings if found.code == "unreachable"), None)
     if gone is not None:
-        state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
-        row["host_lost"] = device.lost_host is not None
-        return row | {"state": state, "problem": gone.text}
+        row.state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
+        row.host_lost, row.problem = device.lost_host is not None, gone.text
+        return row
     try:
         attached = device.attach()
     except HarnessError as error:
-        return row | {"state": "unreachable", "problem": str(error)}
+        row.state, row.problem = "unreachable", str(error)
+        return row
     facts = attached.facts
     if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
-        row["findings"].append(PREPARES)
+        row.findings.append(PREPARES)
     if attached.simulated_dsp is not None:
-        row["findings"].append(SIMULATED_DSP)
-    row |= {"serial": attached.transport.serial, "state": "device"}
-    row |= {name: getattr(attached, name) for name in (*_DESCRIBED, "simulated")}
-    return row | {name: getattr(facts, name) for name in _ASKED}
+        row.findings.append(SIMULATED_DSP)
+    row.serial, row.state = attached.transport.serial, "device"
+    for name in (*_DESCRIBED, "simulated"):
+        setattr(row, name, getattr(attached, name))
+    for name in _ASKED:
+        setattr(row, name, getattr(facts, name))
+    return row
 
 
-def _lease(held: Held) -> dict[str, Any]:
-    holder = held.holder
-    said = asdict(holder) if holder else {}
-    who = f"{holder.user} ({holder.pid}): {holder.purpose}" if holder else "unknown"
-    return {"holder": who, "lease": said | {"silent_s": round(held.silent_s, 1)}}
-
-
-def strangers(lab: OpenLab, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def strangers(lab: OpenLab, rows: list[ListedDevice]) -> list[ListedDevice]:
     """What the user's adb server sees beyond the lab; nothing if no server is running."""
-    known = {row["serial"] for row in rows}
+    known = {row.serial for row in rows}
     return [
-        dict.fromkeys(_KEYS)
-        | {"serial": seen.serial, "state": seen.state, "configured": False, "enabled": False}
-        | {"simulated": False, "findings": []}
+        ListedDevice(
+            serial=seen.serial, state=seen.state, configured=False, enabled=False, simulated=False
+        )
         for seen in lab.seen()
         if seen.serial not in known
     ]
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
+def _print_table(rows: list[ListedDevice]) -> None:
     table = Table(box=None, pad_edge=False)
     for column in COLUMNS:
         # htp_arch is HTP, free_storage_bytes is FREE
@@ -204,7 +278,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_column(head, justify="right" if column.endswith("_bytes") else "left")
     for row in rows:
         # whatever a device said is text and never markup
-        table.add_row(*(Text(outgoing(_cell(column, row[column]))) for column in COLUMNS))
+        table.add_row(*(Text(outgoing(_cell(column, getattr(row, column)))) for column in COLUMNS))
     Console(width=None if Console().is_terminal else 200).print(table)
 
 
@@ -243,24 +317,22 @@ def clean(
     """
     lab = load_lab(lab_file)
     configs = lab.select(list(names)) if names else lab.in_use()
-    rows: list[dict[str, object]] = []
-    failed = False
+    rows: list[CleanedDevice] = []
     with open_lab(lab, "devices clean") as opened:
         for config in configs:
             try:
                 device = opened.device(config.name).attach()
                 cleaned = clean_device(device.transport, device.workdir, everything=everything)
             except HarnessError as error:
-                failed = True
-                rows.append({"name": config.name, "problem": str(error)})
+                rows.append(CleanedDevice(name=config.name, problem=str(error)))
                 say(f"error: {error}", err=True)
                 continue
-            rows.append({"name": config.name, "problem": None} | asdict(cleaned))
+            rows.append(CleanedDevice(name=config.name, cleaned=cleaned))
             if not as_json:
                 say(f"{config.name}: {_told(cleaned, everything)}")
     if as_json:
-        say_json({"devices": rows})
-    context.exit(3 if failed else 0)
+        say_json(DevicesCleaned(devices=rows))
+    context.exit(3 if any(row.problem for row in rows) else 0)
 
 
 def _told(cleaned: Cleaned, everything: bool) -> str:
@@ -344,7 +416,7 @@ def heal(
     lab.select(names)
     quarantine = Quarantine(quarantine_root(cache_root()))
     fitness = ProbeFitness(ProbeBuilder(cache_root() / "probe"))
-    rows: list[dict[str, object]] = []
+    rows: list[HealedDevice] = []
     steps: list[LabEvent] = []
 
     def tell(event: LabEvent) -> None:
@@ -366,32 +438,27 @@ def heal(
                 before = quarantine.find(device.key)
                 health = watch.heal(device)
             except DeviceHeld as held:
-                rows.append({"name": name, "state": None, "problem": str(held)})
+                rows.append(HealedDevice(name=name, problem=str(held)))
                 say(f"error: {held}", err=True)
                 continue
             if force:
                 quarantine.lift(device.key)
             entry = quarantine.find(device.key)
             rows.append(
-                {
-                    "name": name,
-                    "state": health.state,
-                    "problem": None,
-                    "findings": [finding.text for finding in health.findings],
-                    "was_in_quarantine": before is not None,
-                    "in_quarantine": entry is not None,
-                    "steps": [
-                        asdict(step) | {"started": step.started.isoformat()}
-                        for step in steps
-                        if step.device == name
-                    ],
-                }
+                HealedDevice(
+                    name=name,
+                    state=health.state,
+                    findings=[finding.text for finding in health.findings],
+                    was_in_quarantine=before is not None,
+                    in_quarantine=entry is not None,
+                    steps=[step for step in steps if step.device == name],
+                )
             )
             if not as_json:
                 what = "in quarantine" if entry else "no longer in quarantine" if before else ""
                 say(f"{name}: {health}" + (f" ({what})" if what else ""))
     if as_json:
-        say_json({"devices": rows})
-    if any(row["problem"] for row in rows):
+        say_json(DevicesHealed(devices=rows))
+    if any(row.problem for row in rows):
         context.exit(3)
-    context.exit(1 if any(row["state"] == "bad" for row in rows) else 0)
+    context.exit(1 if any(row.state == "bad" for row in rows) else 0)

@@ -9,118 +9,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.device.lab.hands import Hands
-from harness.device.lab.health import LabEvent, State
-from harness.device.lab.lease_files import Holder
-from harness.device.lab.quarantine import Quarantined
-from harness.device.lab.vitals import Vitals
 from harness.libraries.containers.manifest import Expects, PieceEntry
 from harness.libraries.runtimes.findings import Finding
+from harness.tools.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
+from harness.tools.cli.printout import Printout
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.drift import OutputDifference
-
-
-class Printout(Part):
-    """A document of schema 1."""
-
-    schema_version: Literal[1] = Field(alias="schema")
-
-
-class ShownLease(Part):
-    """Who holds a device, as its lease says. `silent_s`: for how long the lease has not moved.
-
-    Of a holder that cannot be told only `silent_s` is there.
-    """
-
-    user: str | None = None
-    host: str | None = None
-    pid: int | None = None
-    since: str | None = None
-    purpose: str | None = None
-    until: str | None = None
-    silent_s: float
-
-
-class ListedDevice(Part):
-    """A device. What it did not say, or was not asked, is null.
-
-    `configured`: devices.yaml names it. `state` is device (it answers), disabled, off (a simulated
-    one that lacks something here), leased, unplugged, unreachable, or what adb says of one that
-    devices.yaml does not name. `health` is good, suspect, bad or quarantine. `holder` is `lease`
-    for people, `waiting` who waits for the device. `host` is the computer it hangs on, `host_lost`
-    whether that does not answer. `findings` and `problem` are for people.
-    """
-
-    name: str | None
-    serial: str | None
-    configured: bool
-    enabled: bool
-    simulated: bool
-    state: str | None
-    health: State | Literal["quarantine"] | None
-    holder: str | None
-    lease: ShownLease | None
-    waiting: list[Holder] | None
-    soc: str | None
-    htp_arch: int | None
-    adreno: str | None
-    target: str | None
-    os_build: str | None
-    free_storage_bytes: int | None
-    ram_bytes: int | None
-    host: str | None
-    host_lost: bool | None
-    problem: str | None
-    findings: list[str]
-    hands: Hands | None
-    quarantine: Quarantined | None
-    vitals: Vitals | None
-
-
-class DevicesListed(Printout):
-    """`devices --json`: the devices of the lab, then others that adb sees."""
-
-    devices: list[ListedDevice]
-
-
-class CleanedDevice(Part):
-    """What was removed from a device and what is kept; only `problem` if it could not be cleaned.
-
-    `holders` are the claims of those who use what is kept.
-    """
-
-    name: str
-    problem: str | None
-    freed_bytes: int | None = None
-    kept_bytes: int | None = None
-    sets_removed: list[str] | None = None
-    sets_kept: list[str] | None = None
-    holders: list[str] | None = None
-
-
-class DevicesCleaned(Printout):
-    """`devices clean --json`."""
-
-    devices: list[CleanedDevice]
-
-
-class HealedDevice(Part):
-    """How a device is after `steps`. If another process holds it, only `problem` says so."""
-
-    name: str
-    state: State | None
-    problem: str | None
-    findings: list[str] | None = None
-    was_in_quarantine: bool | None = None
-    in_quarantine: bool | None = None
-    steps: list[LabEvent] | None = None
-
-
-class DevicesHealed(Printout):
-    """`devices heal --json`."""
-
-    devices: list[HealedDevice]
 
 
 class NewDevice(Part):

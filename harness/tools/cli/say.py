@@ -60,20 +60,23 @@ def show_notices(context: click.Context) -> None:
     warnings.showwarning = told
 
 
-def say_found(found: object, lines: Iterable[str], as_json: bool) -> None:
-    """Prints what a command found: as JSON for programs, or in lines for people."""
+def say_found(document: object, lines: Iterable[str], as_json: bool) -> None:
+    """Print the answer of a command: as JSON for programs, or in lines for people."""
     if as_json:
-        say_json(found)
+        say_json(document)
     else:
         for line in lines:
             say(line)
 
 
-def say_json(value: object) -> None:
-    """Prints JSON for programs; in it every character beyond printable ASCII is escaped.
+def say_json(document: object) -> None:
+    """Print a document for programs; every character beyond printable ASCII is escaped.
 
-    An object that says no `schema` is of schema 1.
+    A mapping that names no `schema` is of schema 1.
     """
+    from pydantic import TypeAdapter
+
+    value = TypeAdapter(type(document)).dump_python(document, mode="json", by_alias=True)
     click.echo(_json_text({"schema": 1, **value} if isinstance(value, dict) else value))
 
 

@@ -64,9 +64,7 @@ def schemas() -> dict[str, str]:
         "nightly.schema.json": _schema(
             Night, "What nightly --json prints (with exit_code), and its nightly.json"
         ),
-        "printed.schema.json": _schema(
-            Printed, "What other commands print with --json", "validation"
-        ),
+        "printed.schema.json": _schema(Printed, "What other commands print with --json"),
         "order.schema.json": _schema(
             RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
         ),

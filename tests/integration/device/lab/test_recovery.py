@@ -419,8 +419,8 @@ def test_devices_ends_the_quarantine_of_what_answers(ward: Ward) -> None:
     key, (config,) = ward.device.key, ward.lab.described.devices
     ward.quarantine.put(key, "it does not answer: cut off", until="answers")
     row = describe(ward.lab, config, ward.quarantine)
-    assert (row["health"], row["quarantine"]) == ("good", None)
+    assert (row.health, row.quarantine) == ("good", None)
     assert ward.quarantine.find(key) is None
     ward.quarantine.put(key, "it crashes")
-    assert describe(ward.lab, config, ward.quarantine)["health"] == "quarantine"
+    assert describe(ward.lab, config, ward.quarantine).health == "quarantine"
     assert ward.quarantine.find(key) is not None

@@ -82,8 +82,9 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     done = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["devices"]
-    assert (row["name"], row["freed_bytes"], row["kept_bytes"]) == ("sim-test", 200_000, 0)
-    assert len(row["sets_removed"]) == 2
+    cleaned = row["cleaned"]
+    assert (row["name"], cleaned["freed_bytes"], cleaned["kept_bytes"]) == ("sim-test", 200_000, 0)
+    assert len(cleaned["sets_removed"]) == 2
     assert not folder.exists()
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from harness.tools.cli.devices import PREPARES, remark_lines
+from harness.tools.cli.devices import PREPARES, ListedDevice, remark_lines
 
 
-def row(name: str, *findings: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("problem", "lease", "quarantine", "hands"))
-    return {"name": name, "findings": list(findings)} | nothing
+def row(name: str, *findings: str) -> ListedDevice:
+    return ListedDevice(
+        name=name,
+        serial=name,
+        configured=True,
+        enabled=True,
+        simulated=True,
+        findings=list(findings),
+    )
 
 
 def test_what_many_devices_have_is_said_once() -> None:
     rows = [row(f"sim-{number}", PREPARES) for number in range(6)]
-    rows[1]["findings"].append("is warm")
+    rows[1].findings.append("is warm")
     assert remark_lines(rows) == [
         f"sim-0, sim-1, sim-2, sim-3 and 2 more: {PREPARES}",
         "sim-1: is warm",

@@ -1,43 +1,36 @@
-"""Runs `python -m pytest` or another module in a fork of a process that has imported the harness.
+"""Runs `python -m ...` in a fork of a process that has imported the harness already.
 
-To begin Python and import it takes as long as a short run on a simulated device, and tests begin
-hundreds. All else is as in a process of its own: environment, folder, streams, arguments, exit
-code. What is about processes (signals, what is left of them) begins one.
+Importing the harness takes longer than a short run. The process with the imports is a program of
+its own (`main`); a fork leaves its loop, and ends as any Python does.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import multiprocessing
+import gc
+import io
+import json
 import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.context import ForkServerProcess
-from multiprocessing.forkserver import ensure_running
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tests.integration.spares import become, open_streams, to_python
+import pytest
 
 ROOT = Path(__file__).parents[2]
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.integration.imported", __name__])
-_PATH = sys.path[1:]  # all but the folder in which Python begins
-
-
-def can_fork(environment: Mapping[str, str]) -> bool:
-    """Whether a program in that environment says to Python itself what this process was told."""
-    return to_python(environment) == to_python(os.environ)
-
-
-def _started(target: Callable[..., None], *given: object) -> ForkServerProcess:
-    with contextlib.chdir(ROOT):  # where the server of forks finds what it imports
-        ensure_running()
-    process = _FORKS.Process(target=target, args=given)
-    process.start()
-    return process
+_READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_")
+_NOT_IMPORTED = ("harness.device.labgrid.", "harness.tools.cli.main")
+_MAX_REQUEST = 1 << 20
 
 
 def run_module(
@@ -47,12 +40,12 @@ def run_module(
     timeout_s: float,
     stderr: int = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` gives of `python -m <words>` with nothing on stdin.
+    """Return the result of `subprocess.run` for `python -m <words>` with nothing on stdin.
 
-    That is called where the environment has other words to Python itself than this process has.
+    A new Python is started where the environment has other variables that it reads as it begins.
     Raises TimeoutExpired.
     """
-    if not can_fork(environment):
+    if _read_at_start(environment) != _read_at_start(os.environ):
         return subprocess.run(
             [sys.executable, "-m", *words],
             cwd=cwd,
@@ -62,73 +55,90 @@ def run_module(
             stderr=stderr,
             text=True,
             timeout=timeout_s,
-            check=False,
         )
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
-        err = out if stderr == subprocess.STDOUT else Path(folder, "err")
-        process = _started(_become, words, cwd, dict(environment), out, err)
+    request = {"words": list(words), "cwd": str(cwd), "environment": dict(environment)}
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, ours:
+        with theirs:
+            outputs = [file.fileno() for file in (out, out if stderr == subprocess.STDOUT else err)]
+            files = [theirs.fileno(), *outputs]
+            socket.send_fds(_server(), [json.dumps(request).encode()], files)
+        ours.settimeout(timeout_s)
         try:
-            process.join(timeout_s)
-            if process.exitcode is None:
-                raise subprocess.TimeoutExpired(words, timeout_s)
-        finally:
-            process.kill()
-            process.join()
-        said = [path.read_text() for path in (out, err)]
-    return subprocess.CompletedProcess(
-        words, process.exitcode, said[0], None if out == err else said[1]
-    )
+            code = int(ours.recv(16))
+        except TimeoutError:  # the run ends when the connection is closed
+            raise subprocess.TimeoutExpired(words, timeout_s) from None
+        texts = [file.seek(0) or file.read() for file in (out, err)]
+    written_apart = None if stderr == subprocess.STDOUT else texts[1]
+    return subprocess.CompletedProcess(words, code, texts[0], written_apart)
 
 
-class OnTerminal:
-    """`python -m <words>` in a session of its own, on a terminal; as far as `Popen` is used."""
-
-    def __init__(
-        self, words: Sequence[str], cwd: Path, environment: Mapping[str, str], terminal: str
-    ) -> None:
-        self._process = _started(_become_on_terminal, words, cwd, dict(environment), terminal)
-        assert self._process.pid is not None
-        self.pid = self._process.pid
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("a fork", timeout or 0)
-        return self._process.exitcode
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    names = [name for name in environment if name.startswith(_READ_AT_START)]
+    return {name: environment[name] for name in names if name != "PYTHONPATH"}
 
 
-def _become_on_terminal(
-    words: Sequence[str], cwd: Path, environment: Mapping[str, str], terminal: str
-) -> None:
-    os.setsid()
-    opened = os.open(terminal, os.O_RDWR)  # becomes the session's own
-    for number in range(3):
-        os.dup2(opened, number, inheritable=True)
-    os.close(opened)
-    open_streams()
-    _run(words, cwd, environment)
+@cache
+def _server() -> socket.socket:
+    """Start the process that forks; it ends when this one does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_REQUEST)
+    with theirs:
+        words = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    return ours
 
 
-def _become(
-    words: Sequence[str], cwd: Path, environment: Mapping[str, str], out: Path, err: Path
-) -> None:
-    for number, path in ((1, out), (2, err)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number, inheritable=True)
-    _run(words, cwd, environment)
+def _wait_for_request(control: socket.socket) -> dict[str, Any]:
+    """Fork twice for each request: the inner fork returns it, the outer one watches over that."""
+    while True:
+        data, files, _, _ = socket.recv_fds(control, _MAX_REQUEST, 3)
+        if not data:
+            sys.exit()
+        if os.fork() == 0:
+            break
+        for file in files:
+            os.close(file)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    control.close()
+    connection, *outputs = files
+    if (run := os.fork()) != 0:
+        ended = os.pidfd_open(run)
+        if ended not in select.select([ended, connection], [], [])[0]:  # nobody waits for it
+            os.kill(run, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(run, 0)[1])
+        with contextlib.suppress(BrokenPipeError):
+            os.write(connection, str(code).encode())
+        os._exit(0)
+    os.close(connection)
+    for number, file in enumerate(outputs, start=1):
+        os.dup2(file, number)
+        os.close(file)
+    return dict(json.loads(data))
 
 
-def _run(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
-    os.chdir(cwd)
+def main() -> None:
+    """Import the harness, then become what is asked for, each time in a fork."""
+    # as pytest imports plug-ins: it rewrites their assertions
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        pytest.main(["-VV", "-p", "no:hypothesispytest", "-p", "no:labgrid"])
+    for module in pkgutil.walk_packages(import_module("harness").__path__, "harness."):
+        if not module.name.startswith(_NOT_IMPORTED):
+            import_module(module.name)
+    import_module("onnx.helper")
+    gc.freeze()  # what all forks share is neither looked through nor copied by each
+    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    request = _wait_for_request(socket.socket(fileno=int(sys.argv[1])))
+    signal.signal(signal.SIGINT, on_interrupt)
+    os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update(environment)
-    given = environment.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:] = [str(cwd), *filter(None, given), *_PATH]
-    sys.argv = list(words)
-    try:
-        become(words)
-    finally:
-        atexit._run_exitfuncs()
+    os.environ.update(request["environment"])
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [request["cwd"], *filter(None, given), *sys.path[1:]]
+    sys.argv = request["words"]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

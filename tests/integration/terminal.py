@@ -9,7 +9,6 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import Self
 
 import pyte
-
-from tests.integration.forked import OnTerminal, can_fork
 
 WAIT_S = 120.0
 
@@ -41,23 +38,18 @@ class Terminal:
         self.seen: list[str] = []
         self._ours, theirs = pty.openpty()
         self._fit(columns, rows)
-        words, environment = list(map(str, command)), {"TERM": "xterm-256color", **env}
-        self.process: subprocess.Popen[bytes] | OnTerminal
-        if words[:2] == [sys.executable, "-m"] and can_fork(environment):
-            self.process = OnTerminal(words[2:], cwd, environment, os.ttyname(theirs))
-        else:
-            self.process = subprocess.Popen(
-                words,
-                cwd=cwd,
-                env=environment,
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            )
+        self.process = subprocess.Popen(
+            list(map(str, command)),
+            cwd=cwd,
+            env={"TERM": "xterm-256color", **env},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
         self._settings = termios.tcgetattr(self._ours)
-        self._theirs = theirs  # a fork opens it by its name, and a terminal that nobody has ends
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +58,6 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        os.close(self._theirs)
         os.close(self._ours)
 
     def _fit(self, columns: int, rows: int) -> None:

@@ -18,9 +18,8 @@ from harness.answers.history.nights import NightTold, nights_held
 from harness.answers.history.timeline import MARKS, CaseLine
 from harness.answers.report.bisections import listed as bisection_table
 from harness.answers.report.document import Heading
-from harness.answers.report.pages import filled
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
-from harness.answers.site.cause_page import cause_page, causes_page, diagnosis_page
+from harness.answers.site.cause_page import cause_page, causes_page
 from harness.answers.site.device_page import device_page, devices_page
 from harness.answers.site.gathered import (
     WINDOW,
@@ -35,10 +34,8 @@ from harness.answers.site.gathered import (
 )
 from harness.answers.site.kept_pages import KeptPages, keep_pages
 from harness.answers.site.links import FRONT, page_of
-from harness.answers.site.live import NOW, kept_now
 from harness.answers.site.night_page import front_page, night_page, nights_page, sentence
 from harness.answers.site.pages import Known, framed
-from harness.answers.site.version_page import version_page, versions, versions_page
 from harness.ground.errors import InfraError
 from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.verdict.failure.error import Part
@@ -130,7 +127,7 @@ def build(database: Database, out: Path) -> Built:
             site.write(
                 "nights.html", nights_page(known, {run: one.said for run, one in said.items()})
             )
-            site.write(FRONT, filled(front_page(known), NOW, kept_now(out)))
+            site.write(FRONT, front_page(known))
             write_whole(out / NOTE, SiteNote(nights=said).model_dump_json(by_alias=True).encode())
     except OSError as error:
         raise InfraError(f"the site cannot be written: {error}") from error
@@ -185,12 +182,7 @@ def _of_the_rest(site: _Site, known: Known, told: int) -> None:
         # of one that was gone before its page was last written, nothing has changed
         if one.last >= told - 1 or not (site.out / page_of("cause", one.cause)).is_file():
             site.write(page_of("cause", one.cause), cause_page(known, one))
-    for name in dict.fromkeys(one.diagnosis for one in known.causes if one.diagnosis):
-        site.write(page_of("diagnosis", name), diagnosis_page(known, name))
     site.write("causes.html", causes_page(known))
-    for version in versions(known):
-        site.write(page_of("version", version), version_page(known, version))
-    site.write("versions.html", versions_page(known))
     for device in known.device_names():
         site.write(page_of("device", device), device_page(known, device))
     site.write("devices.html", devices_page(known))

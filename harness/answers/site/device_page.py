@@ -122,20 +122,19 @@ def state_of_device(known: Known, device: str) -> DeviceTold:
     return DeviceTold(state="not heard of", since="")
 
 
-def unwell(known: Known) -> list[str]:
-    """The devices that somebody should look at."""
-    found = {name for name, at in known.gathered.by_device if at > known.last - _SHOWN}
-    return sorted(
-        one
-        for one in found | {name for name, _ in known.devices}
-        if state_of_device(known, one).state != "good"
-    )
+def unwell(known: Known, at: int) -> list[tuple[str, str]]:
+    """The devices that were not well in the night at a place, and how they were."""
+    night = known.nights.get(known.runs[at].run)
+    devices = dict(night.devices) if night is not None else {}
+    if night is None and at == known.last_night:
+        devices = {name: state_of_device(known, name) for name in known.device_names()}
+    return [(name, device.said) for name, device in devices.items() if device.state != "good"]
 
 
-def devices_table(known: Known, devices: list[str], links: Links, style: str = "") -> Table:
-    """Devices beside each other: where they are, how they did, how they are."""
-    rows: list[list[Line]] = []
-    for device in devices:
+def devices_page(known: Known) -> str:
+    """All devices that cases ran on: where they are, how they did, how they are."""
+    links, rows = Links(""), list[list[Line]]()
+    for device in known.device_names():
         state, places = state_of_device(known, device), _places(known, device)
         row = known.devices.get((device, places[-1])) if places else None
         marks = [
@@ -155,7 +154,8 @@ def devices_table(known: Known, devices: list[str], links: Links, style: str = "
                 ],
             ]
         )
-    return Table("", _LISTED, rows, f"stacked {style}")
+    blocks: list[Block] = [Heading("Devices", 1), Table("", _LISTED, rows, "stacked long")]
+    return framed("Devices", blocks, here="Devices", up="")
 
 
 def _mark(known: Known, device: str, at: int) -> str:
@@ -163,10 +163,3 @@ def _mark(known: Known, device: str, at: int) -> str:
     if not told:
         return " "
     return "F" if told["failed"] else "?" if told.lost else "x" if told["known"] else "."
-
-
-def devices_page(known: Known) -> str:
-    """All devices that cases ran on."""
-    table = devices_table(known, known.device_names(), Links(""), "long")
-    blocks: list[Block] = [Heading("Devices", 1), table]
-    return framed("Devices", blocks, here="Devices", up="")

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.database import MERGED, Database
 from harness.answers.history.importing import runs_in_order, stored_attempts
-from harness.answers.history.states import RanWith
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.answers.site.changes import NightChange, changes_of
@@ -221,10 +220,8 @@ class Harvest:
         """Pages of anything but a night tell changes of runs from the place `shown` on."""
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
-        self.by_version: Mapping[tuple[str, str], StandingCounts] = defaultdict(StandingCounts)
         self.devices_of: Mapping[str, set[str]] = defaultdict(set)
         """The devices on which the last run tested a test that it has a change of."""
-        self._by_versions = defaultdict[tuple[RanWith, str], StandingCounts](StandingCounts)
         self._shown = shown
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.execute("PRAGMA cache_size = -8000")
@@ -263,20 +260,14 @@ class Harvest:
                     self.devices_of[line.last.test].add(line.last.device.name)
 
     def _count(self, line: CaseLine) -> None:
-        for one, under in zip(line.seen, line.under, strict=True):
+        for one in line.seen:
             if (device := one.last.device) is not None:
-                standing = one.last.standing
-                self.by_device[device.name, one.at][standing] += 1
-                self._by_versions[under, device.name][standing] += 1
+                self.by_device[device.name, one.at][one.last.standing] += 1
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""
         for name in ("at", "cause", "device"):
             self._rows.execute(f"CREATE INDEX by_{name} ON changes ({name})")
-        for (versions, device), counts in self._by_versions.items():
-            for name, said in versions:
-                if said:
-                    self.by_version[f"{name} {said}", device].update(counts)
 
     def changes(self, where: str, *values: object) -> list[NightChange]:
         """Those of the last runs that an expression of SQL takes, in the order of their causes."""

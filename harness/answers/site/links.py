@@ -12,16 +12,16 @@ from harness.answers.report.document import Span, Style
 from harness.verdict.results.run_folder import case_slug
 
 FRONT: Final = "index.html"
-_LISTS: Final = ("Nights", "Cases", "Devices", "Causes", "Versions", "Bisections")
+_LISTS: Final = ("Nights", "Cases", "Devices", "Causes", "Bisections")
 _WAYS: Final = Markup(
     '<a class="skip" href="#main">To what this page says</a><nav aria-label="The lab">{}</nav>'
 )
-PageKind = Literal["night", "case", "device", "cause", "diagnosis", "version"]
+PageKind = Literal["night", "case", "device", "cause"]
 
 
 def page_of(kind: PageKind, name: str) -> str:
     """The path of a page within the site: of a run's id, a test's node id, the name of a device,
-    the id of a cause or a diagnosis, or a version as in `qnn 2.51.0`."""
+    or the id of a cause."""
     return f"{kind}/{case_slug(name)}.html"
 
 

@@ -17,7 +17,7 @@ from harness.answers.report.document import (
     joined,
 )
 from harness.answers.site.changes import NightChange
-from harness.answers.site.device_page import devices_table, unwell
+from harness.answers.site.device_page import unwell
 from harness.answers.site.drawings import Bar, trend
 from harness.answers.site.links import Links, page_of
 from harness.answers.site.pages import Known, by_cause, framed
@@ -44,8 +44,6 @@ def front_page(known: Known) -> str:
     at, links = known.last_night, Links("")
     changes = known.gathered.of_night(at)
     blocks: list[Block] = [*_head(known, at, changes, links), *by_cause(known, changes, links)]
-    if ill := unwell(known):
-        blocks += [Heading("Devices to look at"), devices_table(known, ill, links)]
     night = known.nights.get(known.runs[at].run)
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
@@ -111,10 +109,8 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
     )
     yield Paragraph(sentence(known, at, changes), "verdict bad" if bad else "verdict")
     night = known.nights.get(run.run)
-    ill = night.devices.items() if night is not None and at != known.last_night else ()
-    told = [(name, one) for name, one in ill if one.state != "good"]
-    if told:
-        yield Items([Item([Span(name, style="code"), f": {one.said}"]) for name, one in told])
+    if devices := unwell(known, at):
+        yield Items([Item([Span(name, style="code"), f": {said}"]) for name, said in devices])
     if night is not None and night.vanished:
         yield Heading("Vanished: they had a verdict before")
         yield Items([Item(Span(one, style="code")) for one in night.vanished])

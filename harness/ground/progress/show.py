@@ -15,11 +15,7 @@ from harness.ground.progress.screen import Screen
 from harness.ground.progress.state import Lines, RunState
 
 _PERIOD_S: Final = 0.125
-_PAGE_S: Final = 3.0
 _STOP_S: Final = 2.0
-
-PageOf = Callable[[RunState, float], Callable[[], None]]
-"""Gives what writes the page of a run as it is now, which may take its time."""
 
 
 class Show:
@@ -32,10 +28,8 @@ class Show:
         colours: bool,
         listener: Listener | None,
         earlier: Callable[[], Mapping[str, float]],
-        page: PageOf | None = None,
     ) -> None:
         """`earlier` is asked once, by the thread, how long cases took before: it may take long."""
-        self._page = page
         self.state = state
         self._colours = colours
         self._listener = listener
@@ -59,14 +53,6 @@ class Show:
 
         screen = Screen(file, lines, width)
         self._shown.callback(screen.close)
-        self._begin(screen)
-        return screen
-
-    def start_unseen(self) -> None:
-        """Shows the page alone: nothing is drawn on any terminal."""
-        self._begin(None)
-
-    def _begin(self, screen: Screen | None) -> None:
         self._over.clear()
         thread = threading.Thread(
             target=self._work, args=[screen], name="qnn-harness-live", daemon=True
@@ -75,6 +61,7 @@ class Show:
         self._shown.callback(self._over.set)
         self._shown.enter_context(followed_by(self._follow))
         thread.start()
+        return screen
 
     def stop(self) -> None:
         """Takes the lines away; waits for the thread a few seconds at most."""
@@ -91,10 +78,10 @@ class Show:
             if merged is not None:
                 self.state.take(*merged, time.monotonic())
 
-    def _work(self, screen: Screen | None) -> None:
+    def _work(self, screen: Screen) -> None:
         # a terminal that is gone, or any fault of ours, must not be the run's
         with contextlib.suppress(Exception):
-            drawn_at = page_at = 0.0
+            drawn_at = 0.0
             while not self._over.is_set():
                 if self._earlier is not None:
                     earlier, self._earlier = self._earlier, None
@@ -109,13 +96,6 @@ class Show:
                 now = time.monotonic()
                 if now - drawn_at >= _PERIOD_S and not self._over.is_set():
                     drawn_at = now
-                    if screen is not None:
-                        screen.draw()
-                    if self._page is not None and now - page_at >= _PAGE_S:
-                        page_at = now
-                        with self._lock:
-                            write = self._page(self.state, now)
-                        write()
+                    screen.draw()
             return
-        if screen is not None:
-            screen.close()
+        screen.close()

@@ -406,12 +406,6 @@ class Options:
         "run the one case of this name, with the versions asked for, on the first device that fits",
         chooses=True,
     )
-    site: Path | None = _option(
-        "--site DIR",
-        "keep what the run is at on the front page of a site (qnn-harness site) in this folder",
-        type=named,
-        read=_path,
-    )
     problem_file: Path | None = _option(
         "--problem-file FILE",
         "where to say, as JSON, what kept the run from its cases (for programs)",

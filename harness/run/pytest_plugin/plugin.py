@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
         tell_progress(config, run.messages)
     else:
         config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
-        run.live = Live(config, run.options.site)
+        run.live = Live(config)
         config.pluginmanager.register(run.live, "qnn-harness-live")
 
 

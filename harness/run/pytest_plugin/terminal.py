@@ -30,7 +30,6 @@ from harness.run.pytest_plugin.pytest_internals import (
 )
 
 if TYPE_CHECKING:
-    from harness.answers.site.live import LiveFront
     from harness.ground.progress.channel import Listener
     from harness.ground.progress.show import Show
     from harness.ground.progress.state import RunState
@@ -210,11 +209,8 @@ class Live:
     captured, no other plug-in moves the cursor, no debugger has it.
     """
 
-    def __init__(self, config: pytest.Config, site: Path | None) -> None:
-        """`site` is the folder of a site whose front page is to say what the run is at."""
+    def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._site = site
-        self._front: LiveFront | None = None
         self._listener: Listener | None = None
         self._show: Show | None = None
         self._state: RunState | None = None
@@ -244,7 +240,7 @@ class Live:
 
     def listen(self, folder: Path) -> None:
         """Hears workers of pytest-xdist by a socket in a folder of theirs, if it is of use."""
-        if self._is_possible() or self._site is not None:
+        if self._is_possible():
             from harness.ground.progress.channel import Listener
 
             with contextlib.suppress(OSError):
@@ -261,18 +257,14 @@ class Live:
 
         `sharing` is how many devices each pool has.
         """
-        if (self._reporter is None or self._verbosity < 0) and self._site is None:
+        if self._reporter is None or self._verbosity < 0:
             return
         from harness.ground.progress.state import RunState
 
         now = time.monotonic()
         self._state = RunState(cases, now, side_by_side=side_by_side, sharing=sharing)
         self._folder, self._said = folder, (now, 0)
-        if self._site is not None:
-            from harness.answers.site.live import LiveFront
-
-            self._front = LiveFront(self._site, folder.run_id)
-        if self._is_possible() or self._front is not None:
+        if self._is_possible():
             from harness.ground.progress.show import Show
 
             self._show = Show(
@@ -280,7 +272,6 @@ class Live:
                 colours=self._reporter.hasmarkup,
                 listener=self._listener,
                 earlier=self._earlier,
-                page=self._front.page if self._front is not None else None,
             )
             self._start()
 
@@ -291,9 +282,7 @@ class Live:
 
     def _start(self) -> None:
         show, reporter = self._show, self._reporter
-        if show is not None and not self._is_possible():
-            show.start_unseen()
-        elif show is not None and self._file is None:
+        if show is not None and self._file is None:
             with contextlib.suppress(OSError):
                 self._file = write_through(
                     reporter, lambda file: show.start(file, lambda: column(reporter))
@@ -314,8 +303,6 @@ class Live:
         finally:
             self._stop()
             self._show = None
-            if self._front is not None:
-                self._front.end()
             if self._listener is not None:
                 self._listener.close()
 

@@ -213,7 +213,6 @@ class Chain:
         """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
         marker = f"--problem-file={self.path / PROBLEM}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
-        words += [f"--site={self.night.site}"] if self.night.site else []
         words += [f"--resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
         return ended("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)

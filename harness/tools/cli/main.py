@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "report": "Write the reports of RUN (default: reports/latest) anew and print its summary.",
     "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
     "runtimes": "QNN runtimes: where they come from, their files, download.",
-    "site": "Write the lab's pages into a folder: nights, cases, devices, causes, versions.",
+    "site": "Write the lab's pages into a folder: nights, cases, devices, causes.",
     "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
     "tell": "Tell the channels of `notify` in devices.yaml what a night found (default: the last "
     "one).",

@@ -27,7 +27,7 @@ from harness.tools.cli.say import say
 @database_option
 @reports_option
 def site(out: Path, database: str | None, reports: Path) -> None:
-    """Write the lab's pages into a folder: nights, cases, devices, causes, versions.
+    """Write the lab's pages into a folder: nights, cases, devices, causes.
 
     They need no network and no server of their own. Only what has changed is written anew. Where no
     --database is named, new runs of the reports are taken in first.

@@ -195,7 +195,7 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
 
     def at_work() -> bool:
         journals = (one.read_text() for one in runs(farm))
-        return "Now: run" in front.read_text() and any(NEW in text for text in journals)
+        return any(NEW in text for text in journals)
 
     gate.touch()
     code, first, said = night(farm, OLD, *keeps)
@@ -208,7 +208,6 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
     code, second, said = night(farm, NEW, *keeps)
     assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), said
     text = front.read_text()
-    assert "Now: run" not in text
     assert "3 of 3 cases have a verdict. 1 case fails, 1 of them new, for 1 cause." in text
     assert f"as qnn {OLD} to {NEW}" in text
     assert "first bad 2.49.40" in text

@@ -66,12 +66,6 @@ class FoundDevice:
         arch = None if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
         return f"{', '.join(filter(None, (soc.name, arch, target)))}: {soc.why}"
 
-    def row(self) -> dict[str, object]:
-        """The same for JSON."""
-        target = None if self.device is None else self.device.target
-        told = {"name": self.name, "serial": self.serial, "target": target}
-        return told | {"soc": self.soc.name, "htp_arch": self.soc.htp_arch, "problem": self.problem}
-
 
 def find_devices(
     server: AdbServer, open_lab: Callable[[Lab], OpenLab], taken_names: Sequence[str] = ()

@@ -17,10 +17,42 @@ from harness.device.lab.new_devices import SIMULATED, FoundDevice, find_boards, 
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.whole_file import write_whole
 from harness.tools.cli.lab_options import json_option, lab_option, open_lab
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_json
 from harness.tools.doctor.new_lab import lab_text
+from harness.verdict.failure.error import Part
 
 _WITHOUT: Final = "Without one: qnn-harness init --simulated"
+
+
+class NewDevice(Part):
+    """A device that was found; `problem` says why it is left out of devices.yaml."""
+
+    name: str
+    serial: str
+    target: str | None
+    soc: str | None
+    htp_arch: int | None
+    problem: str | None
+
+    @classmethod
+    def of(cls, found: FoundDevice) -> NewDevice:
+        """Return what is printed of a device."""
+        return cls(
+            name=found.name,
+            serial=found.serial,
+            target=found.device.target if found.device else None,
+            soc=found.soc.name,
+            htp_arch=found.soc.htp_arch,
+            problem=found.problem or None,
+        )
+
+
+class LabWritten(Printout):
+    """`init --json`: the file that was written, and the devices that were found."""
+
+    file: str
+    devices: list[NewDevice]
 
 
 @click.command()
@@ -60,11 +92,11 @@ def init(
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=lab_file) from error
     if as_json:
-        say_json({"file": str(lab_file), "devices": [one.row() for one in found]})
+        say_json(LabWritten(file=str(lab_file), devices=[NewDevice.of(device) for device in found]))
         return
-    for one in found:
-        say(f"{one.name} ({one.serial}): {one.problem or one.told}")
-    first = next((one.name for one in found if one.device), SIMULATED)
+    for device in found:
+        say(f"{device.name} ({device.serial}): {device.problem or device.told}")
+    first = next((device.name for device in found if device.device), SIMULATED)
     say(f"written: {lab_file}; next: qnn-harness doctor {first}")
 
 

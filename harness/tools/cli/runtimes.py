@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import click
 
@@ -17,6 +16,7 @@ from harness.ground.files.cache import cache_root
 from harness.ground.files.local_file import LocalFile
 from harness.ground.files.notices import Notices, shown_by
 from harness.libraries.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
+from harness.libraries.runtimes.findings import Finding
 from harness.libraries.runtimes.known_facts import KnownFacts
 from harness.libraries.runtimes.library_facts import LibraryFacts, build_id_of
 from harness.libraries.runtimes.needed_files import narrowed
@@ -25,7 +25,9 @@ from harness.libraries.runtimes.preflight_linking import TargetFacts
 from harness.libraries.runtimes.pypi import PYPI
 from harness.libraries.runtimes.runtime import Runtime
 from harness.tools.cli.lab_options import json_option, lab_option, open_catalog
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json
+from harness.verdict.failure.error import Part
 
 _NEGATIVE = 1
 _ENGINE = "qnn"
@@ -37,6 +39,99 @@ target_option = click.option(
     show_default=True,
     help="What the libraries are built for.",
 )
+
+
+class ListedOrt(Part):
+    """A version of ONNX Runtime that can be had. `cached`: it needs no network."""
+
+    ort: str
+    target: str
+    source: str
+    cached: bool
+
+
+class RuntimesListed(Printout):
+    """`runtimes list --json`. `problems` are of sources that did not answer."""
+
+    runtimes: list[CatalogEntry]
+    orts: list[ListedOrt]
+    problems: list[str]
+
+
+class FetchedRuntime(Part):
+    """A runtime, or an ONNX Runtime, that is in the cache now."""
+
+    name: str
+    target: str
+    files: int
+    bytes: int
+
+
+class RuntimesFetched(Printout):
+    """`runtimes fetch --json`."""
+
+    runtimes: list[FetchedRuntime]
+
+
+class RuntimeFile(Part):
+    """A file of a runtime. `pushed`: a device would get it. `problem`: why nothing is known of it.
+
+    `kind` is what it is (stub, skel), `build` the SDK build that it names, `min_glibc` the oldest
+    C library that runs it, `needed` the libraries that it asks for.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+    pushed: bool
+    kind: str
+    htp_arch: int | None
+    build: str | None
+    machine: str | None
+    libc: str | None
+    min_glibc: str | None
+    needed: list[str]
+    problem: str | None
+
+
+class ShownRuntime(Part):
+    """A runtime with all its files, and what preflight says of it.
+
+    `htp_archs` are those that it is for; `backend` and `htp_arch` are the device's that was meant.
+    """
+
+    name: str
+    qnn: str | None
+    build_id: str | None
+    ort: str | None
+    target: str
+    source: str
+    root: str
+    htp_archs: list[int]
+    backend: str
+    htp_arch: int | None
+    files: list[RuntimeFile]
+    preflight: list[Finding]
+
+
+class RuntimesShown(Printout):
+    """`runtimes show --json`."""
+
+    runtimes: list[ShownRuntime]
+
+
+class VerifiedRuntime(Part):
+    """A runtime on this computer; `damage` names each file that is not as it was."""
+
+    name: str
+    target: str
+    damage: list[str]
+
+
+class RuntimesVerified(Printout):
+    """`runtimes verify --json`."""
+
+    runtimes: list[VerifiedRuntime]
 
 
 @click.group()
@@ -70,20 +165,22 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
                 entries += catalog.entries_of(source, one)
             except HarnessError as error:
                 problems.setdefault(f"{source.name}: {error}", error)
-    rows = [asdict(entry) for entry in entries]
-    orts = ort_rows(catalog, [target] if target else TARGETS)
-    lines = (*_table("RUNTIME", "name", rows), "", *_table("ONNX RUNTIME", "ort", orts))
-    say_found({"runtimes": rows, "orts": orts, "problems": list(problems)}, lines, as_json)
+    orts = _orts(catalog, [target] if target else TARGETS)
+    say_found(
+        RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)),
+        (*_table("RUNTIME", "name", entries), "", *_table("ONNX RUNTIME", "ort", orts)),
+        as_json,
+    )
     for problem in () if as_json else problems:
         say(f"error: {problem}", err=True)
     return max((error.exit_code for error in problems.values()), default=0)
 
 
-def _table(head: str, name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _table(head: str, name: str, rows: Iterable[CatalogEntry | ListedOrt]) -> Iterator[str]:
     yield f"{head:<24} {'TARGET':<14} {'SOURCE':<12} CACHED"
     for row in rows:
-        cached = "yes" if row["cached"] else "no"
-        yield f"{row[name]:<24} {row['target']:<14} {row['source']:<12} {cached}"
+        cached = "yes" if row.cached else "no"
+        yield f"{getattr(row, name):<24} {row.target:<14} {row.source:<12} {cached}"
 
 
 @runtimes.command()
@@ -96,18 +193,16 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
     """Fetch runtimes into the cache, so that a later run needs no network."""
     catalog = open_catalog(lab_file)
     orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
-    rows: list[dict[str, Any]] = []
+    rows: list[FetchedRuntime] = []
     for name in catalog.resolve(version, target, field="VERSION"):
         runtime = catalog.runtime(name, target)
-        row = {"name": name, "target": target, "files": len(runtime.files)}
-        rows.append(row | {"bytes": runtime.size})
+        files, size = len(runtime.files), runtime.size
+        rows.append(FetchedRuntime(name=name, target=target, files=files, bytes=size))
     for name in orts:
-        file = catalog.ort.fetch(name, target)
-        rows.append({"name": f"ORT {name}", "target": target, "files": 1, "bytes": file.size})
-    lines = (
-        f"{row['name']} {target}: {row['files']} files, {row['bytes'] / 1e6:.1f} MB" for row in rows
-    )
-    say_found({"runtimes": rows}, lines, as_json)
+        size = catalog.ort.fetch(name, target).size
+        rows.append(FetchedRuntime(name=f"ORT {name}", target=target, files=1, bytes=size))
+    lines = (f"{row.name} {target}: {row.files} files, {row.bytes / 1e6:.1f} MB" for row in rows)
+    say_found(RuntimesFetched(runtimes=rows), lines, as_json)
 
 
 @runtimes.command()
@@ -137,17 +232,17 @@ def show(
     looked at. What is not here yet is fetched. Ends with 1 if something does not fit.
     """
     catalog = open_catalog(lab_file)
-    shown: list[dict[str, Any]] = []
+    shown: list[ShownRuntime] = []
     arch = None if htp_arch is None else int(htp_arch)
     for name in catalog.resolve(version, target, field="VERSION"):
-        shown.append(file_rows(catalog.runtime(name, target), backend, arch, cache_root()))
+        shown.append(_shown(catalog.runtime(name, target), backend, arch))
         if not as_json:
-            for line in show_lines(shown[-1]):
+            for line in _show_lines(shown[-1]):
                 say(line)
     if as_json:
-        say_json({"runtimes": shown})
-    found = [one for row in shown for one in row["preflight"]]
-    return _NEGATIVE if any(one["severity"] == "error" for one in found) else 0
+        say_json(RuntimesShown(runtimes=shown))
+    findings = [finding for runtime in shown for finding in runtime.preflight]
+    return _NEGATIVE if any(finding.severity == "error" for finding in findings) else 0
 
 
 @runtimes.command()
@@ -162,7 +257,7 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     (an SDK, a folder) is taken as it is then.
     """
     catalog = open_catalog(lab_file)
-    rows: list[dict[str, Any]] = []
+    rows: list[VerifiedRuntime] = []
     if version is not None:
         # what means nothing anywhere is an error with its reason
         choose_runtimes(
@@ -173,17 +268,16 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     for one in [target] if target else TARGETS:
         for name in _here(catalog, version, one):
             damage = catalog.damage(name, one)
-            rows.append({"name": name, "target": one, "damage": damage})
+            rows.append(VerifiedRuntime(name=name, target=one, damage=damage))
         if version is None:
-            for ort in ort_rows(catalog, [one]):
-                if ort["cached"]:
-                    damage = catalog.ort.damage(ort["ort"], one)
-                    rows.append({"name": f"ORT {ort['ort']}", "target": one, "damage": damage})
+            for ort in filter(lambda ort: ort.cached, _orts(catalog, [one])):
+                damage = catalog.ort.damage(ort.ort, one)
+                rows.append(VerifiedRuntime(name=f"ORT {ort.ort}", target=one, damage=damage))
     if not rows:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
-    told = (f"{row['name']} {row['target']}: {'; '.join(row['damage']) or 'whole'}" for row in rows)
-    say_found({"runtimes": rows}, told, as_json)
-    return _NEGATIVE if any(row["damage"] for row in rows) else 0
+    lines = (f"{row.name} {row.target}: {'; '.join(row.damage) or 'whole'}" for row in rows)
+    say_found(RuntimesVerified(runtimes=rows), lines, as_json)
+    return _NEGATIVE if any(row.damage for row in rows) else 0
 
 
 def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
@@ -204,25 +298,20 @@ def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
     return found
 
 
-def ort_rows(catalog: Catalog, targets: Iterable[str]) -> list[dict[str, Any]]:
-    """The versions of ONNX Runtime that can be had for these targets, as JSON."""
+def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
+    """Return the versions of ONNX Runtime that can be had for these targets."""
     return [
-        {
-            "ort": version,
-            "target": target,
-            "source": PYPI,
-            "cached": catalog.ort.is_cached(version, target),
-        }
+        ListedOrt(
+            ort=version, target=target, source=PYPI, cached=catalog.ort.is_cached(version, target)
+        )
         for target in targets
         for version in catalog.ort.versions(target)
     ]
 
 
-def file_rows(
-    runtime: Runtime, backend: str, htp_arch: int | None, cache_root: Path
-) -> dict[str, Any]:
-    """A runtime with all its files, as JSON: what each is, and whether a device would get it."""
-    facts = KnownFacts(cache_root).of(runtime)
+def _shown(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
+    """Return a runtime with all its files: the kind of each, and whether a device would get it."""
+    facts = KnownFacts(cache_root()).of(runtime)
     needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
     chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
     pushed = {file.name for file in chosen.files}
@@ -234,41 +323,41 @@ def file_rows(
         backend=cast(Backend, backend),
         qnn_version=runtime.qnn_version,
     )
-    return {
-        "name": runtime.name,
-        "qnn": runtime.qnn_version,
-        "build_id": runtime.build_id or build_id_of(facts),
-        "ort": runtime.ort_version,
-        "target": runtime.target,
-        "source": runtime.source,
-        "root": str(runtime.root),
-        "htp_archs": list(runtime.htp_archs),
-        "backend": backend,
-        "htp_arch": htp_arch,
-        "files": [
-            _file_row(file, fact, file.name in pushed)
+    return ShownRuntime(
+        name=runtime.name,
+        qnn=runtime.qnn_version,
+        build_id=runtime.build_id or build_id_of(facts),
+        ort=runtime.ort_version,
+        target=runtime.target,
+        source=runtime.source,
+        root=str(runtime.root),
+        htp_archs=list(runtime.htp_archs),
+        backend=backend,
+        htp_arch=htp_arch,
+        files=[
+            _file(file, fact, file.name in pushed)
             for file, fact in zip(runtime.files, facts, strict=True)
         ],
-        "preflight": [asdict(one) for one in preflight(subject)],
-    }
+        preflight=preflight(subject),
+    )
 
 
-def _file_row(file: LocalFile, fact: LibraryFacts, pushed: bool) -> dict[str, Any]:
+def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:
     elf = fact.elf
-    return {
-        "name": file.name,
-        "bytes": file.size,
-        "sha256": file.sha256,
-        "pushed": pushed,
-        "kind": fact.kind,
-        "htp_arch": fact.htp_arch,
-        "build": _build_text(fact),
-        "machine": elf.machine if elf else None,
-        "libc": elf.libc if elf else None,
-        "min_glibc": ".".join(map(str, elf.min_glibc)) if elf and elf.min_glibc else None,
-        "needed": list(elf.needed) if elf else [],
-        "problem": fact.problem,
-    }
+    return RuntimeFile(
+        name=file.name,
+        bytes=file.size,
+        sha256=file.sha256,
+        pushed=pushed,
+        kind=fact.kind,
+        htp_arch=fact.htp_arch,
+        build=_build_text(fact),
+        machine=elf.machine if elf else None,
+        libc=elf.libc if elf else None,
+        min_glibc=".".join(map(str, elf.min_glibc)) if elf and elf.min_glibc else None,
+        needed=list(elf.needed) if elf else [],
+        problem=fact.problem,
+    )
 
 
 def _build_text(fact: LibraryFacts) -> str | None:
@@ -277,31 +366,21 @@ def _build_text(fact: LibraryFacts) -> str | None:
     return ".".join(filter(None, (build.version, build.stamp))) if build else None
 
 
-def show_lines(row: Mapping[str, Any]) -> Iterator[str]:
+def _show_lines(runtime: ShownRuntime) -> Iterator[str]:
     """The files of a runtime for people."""
-    archs = ", ".join(f"v{arch}" for arch in row["htp_archs"])
+    archs = ", ".join(f"v{arch}" for arch in runtime.htp_archs)
     yield (
-        f"{row['name']} for {row['target']}: build {row['build_id'] or 'not told'}, "
-        f"from {row['source']} ({row['root']})"
-        + (f", ORT {row['ort']}" if row["ort"] else "")
+        f"{runtime.name} for {runtime.target}: build {runtime.build_id or 'not told'}, "
+        f"from {runtime.source} ({runtime.root})"
+        + (f", ORT {runtime.ort}" if runtime.ort else "")
         + (f", HTP {archs}" if archs else "")
     )
-    for file in row["files"]:
-        mark = "*" if file["pushed"] else " "
-        what = file["problem"] or " ".join(
-            str(part)
-            for part in (
-                file["kind"],
-                file["machine"],
-                file["libc"] and f"{file['libc']} {file['min_glibc'] or ''}".strip(),
-                file["build"],
-            )
-            if part
-        )
-        size, digest = f"{file['bytes'] / 1e6:>7.1f} MB", file["sha256"][:12]
-        yield f" {mark} {size}  {digest}  {file['name']}  {what}"
-    arch = f" on HTP v{row['htp_arch']}" if row["htp_arch"] else ""
-    yield f" * is pushed for backend {row['backend']}{arch}"
-    for one in row["preflight"]:
-        thread = f" ({one['thread']})" if one["thread"] else ""
-        yield f"   {one['severity']} {one['code']}: {one['explanation']}. {one['fix']}.{thread}"
+    for file in runtime.files:
+        mark = "*" if file.pushed else " "
+        libc = file.libc and f"{file.libc} {file.min_glibc or ''}".strip()
+        facts = " ".join(filter(None, (file.kind, file.machine, libc, file.build)))
+        size, digest = f"{file.bytes / 1e6:>7.1f} MB", file.sha256[:12]
+        yield f" {mark} {size}  {digest}  {file.name}  {file.problem or facts}"
+    arch = f" on HTP v{runtime.htp_arch}" if runtime.htp_arch else ""
+    yield f" * is pushed for backend {runtime.backend}{arch}"
+    yield from (f"   {finding}" for finding in runtime.preflight)

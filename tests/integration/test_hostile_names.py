@@ -19,8 +19,6 @@ from pydantic import ValidationError
 from harness.answers.history.importing import _digest
 from harness.answers.merging.merging import _copied
 from harness.answers.report.html import _tail
-from harness.answers.report.run_data import RunData
-from harness.answers.report.trace import TRACE, write_trace
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.sources.artefact_sources import contexts_of
 from harness.contexts.sources.context_file import ContextFile, ContextFiles
@@ -45,7 +43,7 @@ from harness.libraries.runtimes.maven_repository import (
     pom_dependencies,
 )
 from harness.run.bench.session import open_session
-from harness.verdict.results.journal import Contents, read_journal
+from harness.verdict.results.journal import read_journal
 from harness.verdict.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
 from tests.integration.hostile_names import Example, Watched, example, stays_below
 from tests.unit.libraries.containers.made import CONTEXT, epcontext
@@ -206,9 +204,6 @@ def a_part_of_a_run(world: Watched, one: Example) -> None:
 def a_log(world: Watched, one: Example) -> None:
     world.put(world.given, one)
     world.seen()
-    named = record(logs=("a",)).model_copy(update={"logs": (f"{one.name}.jsonl", one.name)})
-    run = RunData("r", Contents((named,), ()))
-    write_trace(run, world.given / TRACE)
     if not _tail(world.given, one.name):
         raise ValueError("left out")
 

@@ -15,7 +15,6 @@ from harness.answers.report.html import evidence_of, html_text
 from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import METRICS, metrics_text
 from harness.answers.report.run_data import RunData, Since
-from harness.answers.report.trace import TRACE, write_trace
 from harness.ground.errors.outgoing_text import printable
 from harness.ground.files.whole_file import disk_errors, write_whole, written_whole
 from harness.verdict.results.journal import uncollected
@@ -43,27 +42,24 @@ def _page(run: RunData, path: Path) -> None:
 PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
     "junit.xml": _junit,
     METRICS: _metrics,
-    TRACE: write_trace,
     "report.html": _page,
 }
 """What writes each file, by its name in the run's folder. They raise OSError."""
-_ON_DEMAND: Final = frozenset({TRACE})
 
 
 @uncollected()
-def project(folder: RunFolder, since: Since | None = None, *, trace: bool = False) -> RunData:
+def project(folder: RunFolder, since: Since | None = None) -> RunData:
     """Writes the projections anew; returns what they were made of.
 
-    `since` is what became of cases since an earlier run, for the page; `trace` writes trace.json,
-    too. Raises InfraError if the disk fails.
+    `since` is what became of cases since an earlier run, for the page. Raises InfraError if the
+    disk fails.
     """
     run = RunData(
         folder.run_id, folder.contents(), folder.info(), outputs=folder.drift(), since=since
     )
     with disk_errors(f"cannot write reports to {folder.path}"):
         for name, write in PROJECTIONS.items():
-            if trace or name not in _ON_DEMAND:
-                write(run, folder.path / name)
+            write(run, folder.path / name)
     return run
 
 
@@ -74,7 +70,6 @@ def finish(
     problem: str | None = None,
     other_failures: bool = False,
     since: Since | None = None,
-    trace: bool = False,
     finished: datetime | None = None,
 ) -> RunData:
     """Ends a run, now or at `finished`, and writes what is made of its journal.
@@ -89,4 +84,4 @@ def finish(
         "problem": problem,
     }
     folder.end(said, finished)
-    return project(folder, since, trace=trace)
+    return project(folder, since)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-ProfileAsked = Literal["basic", "ops", "trace"]
+ProfileAsked = Literal["basic", "ops"]
 PROFILES: Final[tuple[ProfileAsked, ...]] = get_args(ProfileAsked)
 
 UNITS: Final[Mapping[object, str]] = MappingProxyType(

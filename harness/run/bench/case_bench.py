@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import posixpath
 import secrets
 import shlex
 import time
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from harness.device.lab.attach import AttachedDevice
     from harness.run.workbench.held_device import ReadyPlacement
 
-_PROFILE_FILE = "profiling_file_path="
 _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0
 _FETCH_S = 60.0
@@ -284,7 +282,7 @@ class CaseBench:
             return Observation(known.run, known.verdict, Figures())
         self._forget_said()
         started = time.monotonic()
-        with self._current_folder(plan) as folder:
+        with self._current_folder() as folder:
             run = run_plan(
                 self.device.transport,
                 probe or self.ready.probe,
@@ -340,15 +338,8 @@ class CaseBench:
             return read_said(self.device.simulated_dsp, self._logged)
 
     @contextlib.contextmanager
-    def _current_folder(self, plan: Plan) -> Iterator[str]:
-        """Where a probe runs: the GPU backend leaves its maker's kernel sources there.
-
-        With `optrace` ONNX Runtime leaves a file there: it gets the folder of its profile.
-        """
-        for one in (value for step in plan.steps for value in step.fields.values()):
-            if one.startswith(_PROFILE_FILE):
-                yield posixpath.dirname(one.removeprefix(_PROFILE_FILE))
-                return
+    def _current_folder(self) -> Iterator[str]:
+        """The folder a probe runs in: the GPU backend leaves its maker's kernel sources there."""
         if self.placement.backend != "gpu":
             yield self.runtime.root
             return

@@ -58,7 +58,7 @@ def profiling_of(ran: Plan, asked: ProfileAsked, folder: str) -> Profiling | Non
     """
     level: ProfileLevel = "basic" if asked == "basic" else "detailed"
     if any(step.verb == "ort-run" for step in ran.steps):
-        return _of_session(ran, "optrace" if asked == "trace" else level, f"{folder}/{_CSV}")
+        return _of_session(ran, level, f"{folder}/{_CSV}")
     return _of_contexts(ran, level)
 
 
@@ -86,7 +86,7 @@ def _of_contexts(ran: Plan, level: ProfileLevel) -> Profiling | None:
     return Profiling(_ended(ran, steps, frees), len(graphs) - len(taken))
 
 
-def _of_session(ran: Plan, level: str, csv: str) -> Profiling:
+def _of_session(ran: Plan, level: ProfileLevel, csv: str) -> Profiling:
     opened = [*takewhile(lambda one: one.verb != "ort-session", ran.steps)]
     # logging all costs as much as a small graph does
     steps = [Step("ort-env") if one.verb == "ort-env" else one for one in opened]

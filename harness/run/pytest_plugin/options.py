@@ -382,16 +382,10 @@ class Options:
         type=named,
         read=_run,
     )
-    trace: bool = _option(
-        "--trace-json",
-        "write a timeline of the run (trace.json), which ui.perfetto.dev opens",
-        "Write a timeline, for ui.perfetto.dev.",
-        **_FLAG,
-    )
     profile: ProfileAsked | None = _option(
         "--profile",
-        "profile files of one's own: basic, ops (cycles of each op) or trace (its timeline, too)",
-        "Which op is slow: basic, ops (cycles of each), or trace (a timeline, too).",
+        "profile files of one's own: basic (totals) or ops (cycles of each op)",
+        "Which op is slow: basic (totals) or ops (cycles of each op).",
         choices=PROFILES,
     )
     plan: bool = _option(

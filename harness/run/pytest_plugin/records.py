@@ -271,7 +271,6 @@ class Records:
             problem=problem,
             other_failures=other_failures,
             since=since_previous(self.folder),
-            trace=self._asked.options.trace or self._asked.options.profile == "trace",
         )
         return tell_ci(made_of, self.folder.path, os.environ)
 

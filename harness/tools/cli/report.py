@@ -20,8 +20,7 @@ from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
-@click.option("--trace", is_flag=True, help="Write trace.json, too, which ui.perfetto.dev opens.")
-def report(run: Path, trace: bool) -> None:
+def report(run: Path) -> None:
     """Write the reports of RUN (default: reports/latest) anew and print its summary.
 
     RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed.
@@ -29,7 +28,7 @@ def report(run: Path, trace: bool) -> None:
     if not (run / JOURNAL).is_file() and _of_bisections(run):
         return
     folder = RunFolder.open(run)
-    made_of = project(folder, since_previous(folder), trace=trace)
+    made_of = project(folder, since_previous(folder))
     if why := cut_short(made_of.info):
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     for text in folder.contents().left_out.told(folder.path / JOURNAL):

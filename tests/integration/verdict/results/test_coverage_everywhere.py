@@ -320,12 +320,6 @@ def metrics(one: Made) -> str:
     return one.coverage.headline
 
 
-def trace(one: Made) -> str:
-    qnn_harness("report", "--trace", one.folder.path)
-    told = json.loads((one.folder.path / "trace.json").read_text())
-    return str(told["otherData"]["coverage"])
-
-
 def step(one: Made) -> str:
     text = step_summary(one.folder.contents().cases, one.coverage, one.folder.run_id)
     return text.partition("\n")[0]
@@ -345,7 +339,6 @@ PLACES: Mapping[str, Callable[[Made], str]] = {
     "page": html_page,
     "junit": junit,
     "metrics": metrics,
-    "trace": trace,
     "GitHub's summary": step,
     "annotations, GitLab": findings,
     "compare": comparison,

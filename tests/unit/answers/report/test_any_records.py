@@ -19,7 +19,6 @@ from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import metrics_text
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import failure_groups, summary_lines, totals
-from harness.answers.report.trace import trace_of
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts
@@ -43,15 +42,14 @@ LISTS = st.lists(records(), max_size=6)
 
 @reaches(0.2)
 @settings(max_examples=60)
-@given(LISTS, st.integers(60, 200), st.binary(max_size=200))
-def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int, log: bytes) -> None:
+@given(LISTS, st.integers(60, 200))
+def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int) -> None:
     if any(item.is_bad for item in made):
         reached()
     the_summary(made, width)
     junit(made)
     ci(made)
     metrics(made)
-    trace(made, log)
     page(made)
 
 
@@ -87,11 +85,6 @@ def metrics(made: list[CaseRecord]) -> None:
     assert list(text_string_to_metric_families(text))
     assert list(older_format(text))
     assert text == metrics_text(made, [PUSH])
-
-
-def trace(made: list[CaseRecord], log: bytes) -> None:
-    told = json.loads(json.dumps(trace_of(made, [PUSH], coverage_of(made), lambda path: log)))
-    assert sum(one["ph"] == "X" for one in told["traceEvents"]) >= len(made) + 1
 
 
 def page(made: list[CaseRecord]) -> None:

@@ -67,9 +67,7 @@ def test_a_file_is_profiled_once_and_of_many_the_first_ones() -> None:
     assert (len(told(many.plan, "context-load")), many.left_out) == (16, 24)
 
 
-@pytest.mark.parametrize(
-    ("asked", "level"), [("basic", "basic"), ("ops", "detailed"), ("trace", "optrace")]
-)
+@pytest.mark.parametrize(("asked", "level"), [("basic", "basic"), ("ops", "detailed")])
 def test_a_session_is_made_twice_and_the_second_one_writes_its_profile(
     asked: ProfileAsked, level: str
 ) -> None:

@@ -106,7 +106,7 @@ def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> No
 
 
 def test_versions_and_how_it_is_run_choose_no_case() -> None:
-    said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--shard", "1/2", "--trace-json")
+    said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--shard", "1/2")
     chosen = ("-m", "device", "--backend", "gpu", "--plan", "--any-device", "a.py")
     found = selection(("pytest", *said, *chosen))
     assert found == ("--any-device", "--backend=gpu", "--plan", "-m=device", "a.py")

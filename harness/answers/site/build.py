@@ -15,13 +15,7 @@ from harness import __version__
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.database import Database
 from harness.answers.history.nights import NightTold, nights_held
-from harness.answers.history.timeline import MARKS, CaseLine
-from harness.answers.report.bisections import listed as bisection_table
-from harness.answers.report.document import Heading
-from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
-from harness.answers.site.cause_page import cause_page, causes_page
-from harness.answers.site.device_page import device_page, devices_page
-from harness.answers.site.gathered import (
+from harness.answers.history.run_changes import (
     WINDOW,
     Harvest,
     KinLines,
@@ -32,6 +26,12 @@ from harness.answers.site.gathered import (
     lines_by_test,
     runs_held,
 )
+from harness.answers.history.timeline import MARKS, CaseLine
+from harness.answers.report.bisections import listed as bisection_table
+from harness.answers.report.document import Heading
+from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
+from harness.answers.site.cause_page import cause_page, causes_page
+from harness.answers.site.device_page import device_page, devices_page
 from harness.answers.site.kept_pages import KeptPages, keep_pages
 from harness.answers.site.links import FRONT, page_of
 from harness.answers.site.night_page import front_page, night_page, nights_page, sentence

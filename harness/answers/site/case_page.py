@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from harness.answers.history.brief import FIGURES, Brief
+from harness.answers.history.run_changes import WINDOW
 from harness.answers.history.speed import sample
 from harness.answers.history.states import RanWith, said_versions, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, mark_of
 from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
 from harness.answers.site.drawings import beside, curve, strip
-from harness.answers.site.gathered import WINDOW
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, framed, happened, short_name
 from harness.ground.errors.outgoing_text import counted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from harness.answers.history.run_changes import CauseHeld
 from harness.answers.report.document import Block, CodeBlock, Heading, Line, Paragraph, Span, Table
-from harness.answers.site.gathered import CauseHeld
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, by_cause, framed, happened, title_of
 from harness.ground.errors.outgoing_text import counted

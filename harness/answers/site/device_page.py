@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from harness.answers.history.nights import DeviceTold
+from harness.answers.history.run_changes import WINDOW, DeviceRow, StandingCounts
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
 from harness.answers.site.drawings import beside, curve, strip
-from harness.answers.site.gathered import WINDOW, DeviceRow, StandingCounts
 from harness.answers.site.links import Links
 from harness.answers.site.pages import Known, by_cause, framed
 from harness.ground.errors.outgoing_text import counted

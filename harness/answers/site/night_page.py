@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from harness.answers.history.changes import NightChange
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -16,7 +17,6 @@ from harness.answers.report.document import (
     Table,
     joined,
 )
-from harness.answers.site.changes import NightChange
 from harness.answers.site.device_page import unwell
 from harness.answers.site.drawings import Bar, trend
 from harness.answers.site.links import Links, page_of

@@ -11,7 +11,9 @@ from typing import Final
 
 from markupsafe import Markup
 
+from harness.answers.history.changes import TITLES, Became, NightChange
 from harness.answers.history.nights import CauseTold, NightTold
+from harness.answers.history.run_changes import CauseHeld, DeviceRow, Harvest, RunHeld
 from harness.answers.history.spread import spread
 from harness.answers.history.surroundings import named_files
 from harness.answers.history.timeline import MARKS
@@ -26,8 +28,6 @@ from harness.answers.report.document import (
     shortened,
 )
 from harness.answers.report.pages import asset, page
-from harness.answers.site.changes import TITLES, Became, NightChange
-from harness.answers.site.gathered import CauseHeld, DeviceRow, Harvest, RunHeld
 from harness.answers.site.kept_pages import KeptPages
 from harness.answers.site.links import Links, ways
 from harness.ground.errors.outgoing_text import counted

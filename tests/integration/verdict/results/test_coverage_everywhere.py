@@ -396,7 +396,7 @@ TOLD_BY = {
     "answers/history/side_by_side.py": "compare",
     "answers/history/previous.py": "page",
     "tools/cli/history.py": "history",
-    "answers/site/gathered.py": "site",
+    "answers/history/run_changes.py": "site",
     "tools/cli/report.py": "report",
     "answers/merging/merging.py": "report",
     "answers/report/ci.py": "GitHub's summary",

@@ -200,8 +200,8 @@ def many(folder: Path, number: int) -> list[Path]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The site reads six runs and tells changes of three, as if these were 60 and 30."""
-    for name in ("build", "gathered", "case_page", "device_page"):
-        monkeypatch.setattr(f"harness.answers.site.{name}.WINDOW", 6)
+    for name in ("site.build", "history.run_changes", "site.case_page", "site.device_page"):
+        monkeypatch.setattr(f"harness.answers.{name}.WINDOW", 6)
     for name in ("build.MARKS", "case_page.MARKS", "night_page._TREND", "device_page._SHOWN"):
         monkeypatch.setattr(f"harness.answers.site.{name}", 3)
 

@@ -1,4 +1,4 @@
-"""What all pages are made of, gathered from the history in one go: no case is held for long."""
+"""What became of cases over the runs that are held, and how runs and devices did."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, Self
 from pydantic import ValidationError
 
 from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.changes import NightChange, changes_of
 from harness.answers.history.database import MERGED, Database
 from harness.answers.history.importing import runs_in_order, stored_attempts
 from harness.answers.history.timeline import CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
-from harness.answers.site.changes import NightChange, changes_of
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
 

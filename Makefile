@@ -5,10 +5,9 @@
 # that lands: `.ci/run` runs them, as does whoever sets QNN_HARNESS_INSIST, or
 # `make test ARGS="-m slow"` them alone.
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
-# `make matrix` those of them that go through versions of Python, pytest and pytest-xdist;
+# `make matrix` tests of the plug-in with other versions of Python, pytest and pytest-xdist (noxfile.py);
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
-# needs no compiler where it is installed; `make release` checks the tree, makes the package, puts
-# notes, a bill of materials and checksums beside it, and tags; `make site` the pages of docs/.
+# needs no compiler where it is installed; `make site` the pages of docs/.
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,9 +21,9 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 BY_DAY := not benchmark and not nightly$(if $(QNN_HARNESS_INSIST),, and not slow)
 # what loads the machine on purpose or measures times
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
-	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
+	performance_nightly.py verdicts_under_load.py)
 
-.PHONY: device test bench nightly matrix atlas dist release site lint clean
+.PHONY: device test bench nightly matrix atlas dist site lint clean
 
 device: $(READY_DEVICE)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -32,7 +31,7 @@ device: $(READY_DEVICE)
 
 test: $(READY_DEV)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests -m "$(BY_DAY)" $(SIDE_BY_SIDE) \
+	$(VENV)/bin/pytest tests -m "$(BY_DAY)" $(SIDE_BY_SIDE) --durations=10 \
 	--junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
@@ -48,7 +47,7 @@ nightly: $(READY_DEV)
 	echo "Results: $(CURDIR)/reports/tests/nightly.xml, nightly-alone.xml"; exit $$code
 
 matrix: $(READY_DEV)
-	@$(VENV)/bin/pytest tests/nightly/test_matrix_nightly.py -rs -s $(ARGS)
+	@$(VENV)/bin/nox $(ARGS)
 
 atlas: $(READY_DEV)
 	@$(VENV)/bin/pytest -m "device and atlas" --qnn all --device sim-v73 $(ARGS)
@@ -59,7 +58,7 @@ site: $(READY_DEV)
 	@echo "Results: $(CURDIR)/build/site/index.html"
 
 # whoever makes it twice of one commit gets the same bytes
-dist release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
 dist: $(READY_DEV)
 	@rm -rf dist
@@ -69,11 +68,6 @@ dist: $(READY_DEV)
 	@$(VENV)/bin/twine check --strict dist/*
 	@$(VENV)/bin/check-wheel-contents dist/*.whl
 	@echo "Results: $(CURDIR)/dist"
-
-release: $(READY_DEV)
-	@$(VENV)/bin/python -m tests.release check
-	@$(MAKE) --no-print-directory -o $(READY_DEV) dist
-	@$(VENV)/bin/python -m tests.release finish
 
 lint: $(READY_DEV)
 	$(VENV)/bin/ruff format --check .

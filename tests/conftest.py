@@ -7,7 +7,7 @@ import itertools
 import os
 import signal
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.ground.files.notices import Notices, shown_by
-from tests import slowest
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
-from tests.needed import ALWAYS_THERE, LEFT_OUT, installed_by_ci, need
+from tests.needed import LEFT_OUT, need
 
 # A busy machine makes everything slow, and that is no fault of what is tested.
 # By day examples are few, and the same every time, so that a change is judged by what it changed;
@@ -78,11 +77,6 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG.isdisjoint(item.path.relative_to(ROOT).parts))
-    installed = installed_by_ci() | ALWAYS_THERE
-    wanted = {marker.args: item for item in items for marker in item.iter_markers("needs")}
-    for tools, item in wanted.items():
-        if not installed.intersection(tools):
-            raise pytest.UsageError(f"{item.nodeid} needs {' or '.join(tools)}: add it to .ci/run")
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -132,8 +126,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line('.ci/run runs them, and make test ARGS="-m slow" them alone')
         for file, count in sorted(slow.items()):
             terminalreporter.write_line(f"    {file} ({count})")
-    if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
-        _tell_slowest(terminalreporter)
     left_out: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -144,19 +136,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"left out for want of {tool}: {tests.total()} tests")
         for test, count in tests.items():
             terminalreporter.write_line(f"    {test}" + (f" ({count})" if count > 1 else ""))
-
-
-def _tell_slowest(reporter: pytest.TerminalReporter) -> None:
-    took: defaultdict[str, float] = defaultdict(float)
-    for report in itertools.chain.from_iterable(reporter.stats.values()):
-        if isinstance(report, pytest.TestReport):
-            took[report.nodeid] += report.duration
-    file = slowest.kept_in()
-    before = slowest.read(file)
-    reporter.section("the slowest tests")
-    for line in slowest.told(took, before):
-        reporter.write_line(line)
-    slowest.write(file, slowest.later(took, before))
 
 
 @pytest.fixture(scope="session", autouse=True)

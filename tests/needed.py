@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -44,10 +42,6 @@ NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY, PUBLIC_LOGS})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")
-ALWAYS_THERE = frozenset({"sh", "/bin/sh", "rm", "sleep", "ldd"})
-"""Programs of essential packages of Debian."""
-
-CI = Path(__file__).parents[1] / ".ci/run"
 
 
 def need(*any_of: str) -> None:
@@ -90,14 +84,3 @@ def _abilities() -> frozenset[str] | None:
         return find_qemu(cache_root() / BOARDS).can
     except HarnessError:
         return None
-
-
-def installed_by_ci() -> frozenset[str]:
-    """What .ci/run installs or sets, as `need` names it; it runs as root."""
-    text = CI.read_text()
-    programs = re.findall(r"^need (\S+) \S+$", text, re.M)
-    variables = [
-        name for line in re.findall(r"^ *export (.+)$", text, re.M) for name in line.split()
-    ]
-    built = [DSP, HEXAGON] if "simulator dsp-setup" in text else []
-    return frozenset((*programs, *(name.partition("=")[0] for name in variables), *built, ROOT))

@@ -40,8 +40,8 @@ class DeviceName:
 class RecordSource(Protocol):
     """Gives what is not held of the case at a place."""
 
-    def axes(self, place: int, case: str) -> dict[str, JsonValue]: ...  # noqa: D102
-    def measured(self, place: int, case: str, name: str) -> JsonValue: ...  # noqa: D102
+    def axes(self, place: int, case: str) -> dict[str, JsonValue]: ...
+    def measured(self, place: int, case: str, name: str) -> JsonValue: ...
 
 
 @dataclass(frozen=True, slots=True)

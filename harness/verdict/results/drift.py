@@ -30,10 +30,10 @@ class Ran(Protocol):
     """What is needed of a record: where a case ran, and what it kept."""
 
     @property
-    def axes(self) -> Mapping[str, JsonValue]: ...  # noqa: D102
+    def axes(self) -> Mapping[str, JsonValue]: ...
     @property
-    def device(self) -> _Device | None: ...  # noqa: D102
-    def measured(self, name: str) -> JsonValue: ...  # noqa: D102
+    def device(self) -> _Device | None: ...
+    def measured(self, name: str) -> JsonValue: ...
 
 
 _Key = tuple[str, str, str]

@@ -68,7 +68,7 @@ def manifest(*names: str, main: str | None = None) -> str:
     }
     tensors = [{"file": name, "size": SIZE} for name in names]
     entry |= {"file": main or names[0], "facts": {}, "inputs": tensors, "expected": tensors}
-    return json.dumps({"schema_version": 1, "pieces": [entry, entry]})
+    return json.dumps({"schema": 1, "pieces": [entry, entry]})
 
 
 def packed(world: Watched, name: str, members: dict[str, bytes], mode: int = 0) -> Path:

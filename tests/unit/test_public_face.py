@@ -114,12 +114,3 @@ def test_the_face_loads_nothing_by_itself() -> None:
 def test_what_suites_take_does_not_load_what_few_need() -> None:
     loaded = loaded_by("harness.Bench, harness.Model, harness.ContextFile")
     assert not {"numpy", "onnx", "onnxruntime", "flatbuffers", "jinja2"} & loaded
-
-
-def test_names_of_before_are_the_same_things() -> None:
-    from harness.run.bench.bench import Bench
-
-    with pytest.warns(DeprecationWarning, match=r"ModelSpec is called harness\.Model now"):
-        from harness.contexts.compiler.models import ModelSpec
-
-    assert (Bench, ModelSpec) == (harness.Bench, harness.Model)

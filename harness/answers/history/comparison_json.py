@@ -166,7 +166,7 @@ class ComparisonReport(Part):
     it ends with 2 or 3 if verdicts are missing in the new run.
     """
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["comparison"] = "comparison"
     base: str
     run: str

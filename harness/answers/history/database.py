@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from harness.answers.history.brief import Brief, Fate
-from harness.answers.history.causes import cause_id
+from harness.answers.history.brief import Brief
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets
-from harness.verdict.results.record import PlacementRecord
-from harness.verdict.results.schema_1 import placed
 
 HISTORY: Final = "history.sqlite"
 """Where history is held among reports, where no other place was named."""
 VERSION: Final = "6"
-"""Of the tables. Older ones are made into these, step by step; others are refused."""
-_OLDER: Final = ("1", "2", "3", "4", "5")
+"""Of the tables; others are refused."""
 MERGED: Final = "merged"
 """What stands as `told` of a run that is a shard of a merged one, which has its cases."""
 
@@ -67,46 +62,6 @@ _TABLES: Final = (
     *_OF_NIGHTS,
 )
 
-_READ_AGAIN: Final = ("soc", "host", "files", "figures")
-_UNREAD: Final = ("device_runs {} attempts", "device_runs {} free_ram_bytes", "nights {} started")
-_EMPTY_JOURNAL: Final = hashlib.sha256().hexdigest()
-_NEW_IN: Final[Mapping[str, Sequence[str]]] = {
-    "2": (
-        "ALTER TABLE runs ADD COLUMN series TEXT",
-        "ALTER TABLE runs ADD COLUMN number BIGINT",
-        "ALTER TABLE runs ADD COLUMN after_run TEXT",
-        "ALTER TABLE attempts ADD COLUMN kin TEXT NOT NULL DEFAULT ''",
-    ),
-    "3": (
-        "ALTER TABLE runs ADD COLUMN not_run BIGINT",
-        "ALTER TABLE runs ADD COLUMN told TEXT NOT NULL DEFAULT ''",
-        # of what has a journal but no attempt, another run has them
-        f"UPDATE runs SET told = '{MERGED}', not_run = 0 WHERE digest <> '{_EMPTY_JOURNAL}' "
-        "AND NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.run = runs.run)",
-    ),
-    "4": (
-        "ALTER TABLE attempts ADD COLUMN test TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE attempts ADD COLUMN placement TEXT",
-    ),
-    "5": (
-        *(f"ALTER TABLE attempts ADD COLUMN {name} TEXT" for name in _READ_AGAIN),
-        *_OF_NIGHTS,
-        *(f"ALTER TABLE {one.format('ADD COLUMN')} TEXT" for one in _UNREAD),
-        # journals that are still there are read once more: they have what is new
-        f"UPDATE runs SET told = '' WHERE told <> '{MERGED}'",
-    ),
-    "6": (
-        *(f"ALTER TABLE {one.format('DROP COLUMN')}" for one in _UNREAD),
-        "ALTER TABLE attempts ADD COLUMN cause_id TEXT",
-    ),
-}
-"""What each version has that the one before had not. First the place of a run, and what cases of
-all versions share. Then how many cases left no record, and what run.json said when that was found.
-Then what records of schema 2 say of a case beside its name. Then where it ran and what it
-measured, how devices did, and what nights said. The last takes away what nobody read, and names
-causes.
-"""
-
 
 def kin_of(brief: Brief) -> str:
     """What a case shares with its cases of other versions, as a key of 16 characters."""
@@ -140,80 +95,14 @@ def open_database(where: str) -> Database:
                 version=VERSION,
             )
         version = _held_version(database, where)
-    if version in _OLDER:
-        _bring_up(database)
-        version = _held_version(database, where)
     if version != VERSION:
         raise ConfigError(
-            f"has tables of version {version}, this harness knows {VERSION}: name another "
-            "database and import the journals into it",
+            f"has tables of version {version}, this harness knows {VERSION}: remove it, or name "
+            "another database, and import the journals again (`qnn-harness history import RUNS`)",
             file=without_secrets(where),
             field="--database",
         )
     return database
-
-
-def _bring_up(database: Database) -> None:
-    """Makes older tables into today's, or leaves them as they are. Raises InfraError."""
-    with database.transaction() as connection:
-        list(connection.execute(connection.alone))
-        ((held,),) = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
-        if held not in _OLDER:
-            return  # somebody else did meanwhile
-        for version, statements in _NEW_IN.items():
-            if int(version) <= int(held):
-                continue
-            for statement in statements:
-                connection.execute(statement)
-        if int(held) < 4:
-            _place(connection)
-        _name_causes(connection)
-        for statement in _INDEXES:
-            connection.execute(statement)
-        connection.execute("UPDATE meta SET value = :new WHERE name = 'schema'", new=VERSION)
-
-
-def _place(connection: AnyConnection) -> None:
-    """Fills in what records of schema 1 said by their names only."""
-    for (run,) in list(connection.execute("SELECT run FROM runs")):
-        rows = connection.execute(
-            "SELECT line, name, axes, device FROM attempts WHERE run = :r", r=run
-        )
-        connection.execute_many(
-            "UPDATE attempts SET test = :test, placement = :placement, kin = :kin "
-            "WHERE run = :run AND line = :line",
-            [{"run": run, "line": line, **_placed(*said)} for line, *said in rows],
-        )
-
-
-def _name_causes(connection: AnyConnection) -> None:
-    """Fills in the ids of causes."""
-    for (run,) in list(connection.execute("SELECT run FROM runs")):
-        rows = connection.execute(
-            "SELECT line, outcome, cause, known_issue, signature FROM attempts "
-            "WHERE run = :r AND outcome NOT IN ('passed', 'unsupported', 'skipped')",
-            r=run,
-        )
-        named = []
-        for line, outcome, cause, known_issue, signature in rows:
-            fate = Fate(outcome, cause, known_issue=known_issue, failure=signature)
-            id_of = cause_id(Brief("", "", None, None, fate, ""))
-            named.append({"run": run, "line": line, "cause_id": id_of})
-        connection.execute_many(
-            "UPDATE attempts SET cause_id = :cause_id WHERE run = :run AND line = :line", named
-        )
-
-
-def _placed(name: str, axes: str, device: str | None) -> dict[str, str | None]:
-    known = json.loads(axes)
-    test, placement = placed(name, {"device": device, **known}, known.get("engine"))
-    made = None if placement is None else PlacementRecord.model_validate(placement)
-    brief = Brief(name, test, made, None, Fate("passed"), "")
-    return {
-        "test": test,
-        "placement": None if made is None else made.model_dump_json(),
-        "kin": kin_of(brief),
-    }
 
 
 def _held_version(database: Database, where: str) -> str | None:

@@ -292,10 +292,9 @@ def _surer(outcome: str, error: ErrorRecord, known: set[str]) -> ErrorRecord:
     new = diagnosed(outcome, error.model_copy(update={"diagnosis": None}))
     if old is None or old.id not in known:
         return new
-    order = (*CONFIDENCES, None)
     if new.diagnosis is None:
         return error
-    surer = order.index(new.diagnosis.confidence) <= order.index(old.confidence)
+    surer = CONFIDENCES.index(new.diagnosis.confidence) <= CONFIDENCES.index(old.confidence)
     return new if surer else error
 
 

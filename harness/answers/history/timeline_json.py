@@ -72,7 +72,7 @@ class HistoryReport(Part):
     whatever their names.
     """
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["history"] = "history"
     runs: int
     first: str

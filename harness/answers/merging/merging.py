@@ -69,7 +69,7 @@ class _Source:
         try:
             self.shard = Shard.model_validate(self.info.get("shard"))
             if (schema := self.info.get("schema")) != 1:
-                raise ConfigError(other_schema(schema, [1]), file=file)
+                raise ConfigError(other_schema(schema, 1), file=file)
         except ValidationError as error:
             raise ConfigError("tells of no run with --shard", file=file) from error
         self.journal = self.folder.path / JOURNAL

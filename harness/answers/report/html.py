@@ -210,7 +210,7 @@ def _row(reason: Reason, issues: Mapping[str, str]) -> list[Line]:
         all_new = reason.new == len(reason.cases)
         what.append(_NEW_MARK.format("new" if all_new else f"{reason.new} new"))
     if error is not None and (known := shared_diagnosis(reason.cases)) is not None:
-        sure = ", ".join(filter(None, (known.id, known.confidence)))
+        sure = f"{known.id}, {known.confidence}"
         what += [Span(known.words, style="strong"), " ", Span(sure, style="dim")]
         what += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
         if known.thread and known.thread.startswith("https://"):

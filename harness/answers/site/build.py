@@ -64,7 +64,7 @@ class NightWritten(Part):
 class SiteNote(Part):
     """What a site remembers of the nights that it has pages of, by the ids of their runs."""
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["site"] = "site"
     nights: Mapping[str, NightWritten] = {}
 

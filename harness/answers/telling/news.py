@@ -51,7 +51,7 @@ class NewsItem(Part):
 class News(Part):
     """What one night or comparison found. `lab` is how the devices were, in Markdown."""
 
-    schema_version: SchemaOne = 1
+    schema_number: SchemaOne = 1
     kind: Literal["news"] = "news"
     id: str
     verdict: str

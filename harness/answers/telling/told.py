@@ -43,7 +43,7 @@ class ToldState(Part):
     `why` says more.
     """
 
-    schema_version: SchemaOne = 1
+    schema_number: SchemaOne = 1
     kind: Literal["told"] = "told"
     news: str
     state: Literal["begun", "sent", "failed", "nothing"] | None = None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from harness.contexts.compiler import mobilenet, model_graphs, operators
 from harness.contexts.compiler.operators import DataType
 from harness.ground.errors import ConfigError
-from harness.ground.errors.renamed import renamed
 from harness.ground.files.whole_file import keep_whole
 from harness.ground.yaml_lines.models import did_you_mean
 
@@ -243,14 +242,6 @@ class Model:
     def expected(self) -> dict[str, Path]:
         """Raw files of what its outputs should be, by name: none, a reference is computed."""
         return {}
-
-
-def __getattr__(name: str) -> type[Model]:
-    """The former name of `Model`, for suites that still use it."""
-    if name != "ModelSpec":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    renamed(f"{__name__}.ModelSpec", "harness.Model", until="0.3")
-    return Model
 
 
 class OnnxFiles:

@@ -258,7 +258,7 @@ def _at_least_one(
 class Lab(_Strict):
     """All that devices.yaml says."""
 
-    schema_version: SchemaOne
+    schema_number: SchemaOne
     """Of which version the file is."""
 
     hosts: tuple[AdbHost, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.ground.errors.schemas import other_schema
 from harness.ground.files.names_inside import name_problem
@@ -18,7 +18,6 @@ from harness.libraries.containers.file_bytes import FileBytes
 MANIFEST: Final = "manifest.json"
 MANIFEST_HEAD: Final = b"{"
 
-_SCHEMA: Final = ("schema", "schema_version")
 _MAX_PIECES: Final = 1 << 14
 _MAX_TENSORS: Final = 512
 
@@ -97,10 +96,7 @@ class Expects(BaseModel, extra="forbid", frozen=True):
 class Manifest(BaseModel, extra="forbid", frozen=True):
     """The pieces in the order in which a runtime would load them."""
 
-    schema_version: Annotated[
-        Literal[1],
-        Field(validation_alias=AliasChoices(*_SCHEMA), serialization_alias="schema"),
-    ] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
     plan: RunPlan | None = None
     expects: Expects | None = None
@@ -108,7 +104,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     def told(self) -> dict[str, Any]:
         """What its JSON says, without what is usual."""
         said = self.model_dump(mode="json", exclude_defaults=True)
-        return {"schema": self.schema_version, **said}
+        return {"schema": self.schema_number, **said}
 
     def text(self) -> str:
         """Its JSON, as short as it can be: a manifest is read as a whole."""
@@ -142,8 +138,8 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePl
         where = ".".join(map(str, first["loc"]))
         said = ": ".join(filter(None, (where, first["msg"])))
         problem = f"is no manifest of `contexts extract`: {said}"
-        if where in _SCHEMA:
-            problem = other_schema(first["input"], [1])
+        if where == "schema":
+            problem = other_schema(first["input"], 1)
         raise data.error(problem, offset) from error
     except (ValueError, RecursionError) as error:
         raise data.error(f"is no JSON: {error}", offset) from error

@@ -48,7 +48,7 @@ class PlanReport(BaseModel, frozen=True):
     pushed if no device has any of them yet.
     """
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["plan"] = "plan"
     cases: tuple[CasePlan, ...]
     files: int

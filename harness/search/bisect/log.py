@@ -35,7 +35,7 @@ _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 class FirstLine(Part):
     """The first line of any log. `task` is what a run is made of, which no search need know."""
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["begun"] = "begun"
     spec: Any
     task: dict[str, JsonValue] = Field(default={})
@@ -186,7 +186,7 @@ def read_log(
                 raise ConfigError(other, file=file, line=number) from error
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][1:])
-            said = other_schema(first["input"], [1]) if where == "schema" else first["msg"]
+            said = other_schema(first["input"], 1) if where == "schema" else first["msg"]
             raise ConfigError(said, file=file, line=number, field=where or None) from error
         if begun is None:
             if not isinstance(entry, begins):
@@ -211,15 +211,13 @@ def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
 
 
 def _other_search(line: str, begins: type[FirstLine]) -> str | None:
-    """What an unexpected first line is: that of another search, or an older one."""
+    """Say that an unexpected first line is that of another search."""
     try:
         said = from_json(line)
     except ValueError:
         return None
     if not isinstance(said, dict):
         return None
-    if "kind" not in said:
-        return "an older qnn-harness wrote it, or none did: begin anew"
     spec = said.get("spec")
     minimizes = isinstance(spec, dict) and "subject" in spec
     if minimizes and begins is Begun:

@@ -189,7 +189,7 @@ class BisectionResult(_Shape):
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")]
+    schema_number: Annotated[Literal[1], Field(alias="schema")]
     kind: Literal["bisect"]
     bisect: str
     case: str
@@ -262,7 +262,7 @@ def result_of(
     if isinstance(log.spec, GridSpec) and isinstance(finding, GridFinding):
         grid = draw(log.spec, finding)
     return BisectionResult(
-        schema_version=1,
+        schema_number=1,
         kind="bisect",
         bisect=name,
         **task.model_dump(mode="json", include=_OF_TASK),

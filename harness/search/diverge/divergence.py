@@ -56,7 +56,7 @@ class Divergence(BaseModel):
     not run, if it did not.
     """
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["divergence"] = "divergence"
     model: str
     reference: str | None

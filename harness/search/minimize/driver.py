@@ -55,7 +55,7 @@ class Result(BaseModel):
     order; null where that was not tried. `shown` of `confirmed` runs of just these failed so.
     """
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["minimize"] = "minimize"
     case: str
     expects: Expects | None

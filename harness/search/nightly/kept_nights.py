@@ -57,7 +57,7 @@ def nights(reports: Path) -> Iterator[Night]:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
-            said = other_schema(first["input"], [1]) if where.startswith("schema") else first["msg"]
+            said = other_schema(first["input"], 1) if where == "schema" else first["msg"]
             _log.warning("%s tells of no night: %s: %s", file, where, said)
         except (OSError, ValueError) as error:
             _log.warning("%s tells of no night: %s", file, error)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from harness.answers.report.document import as_code
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
@@ -40,12 +40,7 @@ class Night(Part):
     once for each time in a row.
     """
 
-    schema_version: Annotated[
-        Literal[1],
-        Field(
-            validation_alias=AliasChoices("schema", "schema_version"), serialization_alias="schema"
-        ),
-    ] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["nightly"] = "nightly"
     night: FlatName
     started: str

@@ -104,7 +104,7 @@ class OutputDrifted(Part):
     `differences` are those from the first one, null of one that was not kept.
     """
 
-    schema_version: Literal[2] = Field(alias="schema")
+    schema_number: Literal[2] = Field(alias="schema")
     kind: Literal["drift"]
     context: str
     output: str

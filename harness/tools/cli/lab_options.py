@@ -150,6 +150,6 @@ def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
 def open_catalog(lab_file: Path) -> Catalog:
     """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
     none = lab_file == DEFAULT_LAB and not lab_file.exists()
-    nothing = Lab.model_construct(schema_version=1, runtimes=())
+    nothing = Lab.model_construct(schema_number=1, runtimes=())
     lab = nothing if none else load_lab(lab_file, places=None)
     return Catalog.of(lab, os.environ, cache_root())

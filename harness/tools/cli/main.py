@@ -102,7 +102,7 @@ class LazyGroup(click.Group):
     __version__,
     prog_name="qnn-harness",
     help="Print the versions of the package and of what it writes.",
-    message="%(prog)s, version %(version)s\nschemas: results 2 (reads 1), all others 1",
+    message="%(prog)s, version %(version)s\nschemas: results 2, all others 1",
 )
 @click.pass_context
 def commands(context: click.Context) -> None:

@@ -12,4 +12,4 @@ from harness.verdict.failure.error import Part
 class Printout(Part):
     """A document of schema 1."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
+    schema_number: Literal[1] = Field(default=1, alias="schema")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import click
 
@@ -17,7 +15,6 @@ from harness.ground.errors.outgoing_text import (
     without_commands,
     without_secrets_in,
 )
-from harness.ground.errors.renamed import RenamedWarning
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -33,10 +30,7 @@ def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def show_notices(context: click.Context) -> None:
-    """Shows progress to whoever looks at a terminal, and warnings also in a pipe; on stderr.
-
-    An old name that was used (`renamed`) is such a warning.
-    """
+    """Shows progress to whoever looks at a terminal, and warnings also in a pipe; on stderr."""
     from harness.ground.files.notices import Notices, shown_by
 
     def progress(text: str) -> None:
@@ -47,17 +41,6 @@ def show_notices(context: click.Context) -> None:
         say(f"warning: {text}", err=True)
 
     context.with_resource(shown_by(Notices(progress=progress, warn=warn)))
-    context.with_resource(warnings.catch_warnings())
-    warnings.simplefilter("default", RenamedWarning)
-    others = warnings.showwarning
-
-    def told(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, RenamedWarning):
-            warn(str(message))
-        else:
-            others(message, category, *where, **more)
-
-    warnings.showwarning = told
 
 
 def say_found(document: object, lines: Iterable[str], as_json: bool) -> None:

@@ -205,7 +205,7 @@ def read_archive(path: Path) -> DoctorReport:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         if where == "schema" and first["type"] == "literal_error":
-            problem = f"its {REPORT} {other_schema(first['input'], [1])}"
+            problem = f"its {REPORT} {other_schema(first['input'], 1)}"
             raise ConfigError(problem, file=path) from None
         problem = f"its {REPORT} is not one of `doctor`: {first['msg']}"
         raise ConfigError(problem, file=path, field=where) from None

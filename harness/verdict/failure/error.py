@@ -79,11 +79,11 @@ class Diagnosis(Part):
     """What is known of this kind of failure: in words, what helps, and a public thread about it.
 
     `confidence` is how sure it is that the failure is of this kind: `known` (a line states it),
-    `likely`, or `possible` (one of several causes). It is null in older records.
+    `likely`, or `possible` (one of several causes).
     """
 
     id: RecordText
-    confidence: Confidence | None = None
+    confidence: Confidence
     words: RecordText
     fix: RecordText | None = None
     thread: RecordText | None = None
@@ -91,7 +91,7 @@ class Diagnosis(Part):
     @property
     def name(self) -> str:
         """Which it is, and how sure that is."""
-        return self.id + (f" ({self.confidence})" if self.confidence else "")
+        return f"{self.id} ({self.confidence})"
 
     def text(self) -> str:
         """One line for a person."""

@@ -69,7 +69,7 @@ class Explained(Part):
 class Explanation(Part):
     """All causes that fit a log, the answer first; none where nothing is recognised."""
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     diagnoses: tuple[Explained, ...]
 
 

@@ -185,8 +185,7 @@ def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None
 def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
     """How many cases a run had, by its run.json; `seen` left a record, `unfit` of them fit nowhere.
 
-    A run of an older harness does not say it. If it ended in order it left none out; else nobody
-    knows.
+    Where run.json does not say it, one that ended in order left none out; else nobody knows.
     """
     said = info.get("selected")
     if type(said) is int and said >= 0:

@@ -19,8 +19,8 @@ from harness.ground.files.lines import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below
 from harness.verdict.results.held import PLACE_BITS, HeldRecords, OpenJournal
 from harness.verdict.results.json_value import more_values_than
-from harness.verdict.results.line import LINE, READ, line_of
-from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts
+from harness.verdict.results.line import LINE, line_of
+from harness.verdict.results.record import SCHEMA, CaseRecord, DeviceEvent, final_attempts
 
 MAX_LINE_BYTES: Final = 8 << 20
 MAX_VALUES: Final = 300_000
@@ -241,7 +241,7 @@ def _problem(error: ValidationError, line: bytes) -> str:
     # the first part tells which kind of line it was taken for
     problems = {".".join(str(part) for part in one["loc"][1:]): one for one in found}
     if "schema" in problems:
-        return other_schema(problems["schema"]["input"], READ)
+        return other_schema(problems["schema"]["input"], SCHEMA)
     where, first = next(iter(problems.items()))
     return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
 

@@ -207,7 +207,7 @@ class KnownIssue(Part):
 class KnownIssues(Part):
     """All that known_issues.yaml says."""
 
-    schema_version: SchemaOne
+    schema_number: SchemaOne
     """Of which version the file is."""
 
     known_issues: tuple[KnownIssue, ...] = ()

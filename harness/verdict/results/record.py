@@ -43,7 +43,7 @@ from harness.verdict.results.json_value import INTEGERS, JsonObject, as_json
 from harness.verdict.results.outputs import Outputs
 
 SCHEMA: Final = 2
-"""Of what is written. `schema_1.py` makes older lines into these."""
+"""Of the lines of results.jsonl, the only one that is written and read."""
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 _NUMBERS: Final = frozenset({int, float})
 
@@ -104,14 +104,13 @@ class RuntimeRecord(Part):
 class PlacementRecord(Part):
     """Where the harness put a case, and with what it was to run: what its name begins with.
 
-    `device` is the device, or the pool or kind of equal ones of which any would do. `engine` is
-    null in records that are older than the field, `ort` where none was asked for, `compiler` where
-    contexts are made by that of the runtime's own version. Versions are called as options do: the
-    source may stand in front, as in sdk:2.31.0.
+    `device` is the device, or the pool or kind of equal ones of which any would do. `ort` is null
+    where none was asked for, `compiler` where contexts are made by that of the runtime's own
+    version. Versions are called as options do: the source may stand in front, as in sdk:2.31.0.
     """
 
     device: RecordText
-    engine: RecordText | None
+    engine: RecordText
     backend: RecordText
     qnn: RecordText
     ort: RecordText | None
@@ -169,9 +168,9 @@ class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `test` is the node id without what the harness put in, and `placement` is what it put in:
-    together they tell a case from others. `placement` is null where no device fits. `engine` is
-    what executed (`facts/engines.py`), null in records that are older than this field. `line` is
-    where in the test's file it stands, null where that is not Python.
+    together they tell a case from others. `engine` is what executes it (`facts/engines.py`).
+    `placement` and `engine` are null where no device fits. `line` is where in the test's file it
+    stands, null where that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
@@ -188,7 +187,7 @@ class CaseRecord(Part):
         }
     )
 
-    schema_version: Annotated[Literal[2], Field(alias="schema")] = 2
+    schema_number: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["case"] = "case"
     run: RecordText
     case: RecordText
@@ -314,7 +313,7 @@ class DeviceEvent(Part):
     `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
     """
 
-    schema_version: Annotated[Literal[2], Field(alias="schema")] = 2
+    schema_number: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["device"] = "device"
     run: RecordText
     device: RecordText

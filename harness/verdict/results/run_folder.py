@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from harness import __version__
 from harness.ground.errors import ConfigError, InfraError
@@ -58,7 +58,7 @@ OUTPUTS: Final = "outputs"
 
 
 class _Cases(BaseModel):
-    schema_version: Annotated[Literal[1], Field(alias="schema")]
+    schema_number: Annotated[Literal[1], Field(alias="schema")]
     cases: list[str]
 
 
@@ -158,8 +158,8 @@ class RunFolder:
             )
         found = cls(path.resolve())
         said = found.info().get("schema")
-        if said is not None and (type(said) is not int or said > _INFO_SCHEMA):
-            raise ConfigError(other_schema(said, [_INFO_SCHEMA]), file=path / INFO)
+        if said is not None and (type(said) is not int or said != _INFO_SCHEMA):
+            raise ConfigError(other_schema(said, _INFO_SCHEMA), file=path / INFO)
         return found
 
     @classmethod
@@ -281,9 +281,7 @@ class RunFolder:
             said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
             if more_values_than(_MAX_VALUES, said):
                 return None
-            # a list alone is what earlier versions wrote
-            found = TypeAdapter(list[str] | _Cases).validate_json(said)
-            return set(found if isinstance(found, list) else found.cases)
+            return set(_Cases.model_validate_json(said).cases)
         except (OSError, ValueError):
             return None
 

@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 class RunPlace(Part):
     """The number of something in the series of its folder, and the name of what came before it."""
 
-    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["order"] = "order"
     name: _Id
     series: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -157,7 +157,7 @@ def _place_in(text: bytes, file: Path) -> RunPlace | None:
     except ValidationError as error:
         for one in error.errors(include_url=False):
             if one["loc"] == ("schema",):
-                _tell(file, other_schema(one["input"], [1]))
+                _tell(file, other_schema(one["input"], 1))
         return None
 
 

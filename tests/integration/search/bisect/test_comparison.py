@@ -16,10 +16,10 @@ from harness.ground.facts.versions import QNN_WHEELS
 from harness.search.bisect.new_failures import NewFailure
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
-from harness.verdict.results.schema_1 import upgraded
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.forked import run_module
 from tests.unit.search.bisect.scripted_runs import record
+from tests.unit.verdict.results.placed import placed
 
 QNN = list(QNN_WHEELS)
 
@@ -107,20 +107,19 @@ def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns)
     assert f"last good {QNN[1]}, first bad {QNN[2]}" in output
 
 
-def read_again(made: CaseRecord, placement: str) -> CaseRecord:
-    """A record under another name, as if it had been written before it said its placement."""
-    test = "test_mine.py::test_mine"
-    said = made.model_dump(mode="json") | {"case": f"{test}[{placement}]", "axes": {}}
-    again = CaseRecord.model_validate(upgraded(said))
-    assert again.test == test
-    return again
+def at_placement(made: CaseRecord, placement: str) -> CaseRecord:
+    """Return the record under the name of another placement."""
+    case = f"test_mine.py::test_mine[{placement}]"
+    test, place = placed(case)
+    names = {"case": case, "test": test, "placement": place, "axes": {}}
+    return CaseRecord.model_validate(made.model_dump(mode="json") | names)
 
 
 @pytest.mark.parametrize("old", ["2.47.0", "2.47.0-ort-1.27.0", "2.47.0-ort-1.27.0-by-2.47.0"])
 def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -> None:
     new = old.replace("2.47.0", QNN[-1], 1).replace("1.27.0", "1.31.1").replace("2.47.0", QNN[1])
     before, after = (
-        read_again(record(outcome, device="sim-v73"), f"sim-v73-htp-{versions}")
+        at_placement(record(outcome, device="sim-v73"), f"sim-v73-htp-{versions}")
         for versions, outcome in ((old, "passed"), (new, "failed"))
     )
     (pair,) = compare([Brief.of(before)], [Brief.of(after)])["new"]

@@ -48,7 +48,9 @@ def attempt(
         message = given.get("message", "it broke").replace("_", " ")
         error = ErrorRecord.of(api="call", code=ERRORS[outcome], message=message)
         if "id" in given:
-            error = error.model_copy(update={"diagnosis": Diagnosis(id=given["id"], words="so")})
+            error = error.model_copy(
+                update={"diagnosis": Diagnosis(id=given["id"], confidence="known", words="so")}
+            )
     cause = given.get("cause", "infra" if outcome == "error" else "target") if bad else None
     known = given.get("known")
     values: dict[str, Any] = {
@@ -67,7 +69,7 @@ def attempt(
         "expected": {"known_issue": known} if known else None,
         "attempt": int(given.get("n", 1)),
         "measurements": {},
-        "engine": {"none": None}.get(engine := given.get("engine", "qnn"), engine),
+        "engine": given.get("engine", "qnn"),
     }
     return record(**(values | changed))
 

@@ -95,10 +95,6 @@ PAIRS = {
         *("a passed;b@2.50.40 passed", "a failed engine=ort;b@2.51.0 passed engine=ort"),
         "added a b;vanished a b",
     ),
-    "an engine that nobody wrote down": (
-        *("a failed engine=none;b@2.50.40 failed engine=none", "a passed;b@2.51.0 passed"),
-        "fixed a b",
-    ),
     "many at once": (
         "a passed;b passed;c failed;d passed;e error;f failed id=x",
         "f failed id=x;d skipped;c passed;b failed;a passed;g passed",

@@ -16,7 +16,6 @@ from hypothesis import given, strategies as st
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, rediagnose, runs_in, runs_in_order
-from harness.answers.history.nights import nights_held
 from harness.answers.history.not_run import Names
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError, InfraError
@@ -247,19 +246,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         open_database(str(theirs))
 
 
-@pytest.mark.parametrize("version", ["0", "99", "of a later day"])
-def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, version: str) -> None:
-    folder, file = run_folder(tmp_path, attempt("a passed")), tmp_path / "other.sqlite"
-    import_run(open_database(str(file)), folder)
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE meta SET value = ?", [version])
-    before = file.read_bytes()
-    told = f"version {version}, this harness knows 6: name another database and import the journals"
-    with pytest.raises(ConfigError, match=told):
-        open_database(str(file))
-    assert file.read_bytes() == before
-
-
 def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
     folder, file = run_folder(tmp_path, *[attempt("a passed")] * 200), tmp_path / "h.sqlite"
     import_run(open_database(str(file)), folder)
@@ -268,53 +254,19 @@ def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
         open_database(str(file))
 
 
-KEPT = Path(__file__).parent / "kept"
-KILLED, BEGUN = "20261102T200000Z-0b", "20261103T200000Z-0c"
-MERGED_RUN, SHARDS = "20261104T200000Z-0f", ("20261104T200000Z-0d", "20261104T200001Z-0e")
-
-
-@pytest.mark.parametrize("version", ["1", "2"])
-def test_a_database_of_an_older_version_is_made_into_todays(tmp_path: Path, version: str) -> None:
-    """Both were kept by the harness of that time, of the runs beside them, two of them shards."""
-    file, database = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+def test_a_database_of_another_version_is_refused_and_says_how_to_make_it_anew(
+    tmp_path: Path,
+) -> None:
+    folder, file = run_folder(tmp_path, attempt("a passed")), tmp_path / "h.sqlite"
+    import_run(open_database(str(file)), folder)
     with sqlite3.connect(file) as connection:
-        connection.executescript((KEPT / f"version_{version}.sql").read_text())
-    runs = tuple(sorted((KEPT / "runs").iterdir()))
-    said("import", "--database", database, *runs)
-    old = open_database(str(file))
-    assert held(file) == held(database), "attempts are as if they were taken in today"
-    lacks = {one.run: one.not_run for one in runs_in_order(old)}
-    assert lacks == {one.name: 0 if one.name in SHARDS else None for one in runs}
-    assert "; whether all was run is unknown of 4 runs, the last " in told_of(file).splitlines()[0]
-    assert said("import", "--database", file, *runs)[1].startswith("4 runs of 6 taken in")
-    with sqlite3.connect(file) as one, sqlite3.connect(database) as other:
-        query = "SELECT run, digest, told, not_run, series, number, after_run FROM runs "
-        query += "WHERE told <> 'merged' ORDER BY run"
-        rows = [list(each.execute(query)) for each in (one, other)]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == 4
-    assert held(file) == held(database)
-    assert {one.run: one.not_run for one in runs_in_order(old) if one.not_run} == {
-        KILLED: 3,
-        BEGUN: 3,
-        MERGED_RUN: 1,
-    }
-    assert said("import", "--database", file, *runs)[1].startswith("0 runs of 6 taken in")
-
-
-def test_what_nobody_read_goes_with_the_next_version_and_nothing_else(tmp_path: Path) -> None:
-    file, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
-    with sqlite3.connect(file) as connection:
-        connection.executescript((KEPT / "version_5.sql").read_text())
-    said("import", "--database", new, *sorted((KEPT / "runs").iterdir()))
-    assert nights_held(open_database(str(file)))[MERGED_RUN].besides == ("kept",)
-    assert held(file) == held(new)
-    with sqlite3.connect(file) as one, sqlite3.connect(new) as other:
-        for table in ("device_runs", "nights"):
-            columns = (each.execute(f"PRAGMA table_info({table})") for each in (one, other))
-            assert len({tuple(name for _, name, *_ in of_one) for of_one in columns}) == 1
-        rows = (each.execute("SELECT * FROM device_runs ORDER BY 1, 2") for each in (one, other))
-        assert len({tuple(of_one) for of_one in rows}) == 1
+        connection.execute("UPDATE meta SET value = '3' WHERE name = 'schema'")
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=r"version 3, .*remove it.*qnn-harness history import"):
+        open_database(str(file))
+    assert file.read_bytes() == before
+    file.unlink()
+    assert import_run(open_database(str(file)), folder).attempts == 1
 
 
 def told_of(file: Path, *words: str) -> str:
@@ -323,18 +275,21 @@ def told_of(file: Path, *words: str) -> str:
 
 def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> None:
     file = tmp_path / "h.sqlite"
-    for name in ("20261101T200000Z-0a", KILLED):
-        said("import", "--database", file, KEPT / "runs" / name)
-    first = told_of(file).splitlines()[0]
-    assert first == f"2 runs, 2026-11-01 to 2026-11-02; 3 cases not run in {KILLED}"
+    whole, killed, begun = (run_folder(tmp_path, attempt("a passed")) for _ in range(3))
+    for folder in (killed, begun):
+        info = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
+    said("import", "--database", file, whole, killed)
+    assert f"; 3 cases not run in {killed.name}\n" in told_of(file)
+    started = runs_in_order(open_database(str(file)))[1].started
     assert json.loads(told_of(file, "--json"))["lacking"] == [
-        {"run": KILLED, "started": "2026-11-02T20:00:00.000000Z", "not_run": 3}
+        {"run": killed.name, "started": started, "not_run": 3}
     ]
-    assert "not run" not in told_of(file, "--until", "2026-11-02")
-    said("import", "--database", file, KEPT / "runs" / BEGUN)
-    assert f"; 6 cases not run in 2 runs, the last of them {BEGUN}\n" in told_of(file)
+    assert "not run" not in told_of(file, "--until", started[:10])
+    said("import", "--database", file, begun)
+    assert f"; 6 cases not run in 2 runs, the last of them {begun.name}\n" in told_of(file)
     assert told_of(file, "--case", "nothing") == (
-        f"nothing is held of that; 6 cases not run in 2 runs, the last of them {BEGUN}\n"
+        f"nothing is held of that; 6 cases not run in 2 runs, the last of them {begun.name}\n"
     )
 
 

@@ -200,7 +200,8 @@ def test_what_is_said_of_one_version_is_not_said_of_all() -> None:
     made = []
     for version in ("2.47.0", "2.48.40"):
         words = f"as foreseen, the runtime is {version}: it is refused"
-        known = error().model_copy(update={"diagnosis": Diagnosis(id="x", words=words)})
+        diagnosis = Diagnosis(id="x", confidence="known", words=words)
+        known = error().model_copy(update={"diagnosis": diagnosis})
         made.append(record(case=version, outcome="failed", error=known))
     assert "the runtime is 2.47.0" in " ".join(page(made[:1]).texts)
     told = " ".join(page(made).texts)

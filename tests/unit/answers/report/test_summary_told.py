@@ -148,7 +148,7 @@ def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
     ("thread", "is_told"), [("o/r#12345678901234567", True), ("t" * 26, True), ("t" * 27, False)]
 )
 def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told: bool) -> None:
-    known = Diagnosis(id="x", words="w" * 90, thread=thread)
+    known = Diagnosis(id="x", confidence="known", words="w" * 90, thread=thread)
     said = error().model_copy(update={"diagnosis": known})
     line = lines_of([failing("a", error=said)], "r", width=60)[2]
     assert len(line) == 60
@@ -227,7 +227,7 @@ def test_what_a_diagnosis_says_of_one_case_is_not_said_of_all(
 
 
 def test_what_preflight_foresaw_is_not_said_once_more_behind_the_failure() -> None:
-    known = Diagnosis(id="x", words="as foreseen, it is refused: w")
+    known = Diagnosis(id="x", confidence="known", words="as foreseen, it is refused: w")
     one = PreflightRecord(code="mix", severity="error", explanation="it is refused", fix="f")
     case = failing("a", error=error().model_copy(update={"diagnosis": known}), preflight=(one,))
     (line,) = preflight_lines([case])

@@ -38,7 +38,7 @@ def seeds() -> dict[str, bytes]:
         "headless.pte": Pte(METHODS, BLOBS, inline=True, header=False).content(),
         "made.tflite": tflite([*PARTITIONS, ("Other", None)]).ljust(1024, b"\0") + SMALL,
         "made.onnx": epcontext([EMBEDDED, EXTERNAL, {"main_context": 0}], others=2),
-        "manifest.json": b'{"schema_version": 1, "pieces": [{"file": "side.bin", "size": 96, '
+        "manifest.json": b'{"schema": 1, "pieces": [{"file": "side.bin", "size": 96, '
         b'"sha256": null, "kind": "context", "artefact": "a", "origin": "b", "facts": {}}]}',
     }
     with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:

@@ -12,7 +12,6 @@ from harness.ground.errors import ConfigError
 from harness.run.pytest_plugin.case_names import refuse_names_of_axes, rest_meant, without_placement
 from harness.run.workbench.placement import Placement
 from harness.verdict.results.case_names import placement_in
-from harness.verdict.results.schema_1 import placed
 from tests.properties import reached, reaches
 
 versions = st.sampled_from(["2.47.0", "2.51.0", "2.31.0.250130", "2.28.2.241116_103376"])
@@ -43,17 +42,6 @@ def named_as(placement: Placement) -> dict[str, str | None]:
 @given(placements)
 def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
     assert placement_in(str(placement)) == (named_as(placement), "")
-
-
-@given(placements, rests)
-def test_a_record_of_schema_1_is_made_into_what_schema_2_writes(
-    placement: Placement, rest: str
-) -> None:
-    """As far as its axes tell: the version of a compiler, or that there is no ORT."""
-    axes = {**placement.axes, "device": placement.device}
-    case = f"t.py::test[{placement}{'-' * bool(rest)}{rest}]"
-    test = f"t.py::test[{rest}]" if rest else "t.py::test"
-    assert placed(case, axes, "ort") == (test, {**named_as(placement), "engine": "ort"})
 
 
 @reaches(0.7)

@@ -26,9 +26,9 @@ from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.main import commands
 from harness.verdict.failure.error import Diagnosis, Outcome
 from harness.verdict.results.record import CaseRecord, Expected, PlacementRecord
-from harness.verdict.results.schema_1 import placed
 from tests.unit.answers.history.runs import run_folder
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection, record
+from tests.unit.verdict.results.placed import placed
 
 EXPECTED = Expected(known_issue="few-contexts")
 
@@ -45,7 +45,7 @@ def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRec
     made = record(outcome, device="sim")
     qnn = placement.split("-")[2]
     name = f"suites/test_a.py::test_b[{placement}-{contexts}]"
-    test, placed_at = placed(name, {})
+    test, placed_at = placed(name)
     axes = {"backend": "htp", "qnn": qnn, "ort": None, "contexts": contexts}
     said = made.model_dump() | {"test": test, "placement": placed_at}
     return CaseRecord.model_validate(said | {"case": name, "axes": axes})
@@ -96,7 +96,9 @@ def test_another_diagnosis_of_the_same_failure_is_not_bisected() -> None:
     named = [
         one.model_copy(update={"error": before.error.model_copy(update={"diagnosis": diagnosis})})
         for one, diagnosis in zip(
-            (before, after), (Diagnosis(id=name, words="so") for name in "xy"), strict=True
+            (before, after),
+            (Diagnosis(id=name, confidence="known", words="so") for name in "xy"),
+            strict=True,
         )
     ]
     (changed,) = found_in(compare(named[:1], named[1:]), "changed")
@@ -170,7 +172,7 @@ def brief(
 ) -> Brief:
     named = DeviceName(device) if device else None
     fate = Fate(outcome, device=named, ort=ort, failure=failure, known_issue=known_issue)
-    test, said = placed(case, axes or {})
+    test, said = placed(case)
     placement = None if said is None else PlacementRecord.model_validate(said)
     return Brief(case, test, placement, axes, fate, "2026-11-21T00:00:00Z")
 

@@ -52,6 +52,6 @@ def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
         error = said(*words).exception
         assert isinstance(error, ConfigError)
         assert str(error) == (
-            f"{journal}:1: is of schema 3; this version reads schema 1 and 2: a newer qnn-harness "
+            f"{journal}:1: is of schema 3; this version reads schema 2: a newer qnn-harness "
             "wrote it, so update this one"
         )

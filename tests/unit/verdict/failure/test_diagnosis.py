@@ -356,7 +356,9 @@ def test_what_nobody_knows_may_answer_what_was_asked() -> None:
     assert not is_unrelated(diagnosed("failed", unknown))
     assert is_unrelated(diagnosed("failed", ErrorRecord.of(api="Run", code=1007, message="")))
     for rule in RULES:
-        known = unknown.model_copy(update={"diagnosis": Diagnosis(id=rule.id, words="w")})
+        known = unknown.model_copy(
+            update={"diagnosis": Diagnosis(id=rule.id, confidence="known", words="w")}
+        )
         assert is_unrelated(known) is rule.unrelated
 
 

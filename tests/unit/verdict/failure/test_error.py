@@ -194,10 +194,8 @@ def test_hex_is_that_of_the_code_or_nothing(code: int | None) -> None:
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (Diagnosis(id="x", words="w"), "x: w"),
         (Diagnosis(id="x", confidence="likely", words="w", fix="f"), "x (likely): w; f"),
-        (Diagnosis(id="x", words="w", thread="t"), "x: w; t"),
-        (Diagnosis(id="x", words="w", fix="f", thread="t"), "x: w; f; t"),
+        (Diagnosis(id="x", confidence="known", words="w", thread="t"), "x (known): w; t"),
         (LoadedLibrary(name="a.so", path="/b/a.so"), "a.so: /b/a.so"),
         (LoadedLibrary(name="a", path="/a", version="2.5"), "a: /a (2.5)"),
         (

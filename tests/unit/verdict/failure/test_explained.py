@@ -11,7 +11,7 @@ from harness.verdict.failure.verdict import Verdict, judge
 from tests.unit.verdict.failure.probe_runs import DONE, LOAD, START, begin, end, log, run
 
 ORT = OrtCode(code=10, name="ORT_INVALID_GRAPH")
-KNOWN = Diagnosis(id="x", words="w")
+KNOWN = Diagnosis(id="x", confidence="known", words="w")
 
 
 def link(message: str) -> ChainLink:

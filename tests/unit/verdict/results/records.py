@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.checks import Check
 from harness.verdict.results.record import NO_CAUSE, CaseRecord
-from harness.verdict.results.schema_1 import placed
+from tests.unit.verdict.results.placed import placed
 
 LOAD = "QnnContext_createFromBinary"
 NO_PD = (
@@ -76,7 +76,7 @@ def record(**changed: Any) -> CaseRecord:
         "logs": ["logs/x/probe.jsonl"],
     }
     given |= changed
-    test, placement = placed(given["case"], given["axes"], given["engine"])
+    test, placement = placed(given["case"], given["engine"])
     return CaseRecord(**({"test": test, "placement": placement} | given))
 
 
@@ -102,8 +102,8 @@ outcomes = st.sampled_from(
 names = st.text(max_size=12)
 placements = st.fixed_dictionaries(
     {
-        **dict.fromkeys(("device", "backend", "qnn"), names),
-        **dict.fromkeys(("engine", "ort", "compiler"), st.none() | names),
+        **dict.fromkeys(("device", "engine", "backend", "qnn"), names),
+        **dict.fromkeys(("ort", "compiler"), st.none() | names),
     }
 )
 

@@ -77,7 +77,7 @@ def test_a_torn_line_is_reported_and_spoils_no_other(path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"schema": 3}\n', "is of schema 3; this version reads schema 1 and 2: a newer "),
+        (b'{"schema": 3}\n', "is of schema 3; this version reads schema 2: a newer "),
         (b'{"schema": "2"}\n', "is damaged: its schema is '2', which is no number; this version "),
         (b"[]\n", "object"),
         (b"\xff\xfe\n", "Invalid JSON"),

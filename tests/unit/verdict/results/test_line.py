@@ -1,4 +1,4 @@
-"""Lines of journals: today's, those of schema 1 however they are written, and what is none."""
+"""Lines of journals: those of records, however they are written, and what is none."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ def line(one: CaseRecord | DeviceEvent, **changed: object) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def of_1(one: CaseRecord | DeviceEvent, **changed: object) -> dict[str, object]:
-    said = json.loads(line(one, schema=1, **changed))
-    return {key: value for key, value in said.items() if key not in ("test", "placement")}
-
-
 def test_lines_of_today() -> None:
     assert line(CASE).startswith(b'{"schema":2,"kind":"case"')
     assert line_of(line(CASE)) == case_of(line(CASE)) == CASE
@@ -53,15 +48,6 @@ def test_a_line_that_another_program_wrote() -> None:
             json.dumps(dict(sorted(said.items()))),
         ):
             assert line_of(text.encode()) == one
-
-
-def test_lines_of_schema_1() -> None:
-    for one in (CASE, EVENT):
-        said = of_1(one)
-        spaced = dict(reversed(said.items()))
-        for text in (json.dumps(said, separators=(",", ":")), json.dumps(spaced), json.dumps(said)):
-            assert line_of(text.encode()) == one
-    assert case_of(json.dumps(of_1(CASE)).encode()).test == CASE.test != CASE.case
 
 
 @pytest.mark.parametrize(
@@ -82,8 +68,9 @@ def test_lines_of_schema_1() -> None:
         line(CASE, placement=[]),
         line(CASE, placement=[], measurements={"of": {"schema": 1}}),
         line(CASE)[:-1],
-        json.dumps(of_1(CASE) | {"started": "then"}).encode(),
-        json.dumps(of_1(CASE) | {"axes": None, "device": 3}).encode(),
+        line(CASE, schema=1),
+        line(CASE, started="then"),
+        line(CASE, axes=None, device=3),
     ],
 )
 def test_what_is_no_line(what: bytes) -> None:

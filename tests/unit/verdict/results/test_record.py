@@ -68,29 +68,6 @@ def test_the_line_of_the_contract_is_read_and_written_as_it_is() -> None:
     assert json.loads(parsed.model_dump_json()) == line | more
 
 
-def test_a_record_of_before_confidence_was_said_is_read() -> None:
-    old = CONTRACT.replace('"confidence": "known",', "")
-    parsed = CaseRecord.model_validate_json(old)
-    assert parsed.error is not None
-    assert parsed.error.diagnosis is not None
-    assert parsed.error.diagnosis.confidence is None
-    assert parsed.error.diagnosis.text() == "x: w; f"
-
-
-def test_a_record_of_before_engines_were_told_is_read() -> None:
-    line = json.loads(CONTRACT)
-    del line["engine"]
-    assert CaseRecord.model_validate(line).engine is None
-
-
-def test_a_record_of_before_libraries_were_told_is_read() -> None:
-    line = json.loads(CONTRACT)
-    del line["error"]["libraries"]
-    parsed = CaseRecord.model_validate(line)
-    assert parsed.error is not None
-    assert parsed.error.libraries == ()
-
-
 def test_every_key_is_there_even_if_null() -> None:
     line = json.loads(record().model_dump_json())
     more = {"line", "runtime", "preflight", "fixed", "outputs", "emulated"}

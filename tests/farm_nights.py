@@ -28,8 +28,8 @@ from harness.search.nightly.night import STEPS, Night
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.record import CaseRecord, DeviceEvent
-from harness.verdict.results.run_folder import INFO, JOURNAL, RunFolder, new_run_id
-from harness.verdict.results.run_order import give_place
+from harness.verdict.results.run_folder import JOURNAL, RunFolder, new_run_id
+from harness.verdict.results.run_numbers import INFO, number_folder, take_number
 
 BEGIN: Final = datetime(2026, 11, 1, 22, tzinfo=UTC)
 COMMAND: Final = ("pytest", "-m", "device")
@@ -312,13 +312,13 @@ def many_nights(
         began = BEGIN - timedelta(days=nights - number)
         run = reports / new_run_id(began, f"{number:016x}")
         run.mkdir()
-        give_place(run)
         failed = 0
         with (run / JOURNAL).open("w") as journal:
             for line, bad in _lines(run.name, number, nights, cases, devices, began, draw):
                 journal.write(line)
                 failed += bad
         info = {"schema": 1, "kind": "run", "run": run.name, "selected": cases}
+        info |= take_number(reports)
         info |= {"started": began.isoformat(), "finished": (began + timedelta(hours=6)).isoformat()}
         info |= {"exit_code": int(failed > 0), "problem": None, "command": list(COMMAND)}
         info |= {"selection": list(selection(COMMAND))}
@@ -337,7 +337,7 @@ def many_nights(
             coverage=Coverage(selected=cases, passed=cases - failed, failed=failed),
         )
         (reports / night.night).mkdir()
-        give_place(reports / night.night)
+        number_folder(reports / night.night, "nightly")
         text = night.model_dump_json(indent=1)
         (reports / night.night / STATE).write_text(text)
         found.append(run)

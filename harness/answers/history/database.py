@@ -19,7 +19,7 @@ from harness.ground.errors.outgoing_text import without_secrets
 
 HISTORY: Final = "history.sqlite"
 """Where history is held among reports, where no other place was named."""
-VERSION: Final = "6"
+VERSION: Final = "7"
 """Of the tables; others are refused."""
 MERGED: Final = "merged"
 """What stands as `told` of a run that is a shard of a merged one, which has its cases."""
@@ -49,7 +49,7 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, "
     "digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL, "
-    "series TEXT, number BIGINT, after_run TEXT, not_run BIGINT, "
+    "series TEXT, number BIGINT, not_run BIGINT, "
     "told TEXT NOT NULL DEFAULT '')",
     "CREATE TABLE IF NOT EXISTS attempts (run TEXT NOT NULL REFERENCES runs (run), "
     "line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, "

@@ -6,9 +6,8 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +38,7 @@ from harness.verdict.failure.rules import RULES
 from harness.verdict.results.journal import Damage, LeftOut, cases_in, said_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
-from harness.verdict.results.run_order import RunPlace, in_order, place_of
+from harness.verdict.results.run_numbers import RunNumber, in_order, sortable_time
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +92,7 @@ def import_run(database: Database, path: Path) -> Imported:
     info = folder.info()
     named = info.get("run")
     run = bounded(named if isinstance(named, str) and named else folder.run_id)
+    number = RunNumber.of(folder.run_id, info)
     seen = _Seen(str(info.get("started") or "") or _first(journal)[0], hosts_in(info))
     with database.transaction() as connection:
         digest, told = _digest(journal), bounded(said_of_selection(info))
@@ -118,10 +118,11 @@ def import_run(database: Database, path: Path) -> Imported:
         connection.execute_many(insert_into("device_runs", DEVICE_COLUMNS), seen.devices.rows(run))
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
-            "damaged = :damaged, series = :series, number = :number, after_run = :after_run, "
+            "damaged = :damaged, series = :series, number = :number, "
             "not_run = :not_run, told = :told WHERE run = :run",
-            **_place(folder.path),
-            started=_moment(seen.started),
+            series=number.series,
+            number=number.number,
+            started=sortable_time(seen.started),
             digest=digest,
             folder=without_nul(str(folder.path)),
             damaged=seen.left_out.count,
@@ -173,7 +174,7 @@ def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, st
     """
     if not held.folder:
         return False  # nothing is held, or a shard of a merged run
-    if held.started != _moment(started):
+    if held.started != sortable_time(started):
         return True
     if held.folder == without_nul(str(folder)):
         return False
@@ -195,13 +196,6 @@ def _first(journal: Path) -> tuple[str, str]:
     """When the first record began, and its case; empty if there is none. Raises ConfigError."""
     first = next(cases_in(journal, LeftOut()), None)
     return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
-
-
-def _place(folder: Path) -> dict[str, object]:
-    place = place_of(folder)
-    if place is None:
-        return {"series": None, "number": None, "after_run": None}
-    return {"series": place.series, "number": place.number, "after_run": place.after}
 
 
 def _without_shards(connection: AnyConnection, shards: object) -> None:
@@ -339,14 +333,6 @@ def _placement(said: str | None) -> PlacementRecord | None:
     return None if said is None else PlacementRecord.model_validate_json(said)
 
 
-def _moment(text: str) -> str:
-    """A time as all times here are written, so that they sort; of what is none, the text."""
-    try:
-        return moment_text(datetime.fromisoformat(text).astimezone(UTC))
-    except (ValueError, OverflowError):
-        return bounded(text)
-
-
 def _digest(journal: Path) -> str:
     try:
         with open_below(journal.parent, journal.name) as stream:
@@ -357,18 +343,10 @@ def _digest(journal: Path) -> str:
 
 def runs_in_order(database: Database) -> list[LackingRun]:
     """The runs that are held, as they were begun, and what each lacks. Raises InfraError."""
-    columns = "run, started, not_run, series, number, after_run"
+    columns = "run, started, not_run, series, number"
     with database.transaction(writes=False) as connection:
         rows = list(connection.execute(f"SELECT {columns} FROM runs"))
-
-    def place(row: Sequence[Any]) -> RunPlace | None:
-        run, _, _, series, number, after = row
-        try:
-            return RunPlace(name=run, series=series, number=number, after=after) if series else None
-        except ValidationError:
-            return None
-
-    found = in_order(rows, place, lambda row: row[0], lambda row: row[1])
+    found = in_order(rows, lambda row: RunNumber(row[3] or "", row[4] or 0, row[1], row[0]))
     return [LackingRun(run=run, started=at, not_run=lacks) for run, at, lacks, *_ in found]
 
 

@@ -18,7 +18,7 @@ from harness.verdict.results.asked_of_files import asked_of_files
 from harness.verdict.results.journal import LeftOut, cases_in, uncollected
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
-from harness.verdict.results.run_order import ordered
+from harness.verdict.results.run_numbers import ordered
 
 _MOST_RUNS: Final = 300
 _EARLIER: Final = 12

@@ -32,7 +32,6 @@ from harness.verdict.results.journal import Damage, LeftOut, cases_in, said_in, 
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import (
     CASES,
-    INFO,
     JOURNAL,
     OUTPUTS,
     RunFolder,
@@ -40,6 +39,7 @@ from harness.verdict.results.run_folder import (
     new_run_id,
     rfc3339,
 )
+from harness.verdict.results.run_numbers import INFO
 
 _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.answers.report.document import Line, Span, Table
 from harness.answers.report.pages import clip, link
 from harness.ground.files.whole_file import read_json
-from harness.verdict.results.run_order import ordered
+from harness.verdict.results.run_numbers import ordered
 
 _RESULT = "result.json"
 _RESULTS = f"*-bisect/{_RESULT}"

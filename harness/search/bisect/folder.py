@@ -34,7 +34,7 @@ from harness.search.bisect.log import (
 )
 from harness.search.bisect.search import AxisSpec, GridSpec
 from harness.verdict.results.run_folder import making_folders, new_run_id
-from harness.verdict.results.run_order import give_place, ordered
+from harness.verdict.results.run_numbers import number_folder, ordered
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
@@ -78,7 +78,7 @@ class SearchFolder(Generic[AnySpec]):
                 name = f"{run_id}-{number}" if len(begun) > 1 else run_id
                 folder = cls(reports.resolve() / (name + cls.suffix))
                 folder.path.mkdir()
-                give_place(folder.path)
+                number_folder(folder.path, cls.noun)
                 write_whole(folder.path / LOG, to_line(one).encode())
                 said = one.task.get("pytest_arguments")
                 folder.words = list(map(str, said)) if isinstance(said, list) else None
@@ -244,4 +244,4 @@ def _parts(path: Path) -> tuple[str, int]:
 
 def _all(reports: Path) -> list[Path]:
     """Every bisection in the order in which they were begun."""
-    return ordered((log.parent for log in reports.glob(f"*-bisect/{LOG}")), _parts)
+    return ordered(log.parent for log in reports.glob(f"*-bisect/{LOG}"))

@@ -59,7 +59,7 @@ from harness.search.nightly.processes import (
 from harness.search.nightly.telling import tell_people
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, point_to, run_folders
-from harness.verdict.results.run_order import ORDER, give_place
+from harness.verdict.results.run_numbers import INFO, number_folder
 
 LATEST: Final = "latest-nightly"
 PROBLEM: Final = "problem.json"
@@ -162,8 +162,8 @@ class Chain:
     def _keep(self, **changes: object) -> None:
         self.night = self.night.model_copy(update=changes)
         self.path.mkdir(mode=PRIVATE, exist_ok=True)
-        if not (self.path / ORDER).exists():
-            give_place(self.path)
+        if not (self.path / INFO).exists():
+            number_folder(self.path, "nightly")
         write_whole(self.path / STATE, self.night.model_dump_json(indent=1).encode())
 
     def _note(self, text: object) -> None:

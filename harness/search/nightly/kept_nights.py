@@ -17,7 +17,7 @@ from harness.ground.errors.schemas import other_schema
 from harness.ground.files.whole_file import read_bounded
 from harness.search.nightly.night import Night
 from harness.verdict.results.run_folder import making_folders
-from harness.verdict.results.run_order import ordered
+from harness.verdict.results.run_numbers import ordered
 
 STATE: Final = "nightly.json"
 SUFFIX: Final = "-nightly"

@@ -38,7 +38,6 @@ from harness.verdict.failure.explanation import Explanation
 from harness.verdict.results import known_issues
 from harness.verdict.results.known_issues import KnownIssues
 from harness.verdict.results.record import JournalLine
-from harness.verdict.results.run_order import RunPlace
 
 FOLDER: Final = Path("docs/schema")
 _OF_LAB: Final = (fields, health, inventory, labgrid, notify, power, runtime_sources)
@@ -65,9 +64,6 @@ def schemas() -> dict[str, str]:
             Night, "What nightly --json prints (with exit_code), and its nightly.json"
         ),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),
-        "order.schema.json": _schema(
-            RunPlace, "The order.json of a run, a bisection or a night: its place among the others"
-        ),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), Lab, *_OF_LAB

@@ -34,10 +34,9 @@ from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, drift
 from harness.verdict.results.journal import Contents, Journal, read_journal
 from harness.verdict.results.json_value import as_json, more_values_than
-from harness.verdict.results.run_order import LAST, ORDER, give_place, ordered
+from harness.verdict.results.run_numbers import COUNTER, INFO, info_in, ordered, take_number
 
 JOURNAL: Final = "results.jsonl"
-INFO: Final = "run.json"
 LATEST: Final = "latest"
 _REPORTS: Final = Path("reports")
 UNSEEN: Final = ".gitignore"
@@ -47,7 +46,6 @@ CASES: Final = "cases.json"
 _ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
-_MAX_INFO_BYTES = 16 << 20
 _INFO_SCHEMA: Final = 1
 _MAX_CASES_BYTES: Final = 64 << 20
 _MAX_VALUES: Final = 500_000
@@ -65,7 +63,7 @@ class _Cases(BaseModel):
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
     """An id that no other run has, with the time in front: 20261121T060000Z-3f9a0c55d2e1b784.
 
-    Behind the time are 64 random bits; the order of runs is kept apart from it (`run_order.py`).
+    Behind the time are 64 random bits; the order of runs is kept apart from it (`run_numbers.py`).
     """
     now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
@@ -121,6 +119,7 @@ class RunFolder:
                 "schema": _INFO_SCHEMA,
                 "kind": "run",
                 "run": folder.run_id,
+                **take_number(folder.path.parent),
                 "started": rfc3339(started),
                 "finished": None,
                 "exit_code": None,
@@ -134,7 +133,6 @@ class RunFolder:
                 **(more or {}),
             }
         )
-        give_place(folder.path)
         folder._journal = Journal(folder.path / JOURNAL)
         point_to(folder.path, LATEST)
         return folder
@@ -194,7 +192,7 @@ class RunFolder:
         if earlier := run_folders(reports):
             point_to(earlier[-1], LATEST)
             return
-        for name in (LATEST, LAST):
+        for name in (LATEST, COUNTER):
             (reports / name).unlink(missing_ok=True)
         unseen = reports / UNSEEN
         with contextlib.suppress(OSError):  # it holds something else
@@ -235,15 +233,8 @@ class RunFolder:
 
     def info(self) -> dict[str, Any]:
         """What run.json says; empty if it cannot be read."""
-        file = self.path / INFO
-        if not file.is_file():
-            return {}
-        try:
-            text = read_inside(self.path, INFO, _MAX_INFO_BYTES)
-            content = None if more_values_than(_MAX_VALUES, text) else json.loads(text)
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return without_secrets_in(content) if isinstance(content, dict) else {}
+        info: dict[str, Any] = without_secrets_in(info_in(self.path))
+        return info
 
     @property
     def ended_in_order(self) -> bool:
@@ -361,11 +352,11 @@ def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
         beside.mkdir(mode=PRIVATE)
         try:
             yield beside
-            (beside / run_id / ORDER).unlink(missing_ok=True)
-            (beside / run_id).rename(beside.parent / run_id)
+            run = RunFolder(beside / run_id)
+            run._write_info(run.info() | take_number(beside.parent))
+            run.path.rename(beside.parent / run_id)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-    give_place(reports.resolve() / run_id)
     point_to(reports.resolve() / run_id, LATEST)
 
 

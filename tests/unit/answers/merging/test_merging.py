@@ -116,7 +116,7 @@ def test_shards_become_the_run_that_they_are_parts_of(tmp_path: Path) -> None:
     assert done.return_value == 1, "as the whole run would have ended"
     assert done.output.startswith("6 of 6 cases have a verdict: 5 passed, 1 failed\n")
     merged = RunFolder.open(reports / "latest")
-    beside = {path.name for path in reports.iterdir()} - {"latest", ".order", ".gitignore"}
+    beside = {path.name for path in reports.iterdir()} - {"latest", ".number", ".gitignore"}
     assert beside == {merged.run_id}
     assert {one.case: one.outcome for one in merged.contents().records} == {
         one.case: one.outcome for one in CASES

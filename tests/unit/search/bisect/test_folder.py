@@ -15,7 +15,7 @@ from harness.search.bisect.folder import LOG, BisectFolder
 from harness.search.bisect.log import Answered, Begun, Concluded
 from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.bisect import bisect
-from harness.verdict.results.run_order import give_place, ordered
+from harness.verdict.results.run_numbers import number_folder, ordered
 
 BEGUN = Begun(spec=AxisSpec(axis="qnn", candidates=("1", "2")))
 OVER = Concluded(text="no change")
@@ -50,7 +50,7 @@ def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
     before.close()
     night = tmp_path / "30261121T060000Z-00ff-nightly"
     night.mkdir()
-    give_place(night)
+    number_folder(night, "nightly")
     assert BisectFolder.last_of(tmp_path, "x", night.name) is None
     (after,) = BisectFolder.create_all(tmp_path, [mine])
     after.close()

@@ -49,7 +49,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert (reports / "latest").resolve() == folder.path
     assert os.readlink(reports / "latest") == folder.run_id
     written = sorted(path.name for path in folder.path.iterdir())
-    assert written == ["order.json", "results.jsonl", "run.json"]
+    assert written == ["results.jsonl", "run.json"]
     begun = folder.info()
     assert begun["command_line"] == "pytest -k 'a b'"
     assert (begun["finished"], begun["exit_code"]) == (None, None)
@@ -65,7 +65,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert folder.info()["started"] == begun["started"]
     names = sorted(path.name for path in folder.path.iterdir())
     made = {"junit.xml", "metrics.prom", "report.html"}
-    assert set(names) == made | {"order.json", "results.jsonl", "run.json"}
+    assert set(names) == made | {"results.jsonl", "run.json"}
 
 
 def test_reports_can_be_made_again(tmp_path: Path) -> None:

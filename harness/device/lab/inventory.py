@@ -60,7 +60,7 @@ from harness.device.lab.fields import (
 )
 from harness.device.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.device.lab.labgrid import LabgridConfig, described
-from harness.device.lab.notify import NewsChannel
+from harness.device.lab.notify import NotifyChannel
 from harness.device.lab.power import Power
 from harness.device.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.device.labgrid.place import Wanted
@@ -283,8 +283,8 @@ class Lab(_Strict):
     runtimes: tuple[RuntimeSource, ...] = ()
     """Where libraries come from besides the package index, asked in this order."""
 
-    notify: Annotated[tuple[NewsChannel, ...], Field(exclude=True)] = ()
-    """Who is told what nights and comparisons found; kept in no run, since URLs give access."""
+    notify: Annotated[tuple[NotifyChannel, ...], Field(exclude=True)] = ()
+    """Channels that messages go to; kept in no run, since URLs give access."""
 
     _file: Path | None = PrivateAttr(None)
     _lacking: str | None = PrivateAttr(None)

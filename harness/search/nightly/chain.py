@@ -22,6 +22,7 @@ from harness.answers.history.importing import import_run
 from harness.answers.history.previous import histories, previous_of, since_previous
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.ci import add_to_summary
+from harness.answers.report.document import as_code
 from harness.answers.report.projections import project
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, HarnessError, InfraError
@@ -45,8 +46,9 @@ from harness.search.nightly.issues import (
 )
 from harness.search.nightly.kept_nights import STATE, SUFFIX, nights
 from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
-from harness.search.nightly.night import MOST_VANISHED, STEPS, Night, summary_lines
+from harness.search.nightly.night import MOST_VANISHED, STEPS, Night, summary
 from harness.search.nightly.night_told import tell_site
+from harness.search.nightly.notifications import SENT, Message, notify
 from harness.search.nightly.processes import (
     ENOUGH_S,
     answer_of,
@@ -56,13 +58,13 @@ from harness.search.nightly.processes import (
     first_bad_of,
     with_bundles,
 )
-from harness.search.nightly.telling import tell_people
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, point_to, run_folders
 from harness.verdict.results.run_numbers import INFO, number_folder
 
 LATEST: Final = "latest-nightly"
 PROBLEM: Final = "problem.json"
+SUMMARY: Final = "summary.md"
 AGAIN: Final = "again.json"
 _MAX_BYTES: Final = 64 << 20
 _SHARE_AGAIN: Final = 0.2
@@ -115,6 +117,9 @@ class Chain:
             open_database(self._database)
         except InfraError as error:
             self._note(f"the history does not answer: {error}")
+        except ConfigError as error:
+            self._failed(error)
+            raise
         if self.night.run is not None and not (self._run_path / JOURNAL).is_file():
             self._note(f"its run {self._run_path} is gone: its tests are run anew")
             self._keep(done=tuple(step for step in self.night.done if step == "fetch"), run=None)
@@ -136,24 +141,28 @@ class Chain:
         return self.night
 
     def _failed(self, error: Exception) -> None:
-        """Takes note of why a step failed.
+        """Note why a step failed, and report the night as it is.
 
-        A night that was refused leaves nothing if it was the first of its kind. Another was well
-        once, so people wait for it, and are told.
+        A night that was refused leaves nothing if it was the first of its kind.
         """
         run = self._begun_run()
         refused = isinstance(error, ConfigError) and self.night.verdict is None and run is None
         with contextlib.suppress(OSError):  # the disk may be what is wrong
             self._keep(failed=self.night.failed_with(str(error)))
-            if refused and not any(map(self.night.repeats, self._earlier())):
-                shutil.rmtree(self.path, ignore_errors=True)
-                return
             if why := self.night.given_up:
                 self._note(f"this night is given up, the same command begins another: {why}")
+        night = self.night.not_over(*((run.run_id, run.coverage()) if run else (None, None)))
+        head, reason = f"### Devices: {night.verdict}", f"\n{as_code(str(error), 500)}"
+        self._notify(summary(night, head, reason))
+        if refused and not any(map(self.night.repeats, self._earlier())):
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        with contextlib.suppress(OSError):
             if run is not None:
                 self._hold(run)
-            said = (run.run_id, run.coverage()) if run is not None else (None, None)
-            self._show(self.night.not_over(str(error), *said), not_over=str(error))
+            self._write_site(night.model_copy(update={"told": (*night.told, str(error))}))
+            told = self.night.told
+            self._write_summary(summary(night.model_copy(update={"told": told}), head, reason))
 
     @property
     def _left_s(self) -> float:
@@ -367,8 +376,13 @@ class Chain:
             )
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
-        lost = lost_devices(self.night.lost)
-        self._show(self.night, f"{head}{lost}{self.night.on_a_simulator}", rest)
+        head += f"{lost_devices(self.night.lost)}{self.night.on_a_simulator}"
+        intro, heading, details = rest.partition("\n#### ")
+        parts = head, intro.rstrip("\n"), f"{heading}{details}"
+        if self.night.is_worth_a_message:
+            self._notify(summary(self.night, *parts))
+        self._write_site(self.night)
+        self._write_summary(summary(self.night, *parts))
 
     def _hold(self, run: RunFolder) -> None:
         """Takes the run into the history."""
@@ -377,21 +391,24 @@ class Chain:
         except HarnessError as error:
             self._note(f"not in the history: {error}")
 
-    def _show(self, told: Night, head: str = "", rest: str = "", not_over: str = "") -> None:
-        """Tells what the night came to: the lab's pages, people, its summary, the link to it."""
+    def _notify(self, text: str) -> None:
+        """Send the head of a summary to the channels of the lab, once; a failure costs a note."""
+        message = Message.head_of(text, self.night.night, self.path / SUMMARY)
+        for warning in notify(Path(self.night.lab), message, self.path / SENT):
+            with contextlib.suppress(OSError):  # of the disk, which may be full
+                self._note(warning)
+
+    def _write_site(self, night: Night) -> None:
         try:
-            tell_site(told, self._database)
+            tell_site(night, self._database)
         except HarnessError as error:
             self._note(f"the lab's pages were not written: {error}")
-        for line in tell_people(told, self._earlier(), self.path, self._left_s, not_over):
-            self._note(line)
-        besides = (*self.night.told, *filter(None, [not_over]))
-        lab, said = told.lab_lines, told.model_copy(update={"told": besides})
-        begins = [head or f"### Devices: {told.verdict}", *(("", *lab) if lab else ())]
-        summary = "\n".join([*begins, rest, *summary_lines(said), ""])
-        write_whole(self.path / "summary.md", summary.encode())
+
+    def _write_summary(self, text: str) -> None:
+        """Write summary.md, also for a CI system, and let `latest-nightly` lead to it."""
+        write_whole(self.path / SUMMARY, text.encode())
         try:
-            add_to_summary(os.environ, summary)
+            add_to_summary(os.environ, text)
         except OSError as error:  # it changes nothing about the night
             self._note(f"CI cannot be told: {error.filename}: {error.strerror}")
         point_to(self.path, LATEST)

@@ -86,11 +86,11 @@ class Night(Part):
             return None
         return f"its step {self.next_step} failed {times} times in the same way: {self.failed[0]}"
 
-    def not_over(self, why: str, run: str | None, coverage: Coverage | None) -> Night:
-        """This night as it is told once a step failed: `run` is the one it had begun."""
-        said = self.verdict or (coverage.headline if coverage else "no case was run")
-        change = {"verdict": f"not over: {said}", "run": run, "coverage": coverage}
-        return self.model_copy(update={**change, "told": (*self.told, why)})
+    def not_over(self, run: str | None, coverage: Coverage | None) -> Night:
+        """Return the night as it is reported once a step failed; `run` is the one it had begun."""
+        so_far = self.verdict or (coverage.headline if coverage else "no case was run")
+        change = {"verdict": f"not over: {so_far}", "run": run, "coverage": coverage}
+        return self.model_copy(update=change)
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +104,12 @@ class Night(Part):
         if self.run_exit_code in (0, 1):
             return 0
         return 2 if self.run_exit_code == 2 else 3
+
+    @property
+    def is_worth_a_message(self) -> bool:
+        """Whether channels get a message: it does not end with 0, or something is fixed."""
+        closed = [issue for issue in self.issues if issue.closed == self.started]
+        return bool(self.exit_code) or any(not issue.known_issues for issue in closed)
 
     @property
     def issues_told(self) -> list[Issue]:
@@ -183,11 +189,12 @@ class Night(Part):
 
 
 def summary_lines(night: Night) -> Iterator[str]:
-    """The issues of a night in Markdown, the open ones last seen first (pure)."""
-    shown = sorted(night.issues_told, key=lambda one: one.last_run == night.run, reverse=True)
+    """The issues of a night in Markdown: new ones first, then those seen in its run (pure)."""
+    run = night.run
+    shown = sorted(night.issues_told, key=lambda one: (one.first_run != run, one.last_run != run))
     for heading, issues in (
-        ("Verdicts that are missing", [one for one in shown if one.fault]),
         ("Causes of failures", [one for one in shown if not one.fault]),
+        ("Verdicts that are missing", [one for one in shown if one.fault]),
     ):
         if issues:
             yield from ("", f"#### {heading}, {night.night}", "")
@@ -206,3 +213,9 @@ def summary_lines(night: Night) -> Iterator[str]:
     if night.told:
         yield from ("", f"#### What went wrong besides, {night.night}", "")
         yield from (f"- {as_code(text, 500)}" for text in night.told)
+
+
+def summary(night: Night, head: str, intro: str, details: str = "") -> str:
+    """Return summary.md: what matters most first, since messages have only its head (pure)."""
+    lab = ("", *night.lab_lines) if night.lab_lines else ()
+    return "\n".join([head, intro, *summary_lines(night), *lab, details]).rstrip() + "\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,15 +26,13 @@ from harness.answers.history.comparison_text import ToldComparison, lines, markd
 from harness.answers.history.previous import histories, previous_of, since_previous
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.projections import project
-from harness.answers.telling.news import news_of_comparison
-from harness.answers.telling.told import keep_news
 from harness.ground.errors import HarnessError
 from harness.run.pytest_plugin.ending import Ending
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
+from harness.search.nightly.notifications import Message, notify as send_message, require_channels
 from harness.search.nightly.processes import ENOUGH_S, bisection
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
-from harness.tools.cli.tell import tell
 from harness.verdict.results.run_folder import RunFolder
 
 _LATEST: Final = Path("reports/latest")
@@ -78,8 +75,11 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     callback=_minutes,
     help="For --bisect.",
 )
-@click.option("--notify", is_flag=True, help="Tell the chats and mailboxes of the lab's `notify`.")
-@click.option("--dry-run", is_flag=True, help="With --notify: print what would be told.")
+@click.option(
+    "--notify",
+    is_flag=True,
+    help="Send the result to the channels of devices.yaml, unless it is 0 and nothing is fixed.",
+)
 @lab_option
 @json_option
 def compare(
@@ -92,7 +92,6 @@ def compare(
     known_too: bool,
     max_minutes: float,
     notify: bool,
-    dry_run: bool,
     lab_file: Path,
     as_json: bool,
 ) -> int:
@@ -109,8 +108,8 @@ def compare(
     forms = [name for name, wanted in asked_for.items() if wanted]
     if len(forms) > 1 or (bisects and forms and not as_json):
         raise click.UsageError(f"{' and '.join([*forms, '--bisect'][:2])} do not go together")
-    if dry_run and not notify:
-        raise click.UsageError("--dry-run is of --notify")
+    if notify:
+        require_channels(lab_file)
     asked = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
     found = compared(base, folder, asked, late=previous)
@@ -142,11 +141,8 @@ def compare(
     elif not as_json:
         for line in lines(whole):
             say(line)
-    if notify:
-        keep_news(folder.path, news_of_comparison(whole))
-        words = {"folder": folder.path, "lab_file": lab_file, "dry_run": dry_run}
-        with contextlib.redirect_stdout(sys.stderr):
-            click.get_current_context().invoke(tell, **words)
+    if notify and (whole.exit_code or found["fixed"]):
+        _notify(whole, folder, lab_file)
     bisections = None
     if bisects:
         Ending().watch()
@@ -158,6 +154,15 @@ def compare(
     if as_json:
         _say_report(whole, bisectable, bisections)
     return whole.exit_code
+
+
+def _notify(whole: ToldComparison, run: RunFolder, lab_file: Path) -> None:
+    """Send the verdict, then the other lines; a channel that fails is a warning."""
+    title = f"Devices: {whole.mark}: {whole.name}"
+    text = [whole.verdict, *(line for line in lines(whole) if line != whole.verdict)]
+    message = Message.of_lines(title, text, run.path / "report.html")
+    for warning in send_message(lab_file, message):
+        say(f"warning: {warning}", err=True)
 
 
 def _say_report(

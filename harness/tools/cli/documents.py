@@ -74,20 +74,6 @@ class RunsMerged(Printout):
     left_out: int
 
 
-class ChannelTold(Part):
-    """What became of one channel, and why."""
-
-    state: str | None
-    why: str
-
-
-class NewsTold(Printout):
-    """`tell --json`: the channels of `notify` by name."""
-
-    news: str
-    channels: dict[str, ChannelTold]
-
-
 class DriftPoint(Part):
     """Where an output was seen: it was there the one of `differences` with the number `variant`."""
 
@@ -126,6 +112,5 @@ Printed = (
     | ContextCompiled
     | CaseBundled
     | RunsMerged
-    | NewsTold
     | OutputDrifted
 )

@@ -33,13 +33,12 @@ COMMANDS: Final = {
     "merge": "Make one run of RUNs with --shard: its journal, logs and reports.",
     "nightly": "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and "
     "publish.",
+    "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
     "report": "Write the reports of RUN (default: reports/latest) anew and print its summary.",
     "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
     "runtimes": "QNN runtimes: where they come from, their files, download.",
     "site": "Write the lab's pages into a folder: nights, cases, devices, causes.",
     "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
-    "tell": "Tell the channels of `notify` in devices.yaml what a night found (default: the last "
-    "one).",
 }
 """Each command, a function in the module of its name, and the first sentence of its help."""
 

@@ -13,7 +13,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.errors.outgoing_text import without_secrets
 from harness.ground.yaml_lines.models import did_you_mean
 from harness.run.pytest_plugin.ending import Ending
@@ -22,6 +22,7 @@ from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
 from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import SUFFIX, held, nights
 from harness.search.nightly.night import Night, summary_lines
+from harness.search.nightly.notifications import Message, notify as send_message
 from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.how_long import seconds_of, time_of
 from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
@@ -67,30 +68,17 @@ def nightly(
     or has vanished; else 2 the input is wrong, 3 the lab failed or not all was run.
     """
     Ending().watch()
-    _refuse_misspelt(arguments)
     reports = reports.absolute()
-    seconds, now = seconds_of(_BUDGET if budget is None else budget, "--budget"), time.time()
+    begun: Chain | None = None
     if not resume and lab_file == DEFAULT_LAB and not lab_file.exists():
         lab_file = simulated_instead(()) or lab_file
-    kept = tuple(map(without_secrets, arguments))
-    asked = Night(
-        night=new_run_id() + SUFFIX,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        arguments=kept,
-        selection=selection(("pytest", "-m", "device", *kept)),
-        lab=str(lab_file.absolute()),
-        folder=str(Path.cwd()),
-        database=_kept(database),
-        site=None if site is None else str(site.absolute()),
-        budget_s=seconds,
-        until=now + seconds,
-    )
-    begun: Chain | None = None
-    if resume and not reports.is_dir():
-        raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
     try:
+        _refuse_misspelt(arguments)
+        asked = _asked(arguments, budget, site, lab_file, database)
+        if resume and not reports.is_dir():
+            raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
         with held(reports):
-            found = nights(reports)
+            found, now = nights(reports), time.time()
             if resume:
                 night = _last(found, reports).resumed(
                     asked, now, budget=budget is not None, database=_is_named("database")
@@ -102,12 +90,13 @@ def nightly(
                 database = night.database
             begun = Chain(night, arguments or night.arguments, reports, database)
             over = begun.go_on()
-    except (KeyboardInterrupt, InfraError):
-        if begun is not None and begun.is_kept and begun.night.given_up is None:
-            words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
-            if not begun.night.left(time.time()):
-                words += f" --budget {time_of(2 * begun.night.budget_s)}"
-            say(f"to go on: {words}", err=True)
+    except (KeyboardInterrupt, HarnessError) as error:
+        if begun is not None:
+            _say_how_to_go_on(begun, reports)
+        elif isinstance(error, HarnessError) and not resume:
+            message = Message("Devices: the night did not begin", str(error))
+            for warning in send_message(lab_file, message):
+                say(f"warning: {warning}", err=True)
         raise
     lines = (
         *over.lab_lines,
@@ -117,6 +106,38 @@ def nightly(
     )
     say_found(over.model_dump(mode="json") | {"exit_code": over.exit_code}, lines, as_json)
     return over.exit_code
+
+
+def _asked(
+    arguments: Sequence[str],
+    budget: str | None,
+    site: Path | None,
+    lab_file: Path,
+    database: str | None,
+) -> Night:
+    """Return the night that the command line asks for. Raise ConfigError for a wrong budget."""
+    seconds = seconds_of(_BUDGET if budget is None else budget, "--budget")
+    kept = tuple(map(without_secrets, arguments))
+    return Night(
+        night=new_run_id() + SUFFIX,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        arguments=kept,
+        selection=selection(("pytest", "-m", "device", *kept)),
+        lab=str(lab_file.absolute()),
+        folder=str(Path.cwd()),
+        database=_kept(database),
+        site=None if site is None else str(site.absolute()),
+        budget_s=seconds,
+        until=time.time() + seconds,
+    )
+
+
+def _say_how_to_go_on(chain: Chain, reports: Path) -> None:
+    if chain.is_kept and chain.night.given_up is None:
+        words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
+        if not chain.night.left(time.time()):
+            words += f" --budget {time_of(2 * chain.night.budget_s)}"
+        say(f"to go on: {words}", err=True)
 
 
 def _last(found: Iterator[Night], reports: Path) -> Night:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from harness.answers.telling.told import not_ready
 from harness.device.adb.address import USER_SERVER, ServerAddress, SshAddress
 from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice, state_advice
 from harness.device.adb.wireless import has_address
@@ -23,6 +22,7 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.platforms import TARGETS
 from harness.ground.host.deadline import Deadline
 from harness.libraries.runtimes.catalog import Catalog
+from harness.search.nightly.notifications import channel_problem
 from harness.tools.doctor.check import LAB_FILE, Answer, Checked, Status
 from harness.tools.doctor.host_checks import LabNeeds
 
@@ -103,13 +103,13 @@ def source_checks(catalog: Catalog) -> Iterator[Checked]:
 
 
 def notify_checks(lab: Lab) -> Iterator[Checked]:
-    """Whether the channels of `notify` could be told of a night; none is told anything."""
+    """Check that each channel of `notify` is set up, without sending anything."""
     for channel in lab.notify:
-        if why := not_ready(channel, lab.folder):
-            advice = f"then try it: qnn-harness tell --test --to {channel.name}"
+        if why := channel_problem(channel):
+            advice = "correct devices.yaml or the environment, then: qnn-harness notify --test"
             yield _check("lab", f"notify {channel.name}", "fail", why, advice)
         else:
-            found = f"is set up; to try it: qnn-harness tell --test --to {channel.name}"
+            found = "is set up; to try it: qnn-harness notify --test"
             yield _check("lab", f"notify {channel.name}", "ok", found)
 
 

@@ -20,10 +20,10 @@ import pytest
 
 from harness.answers.site.links import page_of
 from harness.search.nightly.night import STEPS, Night
-from tests.integration.answers.telling.servers import Webhook
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns
 from tests.integration.forked import run_module
+from tests.integration.search.nightly.servers import Webhook
 
 SUITE = """import pytest
 
@@ -120,7 +120,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     farm.file.write_text(LAB + notify)
     code, first, _ = night(farm, OLD)
     assert (code, first["base"], first["issues"], first["failed_on"]) == (0, None, [], [])
-    assert hook.got == [], "no news"
+    assert hook.got == [], "nothing is new"
     farm.file.write_text(LAB + UNREACHABLE + notify)
     assert ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL) == -signal.SIGKILL
     assert len(runs(farm)) == 2
@@ -149,16 +149,15 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     )
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert "first bad 2.49.40" in summary
-    assert summary.startswith(
-        "### Devices: failed\n\nLab: 1 of 2 devices there, 0 of 1 other host. "
-        "1 of them simulated.\n"
-        "- host `lab-pc`: out of reach since "
-    )
+    assert summary.startswith(f"### Devices: failed\n\n{second['verdict']}.\n")
+    there = "1 of 2 devices there, 0 of 1 other host. 1 of them simulated."
+    assert f"\n\nLab: {there}\n- host `lab-pc`: out of reach since " in summary
     assert "\n- `phone`: away since " in summary
     assert "; needs hands: `see why its adb server does not answer" in summary
-    (told,) = hook.got
-    assert told["title"] == f"Causes: 1 new: {second['night']}"
-    assert "on 1 of 1 `QCS8550`; since `2.49.40`" in told["message"]
+    (message,) = hook.got
+    assert message["title"] == f"Devices: failed ({second['night']})"
+    assert "- **new** open: `failed: too new` (1 case, " in message["message"]
+    assert "on 1 of 1 `QCS8550`; since `2.49.40`" in message["message"]
     assert "- where: on 1 of 1 `QCS8550`; since `2.49.40`\n" in text
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
@@ -168,7 +167,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert (code, third["base"]) == (0, second["run"]), said
     (gone,) = third["issues"]
     assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
-    assert [one["title"] for one in hook.got[1:]] == [f"Causes: 1 fixed: {third['night']}"]
+    assert [message["title"] for message in hook.got[1:]] == [f"Devices: passed ({third['night']})"]
     hook.close()
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     assert "State: closed" in file.read_text()
@@ -375,9 +374,8 @@ def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
     assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert summary.startswith(
-        "### Devices: nothing new fails\n\nLab: 1 of 1 device there. It is simulated.\n"
-    )
+    assert summary.startswith("### Devices: nothing new fails\n")
+    assert "\n\nLab: 1 of 1 device there. It is simulated.\n" in summary
 
 
 @pytest.mark.nightly

@@ -55,7 +55,7 @@ PRINTED = {
 }
 """The names of the small documents, by the command that prints them."""
 
-ELSEWHERE = {"contexts minimize", "tell"}
+ELSEWHERE = {"contexts minimize"}
 """Want a failure, and a night with channels; tests/integration/search/ has both."""
 
 

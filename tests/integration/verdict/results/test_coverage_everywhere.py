@@ -420,6 +420,7 @@ SUM_UP_NOTHING = {
     "answers/report/model_figures.py": "figures of cases, behind what says how many were judged",
     "search/diverge/sides.py": "one case for each context; one without outputs is an error",
     "tools/cli/run.py": "prints records",
+    "tools/cli/notify.py": "by what the terminal has",
     "search/bisect/loop.py": "one case",
     "search/bisect/case_run.py": "one case",
     "search/minimize/subject.py": "one case",

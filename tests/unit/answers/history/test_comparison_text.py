@@ -14,7 +14,6 @@ from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import compare
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
-from harness.answers.telling.news import message, news_of_comparison
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
@@ -71,8 +70,7 @@ def test_beside_nothing_nothing_is_named() -> None:
     found = told(
         *(compare([], after), []), base=None, run="r", advice=lambda *_: None, apart=lambda _: 0
     )
-    news = news_of_comparison(found)
-    for text in ("\n".join(lines(found)), markdown(found), page(found), *message(news), news.id):
+    for text in ("\n".join(lines(found)), markdown(found), page(found), found.name):
         assert not re.search(r"\bNone\b", text), text
     assert "<title>Verdicts are missing: r</title>" in page(found)
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from harness.answers.telling.news import message
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import CatalogEntry
@@ -23,7 +22,6 @@ from harness.search.nightly.kept_nights import STATE, held, nights
 from harness.search.nightly.night import STEPS, Night, summary_lines
 from harness.search.nightly.night_told import night_told
 from harness.search.nightly.processes import answer_of
-from harness.search.nightly.telling import news_of
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
 from tests.logged import Logged
@@ -316,11 +314,10 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     least |= dict.fromkeys(("first_seen", "last_seen", "first_run", "last_run"), "r")
     issue = Issue(**least | {name: MAY_BE_KNOWN[name] for name in known})
     night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
-    news = news_of(night, ())
     told = night_told(night)
     assert told is not None
     causes = (f"{one.known} {one.folder}" for one in told.causes.values())
-    for text in (issue_text(issue), *summary_lines(night), *message(news), *causes):
+    for text in (issue_text(issue), *summary_lines(night), *causes):
         assert not re.search(r"\bNone\b", text), text
 
 

@@ -1,1 +1,0 @@
-"""Who is told what nights and comparisons found: messages by apprise, issues of trackers."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from harness.device.adb.address import ServerAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
 from harness.device.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.ssh.board import SshBoard
-from harness.device.ssh.login import SshLogin
 from harness.device.transport.device import Transport
 from harness.device.transport.this_computer import ThisComputer
 from harness.ground.errors import DeviceError, DeviceRefused
@@ -22,15 +20,11 @@ _MAX_FACTS_BYTES: Final = 1 << 20
 
 def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
     """How a real device of the lab is reached; nothing is asked of it."""
-    server = lab.server_of(config) if config.transport == "adb" else None
-    return transport_at(config.serial or "", server, config.login)
-
-
-def transport_at(serial: str, server: ServerAddress | None, login: SshLogin | None) -> Transport:
-    """The way to a device by its adb server or by ssh; by neither, it is this computer."""
-    if login is not None:
-        return SshBoard(login)
-    return ThisComputer() if server is None else AdbDevice(serial, AdbServer(server))
+    if config.login is not None:
+        return SshBoard(config.login)
+    if config.transport == "adb":
+        return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
+    return ThisComputer()
 
 
 def require_own_folder(device: Transport, folder: str) -> None:

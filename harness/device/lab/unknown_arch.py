@@ -12,9 +12,7 @@ from harness.ground.yaml_lines.document import read_document
 from harness.ground.yaml_lines.models import did_you_mean, entries_of
 
 
-def unknown_arch(
-    config: DeviceConfig, told: str | None = None, file: Path | None = None
-) -> ConfigError:
+def unknown_arch(config: DeviceConfig, told: str | None, file: Path | None) -> ConfigError:
     """What is wrong in `file` with a device whose HTP nobody knows; `told` is its SoC by itself."""
     line = None
     with contextlib.suppress(ConfigError):

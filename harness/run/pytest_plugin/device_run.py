@@ -18,7 +18,6 @@ from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.records import Records
 
 if TYPE_CHECKING:
-    from harness.ground.host.guard import GuardedProcess
     from harness.run.pytest_plugin.collected import Collected
     from harness.run.pytest_plugin.messages import Messages
     from harness.run.pytest_plugin.terminal import Live
@@ -54,7 +53,6 @@ class Run:
         self._workbench: Workbench | None = None
         self.tell_controller: Callable[[str], None] = lambda word: None
         """Tells the scheduler, from a worker, how a device stands, or that a case is returned."""
-        self._ahead: GuardedProcess | None = None
 
     @property
     def workbench(self) -> Workbench:
@@ -83,8 +81,6 @@ class Run:
 
     def close(self) -> None:
         """Ends everything the run started."""
-        if self._ahead is not None:
-            self._ahead.stop()
         if self._workbench is not None:
             self._workbench.close()
         self.asked.close()
@@ -194,13 +190,6 @@ class Run:
                 self.lend()
             finally:
                 self._busy.release()
-
-    def prepare_ahead(self) -> None:
-        """Begins to make ready what `--ahead` asks for. Raises HarnessError."""
-        if self.options.ahead and self._needs and not self.records.is_worker:
-            from harness.run.pytest_plugin.prefetch import begin_ahead
-
-            self._ahead = begin_ahead(self.asked, self.workbench, self._needs)
 
     def ready(self, placement: Placement) -> ReadyPlacement:
         """A placement, with all that its cases need there. Raises HarnessError."""

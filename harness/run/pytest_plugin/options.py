@@ -405,13 +405,6 @@ class Options:
         "where to say, as JSON, what kept the run from its cases (for programs)",
         read=_path,
     )
-    ahead: tuple[str, ...] = _option(
-        "--ahead VERSIONS",
-        "while cases run, fetch, compile and push what a run with other versions will need: "
-        '"qnn=2.50.40 compiler=2.47.0" (repeatable; not beside tests marked `timed`)',
-        action="append",
-        read=lambda given, _: tuple(given or ()),
-    )
 
 
 OPTIONS: Final = tuple(_options_of(Options))

@@ -235,8 +235,6 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         run.will_run(cases)
         run.begin(needs)
         refuse_wrong_files(session.items, needs, run.workbench)
-        if not any(item.get_closest_marker("timed") for item in session.items):
-            run.prepare_ahead()
     except HarnessError as error:
         if isinstance(error, InfraError) and run.records.folder is not None:
             from harness.run.pytest_plugin.case import record_not_run

@@ -76,18 +76,10 @@ class Task(BaseModel, extra="forbid", frozen=True):
             for axis, version in self.versions(at).items()
         }
 
-    def arguments(
-        self, at: Point, reports: Path, devices: Sequence[str], likely_next: Sequence[Point] = ()
-    ) -> list[str]:
-        """pytest's arguments for a run at a point, on the first of `devices` that can be used.
-
-        What the runs `likely_next` will need is made ready meanwhile.
-        """
+    def arguments(self, at: Point, reports: Path, devices: Sequence[str]) -> list[str]:
+        """pytest's arguments for a run at a point, on the first of `devices` that can be used."""
         arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
         arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
-        for point in likely_next:
-            named = (f"{axis}={version}" for axis, version in self.given(point).items())
-            arguments.append(f"--ahead={shlex.join(named)}")
         if self.known_issues is not None:
             arguments.append(f"--known-issues={self.known_issues}")
         profiles = self.match is not None and parse_match(self.match).profiles

@@ -41,7 +41,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
     def __init__(
         self, folder: BisectFolder, watcher: Watcher, *, supply: Supply | None = None, **more: Any
     ) -> None:
-        """Without a `supply`, all runs cost the same, and nothing is fetched beside them.
+        """Without a `supply`, all runs cost the same.
 
         `more` is as for `Loop`. Raises ConfigError for a log that does not say what to run.
         """
@@ -65,12 +65,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
         return self._reference_first(step) if isinstance(step, Question) else step
 
     def _begin(self, at: Point, reports: Path) -> RunEnd:
-        likely_next = self._search.likely_next()
-        if self._supply is not None:
-            self._supply.want(likely_next)
-        if self._match.comparison is not None:
-            likely_next = ()  # compiling and pushing beside it would spoil what is measured
-        arguments = self.task.arguments(at, reports, self._devices(), likely_next)
+        arguments = self.task.arguments(at, reports, self._devices())
         return self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
 
     def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:

@@ -312,16 +312,6 @@ class Search(ABC, Generic[_Asked, _Found_co]):
         """The lab was seen to: go on."""
         self.evidence = self.evidence.resumed()
 
-    def likely_next(self) -> tuple[Point, ...]:
-        """Where the run after the next will be, for each answer of the next: worth fetching now."""
-        first = self._step(self.evidence)
-        if not isinstance(first, Question):
-            return ()
-        answers: tuple[RunAnswer, ...] = ("good", "bad", "untestable")
-        steps = [self._step(self.evidence.plus(first.at, answer)) for answer in answers]
-        points = [step.at for step in steps if isinstance(step, Question)]
-        return tuple(dict.fromkeys(at for at in points if at != first.at))
-
     @abstractmethod
     def _step(self, evidence: Evidence) -> Question | _Found_co:
         """What to run next, or what was found, as far as `evidence` goes."""

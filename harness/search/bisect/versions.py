@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Final, TypeAlias
 
 from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.matching import kinds, twins
-from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.facts.axes import SEARCHED, AxisName
-from harness.ground.host.guard import GuardedProcess, spawn_guarded
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.version_specs import is_path, split_specs
 from harness.search.bisect.answers import Point
@@ -192,19 +190,13 @@ COMPILING_TARGET: Final = "linux-x64"
 
 
 class Supply:
-    """Knows what is here, and fetches what is likely to be wanted next while a bisection lasts.
-
-    A run makes ready what may come next, too, but ends with its case: a fetch that takes longer
-    than a case would begin anew each time. One version at a time is fetched, in a process of its
-    own, which ends with us. What it did not finish, the run that needs it fetches.
-    """
+    """The versions that need no download, and what a run with others costs."""
 
     def __init__(self, catalog: Catalog, task: Task) -> None:
         self._catalog = catalog
         self._task = task
         self._here: dict[tuple[AxisName, str], bool] = {}
         self._used: set[tuple[AxisName, str]] = set()
-        self._process: GuardedProcess | None = None
 
     def cost(self, at: Point) -> float:
         """The seconds that a run takes, and what its versions need first.
@@ -220,23 +212,6 @@ class Supply:
         for at in points:
             self._used.update(self._task.versions(at).items())
 
-    def want(self, points: Collection[Point]) -> None:
-        """Begins to fetch the first of these that is not here. Returns at once."""
-        if self._process is not None and self._process.running:
-            return
-        self.close()
-        for at in points:
-            for axis, version in self._task.versions(at).items():
-                if not is_here(self._catalog, axis, version, self._task.target):
-                    self._fetch(axis, version, at)
-                    return
-
-    def close(self) -> None:
-        """Ends what is under way; safe to call twice."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
     def _of(self, axis: AxisName, version: str) -> float:
         one = axis, version
         if one in self._used:
@@ -244,18 +219,6 @@ class Supply:
         if one not in self._here:
             self._here[one] = is_here(self._catalog, axis, version, self._task.target)
         return _NEW_S if self._here[one] else _FETCH_S
-
-    def _fetch(self, axis: AxisName, version: str, at: Point) -> None:
-        target = COMPILING_TARGET if axis == "compiler" else self._task.target
-        command = [sys.executable, "-m", "harness.tools.cli.main", "runtimes", "fetch"]
-        command += ["--lab", str(self._task.lab), "--target", target]
-        if axis == "ort":
-            # an ORT is fetched with a QNN: with the one it will run with, which is wanted as well
-            command += ["--ort", version, self._task.given(at)["qnn"]]
-        else:
-            command.append(version)
-        with contextlib.suppress(InfraError):
-            self._process = spawn_guarded(command, cwd=self._task.folder)
 
 
 def is_here(catalog: Catalog, axis: AxisName, version: str, target: str) -> bool:

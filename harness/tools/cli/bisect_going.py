@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -155,8 +154,8 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
         catalog = Catalog.of(lab, os.environ, cache_root())
         Versions(catalog, task.target).know(task.paths)
         progress = BisectProgress(log, folder.path)
-        with closing(Supply(catalog, task)) as supply:
-            step = Bisection(folder, progress, supply=supply, stop_at=stop_at).go_on()
+        supply = Supply(catalog, task)
+        step = Bisection(folder, progress, supply=supply, stop_at=stop_at).go_on()
     except KeyboardInterrupt:
         say("", err=True)
         return _End(INTERRUPTED, _not_begun(folder), "stopped")

@@ -33,4 +33,4 @@ def test_what_is_said_of_it(
     assert str(unknown_arch(device, told, file)) == f"{file}:{line}: {said}"
     file.unlink()
     assert str(unknown_arch(device, told, file)) == f"{file}: {said}"
-    assert str(unknown_arch(device, told)) == said
+    assert str(unknown_arch(device, told, None)) == said

@@ -36,7 +36,7 @@ def test_nothing_is_given(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert (found.lab, found.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
     assert (found.qnn, found.qnn_given, found.known_issues) == (["latest"], False, None)
-    assert (found.retries, found.preflight, found.fan_out, found.ahead) == (2, "warn", None, ())
+    assert (found.retries, found.preflight, found.fan_out) == (2, "warn", None)
     none = (None, None, None, None, None, None)
     nothing = type(found.contexts)((), (), (), None, None, 0.0, 1, *none, "refuse")
     assert found.contexts == nothing

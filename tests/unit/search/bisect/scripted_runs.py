@@ -101,7 +101,6 @@ class ScriptedRuns:
     dies: Callable[[str], None] = lambda moment: None
     made: list[Point] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
-    ahead: list[list[str]] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
 
     sleeps: Callable[[float], None] = lambda seconds: None
@@ -117,7 +116,6 @@ class ScriptedRuns:
         self.dies("before")
         self.made.append(at)
         self.devices.append(device)
-        self.ahead.append([one.partition("=")[2] for one in arguments if "--ahead=" in one])
         reports.mkdir(parents=True)
         outcome = self.says(at, device)
         if outcome in NO_RECORD:

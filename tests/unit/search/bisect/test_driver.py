@@ -80,21 +80,6 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
         assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
 
 
-def test_what_may_come_next_is_made_ready_meanwhile_unless_something_is_measured(
-    tmp_path: Path,
-) -> None:
-    runs = broke_at(VERSIONS[9])
-    new_bisection(tmp_path / "a", spec(), runs, held={"compiler": "2.40.0"}).go_on()
-    for ahead, following in zip(runs.ahead, runs.made[1:], strict=False):
-        assert f"compiler=2.40.0 qnn={following[0]}" in ahead
-    assert runs.ahead[-1] == []
-    measured = broke_at(VERSIONS[9])
-    match = "measurement took_us > 5"
-    new_bisection(tmp_path / "b", spec(match=match), measured, match=match).go_on()
-    assert measured.made
-    assert not any(measured.ahead)
-
-
 def test_a_grid_is_driven_the_same_way(tmp_path: Path) -> None:
     grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
     runs = ScriptedRuns(

@@ -605,17 +605,15 @@ def test_the_last_digits_of_a_chance_choose_nothing(monkeypatch: pytest.MonkeyPa
         assert drive_grid(GridSearch(spec), truth.__getitem__)[1] == asked
 
 
-def test_trouble_and_limits_and_ahead() -> None:
+def test_trouble_and_limits() -> None:
     search = GridSearch(grid(3, 3, patience=1, max_runs=4))
     first = search.next()
     assert isinstance(first, Question)
     search.answer(first, "unknown")
     assert search.next() == Stopped(1, first)
     search.resume()
-    assert all(len(at) == 2 for at in search.likely_next())
     truth = truth_of(search.spec, (3, 2, 1), (False, False))
     found, asked = drive_grid(search, truth.__getitem__)
     assert (found.kind, len(asked), found.unknown) == ("partial", 4, 1)
     assert any(cell.how == "open" for cell in found.cells.values())
-    assert search.likely_next() == ()
     assert "as far as known" in str(found)

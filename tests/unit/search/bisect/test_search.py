@@ -295,17 +295,6 @@ def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> No
     assert (found.after, len(asked)) == ("2.12", 4), "one answer is enough"
 
 
-def test_ahead_names_what_may_come_next() -> None:
-    search = AxisSearch(axis(9))
-    while isinstance(question := search.next(), Question):
-        ahead = search.likely_next()
-        search.answer(question, changing(9, 4)(question.at))
-        after = search.next()
-        if isinstance(after, Question):
-            assert after.at in ahead
-    assert search.likely_next() == ()
-
-
 def test_a_limit_gives_an_honest_range() -> None:
     found, asked = drive(AxisSearch(axis(33, max_runs=4)), changing(33, 20))
     assert len(asked) == 4

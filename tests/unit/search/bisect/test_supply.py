@@ -69,8 +69,6 @@ def test_the_driver_tells_what_has_run(tmp_path: Path) -> None:
         def cost(self, at: object) -> float:
             return 1.0
 
-        def want(self, points: object) -> None: ...
-
         def ran(self, points: object) -> None:
             told.append(set(points))  # type: ignore[call-overload]
 

@@ -16,6 +16,7 @@ from harness.answers.history.speed import Speed
 from harness.answers.history.states import said_versions, versions_of
 from harness.verdict.failure.error import Outcome, Part
 from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.drift import DriftedOutput
 from harness.verdict.results.json_value import as_json
 
 LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]
@@ -75,7 +76,7 @@ class DriftRow(Part):
     """An output of a case that is not what it was."""
 
     case: str
-    output: JsonValue
+    output: DriftedOutput
 
 
 class SpeedRow(Part):
@@ -210,7 +211,7 @@ def report_head(told: ToldComparison) -> dict[str, Any]:
     """All of the report but those lists."""
     found = told.comparison
     drifted = tuple(
-        DriftRow(case=one.pair.shown.case, output=as_json(output.as_json()))
+        DriftRow(case=one.pair.shown.case, output=output.document())
         for one in found.drifted
         for output in one.outputs
     )

@@ -80,7 +80,7 @@ def finish(
     said: dict[str, object] = {
         "exit_code": exit_code,
         "other_failures": other_failures,
-        "drift": [one.as_json() for one in folder.drift() if one.drifts],
+        "drift": [output.document().model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
     }
     folder.end(said, finished)

@@ -51,7 +51,7 @@ from harness.ground.facts.versions import QnnVersion
 from harness.ground.files.cache import cache_root
 from harness.libraries.containers.artefact import Artefact, ArtefactError, Piece
 from harness.libraries.containers.extract import extract, nothing_in, piece_file
-from harness.libraries.containers.manifest import MANIFEST
+from harness.libraries.containers.manifest import MANIFEST, PieceEntry
 from harness.libraries.containers.open import open_artefacts
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.runtime import Runtime
@@ -68,6 +68,7 @@ from harness.tools.cli.lab_options import (
     lab_option,
     open_catalog,
 )
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,13 @@ _MOST_LONG = 8
 qnn_option = click.option(
     "--qnn", metavar="VERSION", help="Whose simulator reserves. By default the newest."
 )
+
+
+class ContextsExtracted(Printout):
+    """`contexts extract --json`: the new folder, and what its manifest.json lists."""
+
+    folder: str
+    pieces: tuple[PieceEntry, ...]
 
 
 @click.group()
@@ -110,7 +118,7 @@ def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json
     """
     manifest = extract(open_artefacts(files), folder, hashed=hashed)
     if as_json:
-        say_json({"folder": str(folder), "pieces": manifest.told()["pieces"]})
+        say_json(ContextsExtracted(folder=str(folder), pieces=manifest.pieces))
         return
     pieces = manifest.pieces
     width = max(len(one.file or "-") for one in pieces)
@@ -139,7 +147,7 @@ def inspect(
     with 1 if it cannot read one of them, with 2 if a FILE is of no kind that is known.
     """
     report = inspection(files, qnn, lab_file)
-    say_found(asdict(report), lines(report, whole=whole), as_json)
+    say_found(report, lines(report, whole=whole), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
     if report.problems:
@@ -337,7 +345,7 @@ def fit_command(
         residency=residency,
         window=window,
     )
-    say_found(asdict(told), fit_lines(told), as_json)
+    say_found(told, fit_lines(told), as_json)
     return 0 if told.fits else _NEGATIVE
 
 

@@ -26,10 +26,24 @@ from harness.tools.cli.lab_options import (
     lab_option,
     open_catalog,
 )
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found
 from harness.verdict.failure.refused_nodes import messages_of, refusal_text, refused_nodes
 
 _NEGATIVE: Final = 1
+
+
+class ContextCompiled(Printout):
+    """`contexts compile --json`. `memory_bytes` is what the context needs at least."""
+
+    files: list[str]
+    bytes: int
+    sha256: str
+    qnn: str
+    soc: str
+    htp_arch: int | None
+    graphs: list[str]
+    memory_bytes: int
 
 
 @click.command("compile")
@@ -78,25 +92,24 @@ def compile_command(
             words = refusal_text(refused, OnnxNodes.of(model).shapes(), words.partition(": ")[0])
         say(f"error: {words}", err=True)
         return _NEGATIVE
-    graphs = [str(one.get("name")) for one in entries(made.metadata, "graphs")]
-    told = {
-        "files": [str(output)],
-        "bytes": made.bytes,
-        "sha256": made.sha256,
-        "qnn": host.qnn_version,
-        "soc": chosen.name,
-        "htp_arch": chosen.htp_arch,
-        "graphs": graphs,
-        "memory_bytes": memory_bytes(made.metadata),
-    }
-    by = f"compiled by QNN {host.qnn_version} for {chosen.name}, HTP v{chosen.htp_arch}"
-    needs = f"it needs {memory_bytes(made.metadata):,} bytes at least"
+    compiled = ContextCompiled(
+        files=[str(output)],
+        bytes=made.bytes,
+        sha256=made.sha256,
+        qnn=host.qnn_version,
+        soc=chosen.name,
+        htp_arch=chosen.htp_arch,
+        graphs=[str(graph.get("name")) for graph in entries(made.metadata, "graphs")],
+        memory_bytes=memory_bytes(made.metadata),
+    )
+    by = f"compiled by QNN {compiled.qnn} for {compiled.soc}, HTP v{compiled.htp_arch}"
+    needs = f"it needs {compiled.memory_bytes:,} bytes at least"
     lines = [
         f"{output}: {by}",
-        f"    context of {made.bytes:,} bytes; {needs}; graphs: {', '.join(graphs)}",
-        f"    sha256 {made.sha256}",
+        f"    context of {compiled.bytes:,} bytes; {needs}; graphs: {', '.join(compiled.graphs)}",
+        f"    sha256 {compiled.sha256}",
     ]
-    say_found(told, lines, as_json)
+    say_found(compiled, lines, as_json)
     return 0
 
 

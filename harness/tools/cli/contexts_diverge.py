@@ -122,8 +122,7 @@ def diverge_command(
     except KeyboardInterrupt:
         say("stopped; nothing is left of it", err=True)
         return _INTERRUPTED
-    told = found.model_dump(mode="json", by_alias=True)
-    say_found(told, [*lines(found), f"page: {target / 'curve.html'}"], as_json)
+    say_found(found, [*lines(found), f"page: {target / 'curve.html'}"], as_json)
     return found.exit_code
 
 

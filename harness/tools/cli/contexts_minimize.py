@@ -16,6 +16,7 @@ from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.backends import BACKENDS
+from harness.libraries.containers.manifest import Expects
 from harness.run.pytest_plugin.ending import Ending
 from harness.search.bisect.answers import Point
 from harness.search.bisect.match import Judged
@@ -38,6 +39,7 @@ from harness.tools.cli.lab_options import (
     open_catalog,
     run_timeout_option,
 )
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json
 from harness.verdict.results.asked_of_files import asked_of_files
 from harness.verdict.results.record import CaseRecord
@@ -48,6 +50,15 @@ _AS_FOR_RUN: Final = "As for `run`."
 _RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+
+class CaseBundled(Printout):
+    """`contexts bundle --json`: the archive, what is in it, and how a run of it should end."""
+
+    case: str
+    contexts: list[str]
+    bundle: str
+    expects: Expects
 
 
 def _case_options(command: AnyCommand) -> AnyCommand:
@@ -133,7 +144,7 @@ def minimize_command(
         again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder.path))}"
         say(f"stopped; to go on: {again}", err=True)
     if as_json:
-        say_json(result.model_dump(mode="json", by_alias=True))
+        say_json(result)
     elif not result.shown and stopped is None:
         say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
     elif result.shown:
@@ -157,14 +168,19 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
     if record is None or subject.expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     subject.bundle(out, subject.way, record, subject.expects)
-    told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
+    bundled = CaseBundled(
+        case=subject.case,
+        contexts=subject.names(subject.way),
+        bundle=str(out),
+        expects=subject.expects,
+    )
     what = f"written: {out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
     came_to = f"what the case came to: {subject.expects}"
     known = record.error.diagnosis if record.error is not None else None
     cause = [f"    {known.text()}"] if known is not None else []
     to_run = f"send this file; to run it: {_to_run(str(out), subject.plan.qnn)}"
     lines = [what, came_to, *cause, to_run]
-    say_found(told | {"expects": subject.expects.model_dump()}, lines, as_json)
+    say_found(bundled, lines, as_json)
 
 
 def _require_new(out: Path | None) -> None:

@@ -90,7 +90,7 @@ def doctor(
         if names or acceptance:
             raise click.UsageError("--read goes alone")
         report = read_archive(archive)
-        say_found(report.as_json(), [row_of(report)], as_json)
+        say_found(report, [row_of(report)], as_json)
         return
     if acceptance and len(names) != 1:
         raise click.UsageError("--acceptance takes one DEVICE")
@@ -121,7 +121,7 @@ def doctor(
                 report = report_of(examine(order))
             spinner.stop()
             if as_json:
-                say_json(report.as_json())
+                say_json(report)
             else:
                 print("\n".join(lines_of(report, plain=False)), flush=True)
             if acceptance:

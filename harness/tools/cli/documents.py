@@ -5,30 +5,20 @@ Larger ones have models of their own, which say what is in them where they are m
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
-from harness.libraries.containers.manifest import Expects, PieceEntry
+from harness.tools.cli.contexts import ContextsExtracted
+from harness.tools.cli.contexts_compile import ContextCompiled
+from harness.tools.cli.contexts_minimize import CaseBundled
 from harness.tools.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
 from harness.tools.cli.init import LabWritten
 from harness.tools.cli.printout import Printout
+from harness.tools.cli.run import OutputDrifted
 from harness.tools.cli.runtimes import (
     RuntimesFetched,
     RuntimesListed,
     RuntimesShown,
     RuntimesVerified,
 )
-from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.drift import OutputDifference
-
-
-class ContextsExtracted(Printout):
-    """`contexts extract --json`: the new folder, and what its manifest.json lists."""
-
-    folder: str
-    pieces: list[PieceEntry]
 
 
 class ContextsCalibrated(Printout):
@@ -37,28 +27,6 @@ class ContextsCalibrated(Printout):
     qnn: str
     budget_bytes: int | None
     sessions: int
-
-
-class ContextCompiled(Printout):
-    """`contexts compile --json`. `memory_bytes` is what the context needs at least."""
-
-    files: list[str]
-    bytes: int
-    sha256: str
-    qnn: str
-    soc: str
-    htp_arch: int
-    graphs: list[str]
-    memory_bytes: int
-
-
-class CaseBundled(Printout):
-    """`contexts bundle --json`: the archive, what is in it, and how a run of it should end."""
-
-    case: str
-    contexts: list[str]
-    bundle: str
-    expects: Expects
 
 
 class RunsMerged(Printout):
@@ -72,30 +40,6 @@ class RunsMerged(Printout):
     outcomes: dict[str, int]
     lacks: list[str]
     left_out: int
-
-
-class DriftPoint(Part):
-    """Where an output was seen: it was there the one of `differences` with the number `variant`."""
-
-    device: str
-    backend: str
-    qnn: str
-    variant: int
-    deterministic: bool
-
-
-class OutputDrifted(Part):
-    """A line of `run --json`, after the records: an output that was not the same everywhere.
-
-    `differences` are those from the first one, null of one that was not kept.
-    """
-
-    schema_number: Literal[2] = Field(alias="schema")
-    kind: Literal["drift"]
-    context: str
-    output: str
-    points: list[DriftPoint]
-    differences: list[OutputDifference | None]
 
 
 Printed = (

@@ -88,7 +88,7 @@ def explain(
         *_next(found.diagnoses, file, others, layers, lines),
         *dsp_numbers(symptoms),
     )
-    say_found(found.model_dump(mode="json"), told, as_json)
+    say_found(found, told, as_json)
     return 0 if found.diagnoses else _NEGATIVE
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import pytest
 from click.shell_completion import CompletionItem
+from pydantic import Field
 
 from harness.contexts.context.schedule import RESIDENCIES
 from harness.ground.errors import ConfigError, HarnessError
@@ -32,6 +32,8 @@ from harness.tools.cli.lab_options import (
     simulated_instead,
 )
 from harness.tools.cli.say import say
+from harness.verdict.results.drift import DriftedOutput, steps_of
+from harness.verdict.results.record import SCHEMA
 
 if TYPE_CHECKING:
     from harness.libraries.containers.artefact import ArtefactError
@@ -102,6 +104,13 @@ def _completion(option: Option) -> _Completion | None:
     return None
 
 
+class OutputDrifted(DriftedOutput):
+    """A line of `run --json`, after the records: an output that was not the same everywhere."""
+
+    schema_version: Literal[2] = Field(default=SCHEMA, alias="schema")
+    kind: Literal["drift"] = "drift"
+
+
 @_with_options_of_pytest
 @click.command()
 @click.argument("files", nargs=-1, type=NamedPath())
@@ -128,7 +137,6 @@ def run(
         raise click.UsageError("FILE: none is named: which contexts or models to run?")
     from harness.contexts.sources.artefact_sources import artefacts_with_contexts
     from harness.run.pytest_plugin.own_contexts import context_numbers, nothing_beside, require_name
-    from harness.verdict.results.drift import steps_of
 
     if (told := given["fail_on"]) is not None and steps_of(told) is None:
         raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
@@ -207,8 +215,6 @@ def _say_bundle(folder: RunFolder, given: Mapping[str, Any]) -> None:
 
 
 def _say_found(seen: _Watch) -> None:
-    from harness.verdict.results.record import SCHEMA
-
     if seen.plan is not None:
         say(seen.plan.model_dump_json(by_alias=True))
     if (folder := seen.folder) is None:
@@ -217,7 +223,7 @@ def _say_found(seen: _Watch) -> None:
         say(record.model_dump_json(by_alias=True))
     for output in folder.drift():
         if output.drifts:
-            say(json.dumps({"schema": SCHEMA, "kind": "drift"} | output.as_json()))
+            say(OutputDrifted(**dict(output.document())).model_dump_json())
 
 
 class _Watch:

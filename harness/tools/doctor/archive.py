@@ -15,7 +15,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -158,7 +158,7 @@ def write_archive(
         )
         for one in report.checks
     )
-    told = json.dumps(report.as_json(), indent=1)
+    told = json.dumps(asdict(report), indent=1)
     texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), REPORT: told}
     try:
         with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, get_args
 
 CheckGroup = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
@@ -65,10 +65,6 @@ class DoctorReport:
     schema: Literal[1]
     checks: tuple[Checked, ...]
     summary: Summary
-
-    def as_json(self) -> dict[str, Any]:
-        """For `json.dumps`."""
-        return asdict(self)
 
 
 REACHABLE: Final = "reachable"

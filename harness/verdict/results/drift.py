@@ -6,6 +6,7 @@ Pure but for `read`, which gives the bytes of an output that a run has kept.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pydantic import JsonValue
 
 from harness.libraries.runtimes.runtime import version_key
+from harness.verdict.failure.error import Part
 from harness.verdict.results.record import CaseRecord, final_attempts
 
 if TYPE_CHECKING:
@@ -86,6 +88,28 @@ class OutputDifference:
         return f"{self.elements} of {self.total} elements{steps}, {figures}"
 
 
+class DriftPoint(Part):
+    """Where an output was seen: it was there the one of `differences` with the number `variant`."""
+
+    device: str
+    backend: str
+    qnn: str
+    variant: int
+    deterministic: bool
+
+
+class DriftedOutput(Part):
+    """An output that was not the same everywhere.
+
+    `differences` are those from the first one, null of one that was not kept.
+    """
+
+    context: str
+    output: str
+    points: list[DriftPoint]
+    differences: list[OutputDifference | None]
+
+
 @dataclass(frozen=True)
 class Output:
     """One output of a context, and what it was wherever it was made.
@@ -131,23 +155,23 @@ class Output:
         ]
         return f"not deterministic: {'; '.join(told)}" if len(told) > 1 else told[0]
 
-    def as_json(self) -> dict[str, object]:
-        """The output for run.json."""
-        return {
-            "context": self.context,
-            "output": self.name,
-            "points": [
-                {
-                    "device": device,
-                    "backend": backend,
-                    "qnn": qnn,
-                    "variant": seen[0],
-                    "deterministic": len(seen) == 1,
-                }
+    def document(self) -> DriftedOutput:
+        """Return the output as it is kept and printed."""
+        return DriftedOutput(
+            context=self.context,
+            output=self.name,
+            points=[
+                DriftPoint(
+                    device=device,
+                    backend=backend,
+                    qnn=qnn,
+                    variant=seen[0],
+                    deterministic=len(seen) == 1,
+                )
                 for (device, backend, qnn), seen in self.points.items()
             ],
-            "differences": [None if one is None else vars(one) for one in self.differences],
-        }
+            differences=list(self.differences),
+        )
 
 
 def drift(records: Iterable[CaseRecord], read: Read) -> list[Output]:
@@ -215,7 +239,7 @@ def difference(
         elements=int(np.count_nonzero(differs)),
         total=a.size,
         max_steps=steps,
-        max_abs=float(np.max(np.abs(wide_a - wide_b))) * unit,
+        max_abs=min(float(np.max(np.abs(wide_a - wide_b))) * unit, sys.float_info.max),
         cosine=_cosine(wide_a, wide_b),
     )
 

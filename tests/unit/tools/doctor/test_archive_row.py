@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,14 @@ def test_the_page_has_its_columns() -> None:
 
 
 def test_a_row(tmp_path: Path) -> None:
-    file = packed(tmp_path / "a.zip", json.dumps(report_of(CHECKS).as_json()))
+    file = packed(tmp_path / "a.zip", json.dumps(asdict(report_of(CHECKS))))
     done = CliRunner().invoke(doctor, ["--read", str(file)])
     assert done.output == (
         "| SM8650, HTP v75 | android-arm64: Android 15 | QNN 2.51.0 for android-arm64 "
         "| 2 steps: probe; a push cut, resumed | backend htp: 14001 \\| skel |\n"
     )
     told = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
-    assert json.loads(told.output) == json.loads(json.dumps(report_of(CHECKS).as_json()))
+    assert json.loads(told.output) == json.loads(json.dumps(asdict(report_of(CHECKS))))
 
 
 @pytest.mark.parametrize(

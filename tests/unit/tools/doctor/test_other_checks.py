@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -350,7 +350,7 @@ def test_exit_codes(checks: list[Checked], code: int) -> None:
 def test_a_report_counts_what_came_of_each_check() -> None:
     statuses: list[Status] = ["ok", "warn", "fail", "unknown", "not-applicable"]
     checks = [check(one) for at, one in enumerate(statuses, 1) for _ in range(at)]
-    said = report_of(checks).as_json()
+    said = asdict(report_of(checks))
     assert said["schema"] == 1
     assert said["checks"][0] == {
         "group": "device",

@@ -141,13 +141,8 @@ def test_versions_are_compared_in_their_order() -> None:
         "  2.51.0: 1 of 4 elements, 3 steps at most, max abs 1.5, cosine 0.9660918",
     ]
     assert [found.beyond(steps) for steps in (0, 2, 3)] == [True, True, False]
-    told = found.as_json()["points"]
-    assert isinstance(told, list)
-    assert [(one["qnn"], one["variant"], one["deterministic"]) for one in told][-1] == (
-        "2.51.0",
-        2,
-        True,
-    )
+    point = found.document().points[-1]
+    assert (point.qnn, point.variant, point.deterministic) == ("2.51.0", 2, True)
 
 
 def test_the_same_everywhere_is_no_drift() -> None:

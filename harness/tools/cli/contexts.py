@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Literal
@@ -79,6 +78,14 @@ _MOST_LONG = 8
 qnn_option = click.option(
     "--qnn", metavar="VERSION", help="Whose simulator reserves. By default the newest."
 )
+
+
+class ContextsCalibrated(Printout):
+    """`contexts calibrate --json`: protection domains and the budget of each; null: no limit."""
+
+    qnn: str
+    budget_bytes: int | None
+    sessions: int
 
 
 class ContextsExtracted(Printout):
@@ -366,7 +373,7 @@ def calibrate_command(qnn: str | None, lab_file: Path, as_json: bool) -> None:
     if found.budget_bytes is not None:
         each = f"{found.budget_bytes:,} bytes each"
         line = f"QNN {found.qnn}: protection domains: {found.sessions}, of {each}"
-    say_found(asdict(found), [line], as_json)
+    say_found(ContextsCalibrated(**vars(found)), [line], as_json)
 
 
 def _calibrated(catalog: Catalog, runtime: Runtime) -> Calibration:

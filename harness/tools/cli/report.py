@@ -14,8 +14,23 @@ from harness.answers.report.projections import project
 from harness.answers.report.summary import cut_short, summary_lines, totals
 from harness.ground.files.cache import cache_root
 from harness.tools.cli.lab_options import NamedPath, json_option
+from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found
+from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import JOURNAL, RunFolder
+
+
+class RunsMerged(Printout):
+    """`merge --json`: the new run. `lacks` says what is missing, `left_out` counts what was bad."""
+
+    run: str
+    folder: str
+    shards: int
+    cases: int
+    coverage: Coverage
+    outcomes: dict[str, int]
+    lacks: list[str]
+    left_out: int
 
 
 @click.command()
@@ -61,11 +76,17 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
     if merged.left_out:
         why = "not there, not of its run, or no record"
         say(f"warning: {merged.left_out} files or lines left out: {why}", err=True)
-    told = {"run": folder.run_id, "folder": str(folder.path), "shards": len(runs)}
-    lacks = {"lacks": list(merged.lacks), "left_out": merged.left_out}
-    came_to = {"coverage": coverage.model_dump(), "outcomes": totals(cases)}
-    found = {"schema": 1, **told, "cases": len(cases), **came_to, **lacks}
-    say_found(found, summary_lines(cases, coverage, folder.path), as_json)
+    document = RunsMerged(
+        run=folder.run_id,
+        folder=str(folder.path),
+        shards=len(runs),
+        cases=len(cases),
+        coverage=coverage,
+        outcomes=totals(cases),
+        lacks=list(merged.lacks),
+        left_out=merged.left_out,
+    )
+    say_found(document, summary_lines(cases, coverage, folder.path), as_json)
     return merged.exit_code
 
 

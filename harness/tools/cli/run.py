@@ -107,7 +107,7 @@ def _completion(option: Option) -> _Completion | None:
 class OutputDrifted(DriftedOutput):
     """A line of `run --json`, after the records: an output that was not the same everywhere."""
 
-    schema_version: Literal[2] = Field(default=SCHEMA, alias="schema")
+    schema_number: Literal[2] = Field(default=SCHEMA, alias="schema")
     kind: Literal["drift"] = "drift"
 
 

@@ -32,7 +32,19 @@ from harness.search.bisect.result import BisectionResult
 from harness.search.diverge.divergence import Divergence
 from harness.search.minimize.driver import Result
 from harness.search.nightly.night import Night
-from harness.tools.cli.documents import Printed
+from harness.tools.cli.contexts import ContextsCalibrated, ContextsExtracted
+from harness.tools.cli.contexts_compile import ContextCompiled
+from harness.tools.cli.contexts_minimize import CaseBundled
+from harness.tools.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
+from harness.tools.cli.init import LabWritten
+from harness.tools.cli.report import RunsMerged
+from harness.tools.cli.run import OutputDrifted
+from harness.tools.cli.runtimes import (
+    RuntimesFetched,
+    RuntimesListed,
+    RuntimesShown,
+    RuntimesVerified,
+)
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.failure.explanation import Explanation
 from harness.verdict.results import known_issues
@@ -42,6 +54,24 @@ from harness.verdict.results.record import JournalLine
 FOLDER: Final = Path("docs/schema")
 _OF_LAB: Final = (fields, health, inventory, labgrid, notify, power, runtime_sources)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Printed = (
+    DevicesListed
+    | DevicesCleaned
+    | DevicesHealed
+    | LabWritten
+    | RuntimesListed
+    | RuntimesFetched
+    | RuntimesShown
+    | RuntimesVerified
+    | ContextsExtracted
+    | ContextsCalibrated
+    | ContextCompiled
+    | CaseBundled
+    | RunsMerged
+    | OutputDrifted
+)
+"""The documents of commands whose schema is not a file of its own."""
 
 
 def schemas() -> dict[str, str]:

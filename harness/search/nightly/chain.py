@@ -128,7 +128,7 @@ class Chain:
             self._tell(step)
             try:
                 steps[STEPS.index(step)]()
-                self._keep(done=(*self.night.done, step), failed=())
+                self._keep(done=(*self.night.done, step))
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 why = error.strerror or error
@@ -147,12 +147,10 @@ class Chain:
         """
         run = self._begun_run()
         refused = isinstance(error, ConfigError) and self.night.verdict is None and run is None
-        with contextlib.suppress(OSError):  # the disk may be what is wrong
-            self._keep(failed=self.night.failed_with(str(error)))
-            if why := self.night.given_up:
-                self._note(f"this night is given up, the same command begins another: {why}")
         night = self.night.not_over(*((run.run_id, run.coverage()) if run else (None, None)))
         head, reason = f"### Devices: {night.verdict}", f"\n{as_code(str(error), 500)}"
+        with contextlib.suppress(OSError):  # the disk may be what is wrong
+            self._keep()
         self._notify(summary(night, head, reason))
         if refused and not any(map(self.night.repeats, self._earlier())):
             shutil.rmtree(self.path, ignore_errors=True)
@@ -180,13 +178,12 @@ class Chain:
         self._keep(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
 
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
-        """How the devices are now; none of them if there is no time to ask."""
-        if self._left_s < ENOUGH_S:
+        """How the devices of a lab are now; none of them if there is no time to ask."""
+        if self._left_s < ENOUGH_S or self.night.on_a_simulator:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
         _, said = answered(words, min(self._left_s, _LAB_S), cwd=self.night.folder)
-        seen = devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
-        return tuple(one for one in seen if self.night.tells_of(one.device))
+        return devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _earlier(self) -> Iterator[Night]:
         """The nights before this one, the newest first."""

@@ -1,4 +1,4 @@
-"""How the lab was at the beginning and the end of a night, and what was not tested (pure)."""
+"""How the lab was at the beginning and the end of a night (pure)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any, Final
 from harness.answers.history.nights import DeviceTold
 from harness.answers.report.document import as_code
 from harness.ground.errors.outgoing_text import counted
-from harness.verdict.failure.error import Part
-from harness.verdict.results.coverage import VERDICTS
 from harness.verdict.results.record import CaseRecord
 
 _NAMED: Final = 3
@@ -26,17 +24,6 @@ class DeviceSeen(DeviceTold):
     host: str = ""
     host_lost: bool = False
     simulated: bool = False
-
-
-class LostOn(Part):
-    """So many cases were not tested on a device: `twins` are others of its kind which the same was
-    tested on, with how many of these cases.
-    """
-
-    device: str
-    cases: int
-    tested: int
-    twins: Mapping[str, int] = {}
 
 
 def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[DeviceSeen, ...]:
@@ -76,35 +63,18 @@ def _hands(row: Mapping[str, Any], told: str) -> str:
     return f"{hands['do']}{why}"[:500]
 
 
-def lost_on(records: Iterable[CaseRecord]) -> tuple[LostOn, ...]:
-    """What the lab kept each device from testing, and on which others of its kind that was."""
-    tested: dict[object, list[str]] = {}
-    lost: dict[str, list[object]] = {}
-    for one in records:
-        if one.device is not None and one.placement is not None:
-            where = one.placement.model_copy(update={"device": ""})
-            same = one.test, where.model_dump_json(), one.device.soc, one.device.target
-            if one.standing in VERDICTS:
-                tested.setdefault(same, []).append(one.device.name)
-            elif one.standing == "lab":
-                lost.setdefault(one.device.name, []).append(same)
-    return tuple(
-        LostOn(
-            device=name,
-            cases=len(cases),
-            tested=sum(same in tested for same in cases),
-            twins=Counter(other for same in cases for other in {*tested.get(same, ())}),
-        )
-        for name, cases in lost.items()
-    )
+def lost_on(records: Iterable[CaseRecord]) -> Counter[str]:
+    """Return how many cases the lab kept each device from testing; most first."""
+    lost = (record for record in records if record.device and record.standing == "lab")
+    counts = Counter(record.device.name for record in lost if record.device)
+    return Counter(dict(counts.most_common()))
 
 
 def lab_lines(
-    begin: Iterable[DeviceSeen], end: Iterable[DeviceSeen], lost: Iterable[LostOn]
+    begin: Iterable[DeviceSeen], end: Iterable[DeviceSeen], lost: Mapping[str, int]
 ) -> Iterator[str]:
     """The lab in Markdown: how many devices and hosts were there, then which were not well."""
     first, last = ({one.device: one for one in found} for found in (begin, end))
-    untested = {one.device: one for one in lost}
     there = sum(one.state in ("good", "suspect") for one in first.values())
     hosts = sorted({one.host for one in (*first.values(), *last.values()) if one.host})
     away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
@@ -118,25 +88,24 @@ def lab_lines(
             back = f"out of reach since {at_end[host][:16]}" if host in at_end else "there"
             told.append(f"at the end {back}")
         yield f"- host {as_code(host)}: {'; '.join(told)}"
-    for name in dict.fromkeys((*first, *last, *untested)):
+    for name in dict.fromkeys((*first, *last, *lost)):
         told = [_said(one) for one in (first.get(name),) if one and one.state != "good"]
         then, now = first.get(name), last.get(name)
         if now and (now.state != then.state if then else now.state != "good"):
             told.append(f"at the end {_said(now)}")
         if (seen := now or then) and seen.hands:
             told.append(f"needs hands: {as_code(seen.hands, 300)}")
-        if gone := untested.get(name):
-            told.append(f"{counted(gone.cases, 'case')} not tested there{_elsewhere(gone)}")
+        if name in lost:
+            told.append(f"{counted(lost[name], 'case')} not tested there")
         if told:
             yield f"- {as_code(name)}: {'; '.join(told)}"
 
 
-def lost_devices(lost: Iterable[LostOn]) -> str:
+def lost_devices(lost: Mapping[str, int]) -> str:
     """The devices on which most was not tested, for the end of a headline."""
-    most = sorted(lost, key=lambda one: -one.cases)
-    shown = [f"{as_code(one.device)} ({one.cases})" for one in most[:_NAMED]]
-    more = [f"{len(most) - _NAMED} more"] if len(most) > _NAMED else []
-    return f": {', '.join([*shown, *more])}" if most else ""
+    shown = [f"{as_code(device)} ({count})" for device, count in lost.items()]
+    more = [f"{len(shown) - _NAMED} more"] if len(shown) > _NAMED else []
+    return f": {', '.join([*shown[:_NAMED], *more])}" if shown else ""
 
 
 def _simulated(seen: Collection[DeviceSeen]) -> str:
@@ -156,10 +125,3 @@ def _lost_hosts(seen: Iterable[DeviceSeen]) -> dict[str, str]:
 def _said(one: DeviceSeen) -> str:
     why = f" ({as_code(one.why, 300)})" if one.why else ""
     return "good" if one.state == "good" else f"{one.state} since {one.since[:16]}{why}"
-
-
-def _elsewhere(gone: LostOn) -> str:
-    if not gone.tested:
-        return ", nor on another of its kind"
-    twins = ", ".join(f"{as_code(name)} ({count})" for name, count in gone.twins.items())
-    return f", {gone.tested} of them on its like: {twins}"

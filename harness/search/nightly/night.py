@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
 from harness.answers.report.document import as_code
-from harness.device.lab.inventory import SIMULATED_LAB, load_lab
+from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import INSTEAD, counted
 from harness.search.nightly.issue_text import bisected, came_with, run_again, title, where
 from harness.search.nightly.issues import FlatName, Issue
-from harness.search.nightly.lab_seen import DeviceSeen, LostOn, lab_lines
+from harness.search.nightly.lab_seen import DeviceSeen, lab_lines
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Coverage
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
-_ENOUGH_FAILURES: Final = 3
 MOST_VANISHED: Final = 200
 """So many cases that vanished are named."""
 
@@ -33,11 +31,10 @@ class Night(Part):
     that was said, without its password; `site` is the folder of the lab's pages. `run` and `base`
     are the ids of its run and of the one it was compared with. `run_is_whole` tells that nothing
     cut the run short, `other_failures` whether it failed for what is in no record. `lab_before` and
-    `lab_after` are how devices were when it began and ended, `lost` is what was not tested on them.
-    `coverage` is how many of its cases have a verdict, `failed_on` what of it is new and bad.
-    `vanished` are the first cases that are so, if it is that.
-    `told` is what went wrong without ending it, `failed` what its next step failed with,
-    once for each time in a row.
+    `lab_after` are how devices were when it began and ended, `lost` is how many cases were not
+    tested on each. `coverage` is how many of its cases have a verdict, `failed_on` what of it is
+    new and bad. `vanished` are the first cases that are so, if it is that.
+    `told` is what went wrong without ending it.
     """
 
     schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -55,7 +52,7 @@ class Night(Part):
     done: tuple[NightStep, ...] = ()
     lab_before: tuple[DeviceSeen, ...] = ()
     lab_after: tuple[DeviceSeen, ...] = ()
-    lost: tuple[LostOn, ...] = ()
+    lost: Mapping[str, int] = {}
     fetched: tuple[str, ...] = ()
     run: FlatName | None = None
     run_exit_code: int | None = None
@@ -68,23 +65,11 @@ class Night(Part):
     vanished: tuple[str, ...] = ()
     issues: tuple[Issue, ...] = ()
     told: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
 
     @property
     def next_step(self) -> NightStep | None:
         """What comes next; None if it is over."""
         return next((step for step in STEPS if step not in self.done), None)
-
-    def failed_with(self, text: str) -> tuple[str, ...]:
-        """`failed` once its next step has failed with this."""
-        return (*self.failed, text) if self.failed[:1] == (text,) else (text,)
-
-    @property
-    def given_up(self) -> str | None:
-        """Why nothing goes on with it, though it is not over; None if it is not given up."""
-        if (times := len(self.failed)) < _ENOUGH_FAILURES:
-            return None
-        return f"its step {self.next_step} failed {times} times in the same way: {self.failed[0]}"
 
     def not_over(self, run: str | None, coverage: Coverage | None) -> Night:
         """Return the night as it is reported once a step failed; `run` is the one it had begun."""
@@ -137,15 +122,6 @@ class Night(Part):
         """The lab in Markdown, as `lab_seen.lab_lines` tells it."""
         return tuple(lab_lines(self.lab_before, self.lab_after, self.lost))
 
-    def tells_of(self, device: str) -> bool:
-        """Whether how a device is matters: all of a lab, of this computer's what was asked for."""
-        if not self.on_a_simulator:
-            return True
-        words = [part for word in self.arguments for part in word.split("=", 1)]
-        given = [names for word, names in pairwise(words) if word == "--device"]
-        named = {name.strip() for names in given for name in names.split(",")}
-        return device in (named or {load_lab(SIMULATED_LAB).select()[0].name})
-
     def left(self, now: float) -> float:
         """How many seconds of its time are left; never more than it had, whatever the clock did."""
         return min(max(self.until - now, 0.0), self.budget_s)
@@ -154,8 +130,7 @@ class Night(Part):
         """Whether another night, asked for by these words in this place, has work and time left."""
         names = ("arguments", "lab", "folder", "database", "budget_s")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
-        has_work = other.next_step is not None and other.given_up is None
-        return same and has_work and other.left(now) > 0
+        return same and other.next_step is not None and other.left(now) > 0
 
     def resumed(self, asked: Night, now: float, *, budget: bool, database: bool) -> Night:
         """This night with its whole time again, and with the `budget` and the `database` that

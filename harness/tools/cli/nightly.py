@@ -133,7 +133,7 @@ def _asked(
 
 
 def _say_how_to_go_on(chain: Chain, reports: Path) -> None:
-    if chain.is_kept and chain.night.given_up is None:
+    if chain.is_kept:
         words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
         if not chain.night.left(time.time()):
             words += f" --budget {time_of(2 * chain.night.budget_s)}"
@@ -141,12 +141,10 @@ def _say_how_to_go_on(chain: Chain, reports: Path) -> None:
 
 
 def _last(found: Iterator[Night], reports: Path) -> Night:
-    problem = _NO_NIGHT
-    if (last := next(found, None)) and last.next_step:
-        if last.given_up is None:
-            return last
-        problem = f"the last night is given up: {last.given_up}"
-    raise ConfigError(problem, file=reports, field="--resume")
+    last = next(found, None)
+    if last is None or last.next_step is None:
+        raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
+    return last
 
 
 def _refuse_misspelt(arguments: Sequence[str]) -> None:

@@ -72,35 +72,6 @@ def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path
     assert (chain.path / "summary.md").read_text() == "told \ufffd\n"
 
 
-def test_a_night_whose_step_fails_again_and_again_is_given_up(tmp_path: Path) -> None:
-    chain = at_its_last_step(tmp_path)
-    chain._keep(until=chain.night.budget_s)
-    asked = chain.night.model_copy(update={"night": "another"})
-    for times in (1, 2, 3):
-        assert chain.night.given_up is None
-        assert asked.goes_on_with(chain.night, 0)
-        with pytest.raises(InfraError, match="could not publish"):
-            chain.go_on()
-        (kept,) = nights(tmp_path)
-        assert len(kept.failed) == times
-    said = "its step publish failed 3 times in the same way: nightly could not publish: "
-    assert chain.night.given_up is not None
-    assert chain.night.given_up.startswith(said)
-    told = "this night is given up, the same command begins another"
-    assert f"{told}: {chain.night.given_up}" in chain.night.told
-    assert not asked.goes_on_with(kept, 0)
-    assert not asked.follows(kept), "it told nobody what it saw"
-
-
-def test_a_step_that_fails_otherwise_each_time_is_tried_again(tmp_path: Path) -> None:
-    chain = at_its_last_step(tmp_path)
-    for text in ("1 of 3 cases", "2 of 3 cases", "2 of 3 cases", "3 of 3 cases"):
-        chain._failed(InfraError(text))
-        assert chain.night.given_up is None, "it comes further"
-    (chain.path / "comparison.md").write_text("told\n")
-    assert chain.go_on().failed == (), "it was over in the end"
-
-
 @pytest.mark.parametrize("folder", ["/elsewhere", None])
 def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
     tmp_path: Path, folder: str | None

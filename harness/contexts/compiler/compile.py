@@ -87,6 +87,11 @@ class ContextStore:
         version or an architecture the compiler does not know, InfraError if libraries cannot be
         fetched or the cache cannot be written.
         """
+        for one in wanted:
+            try:
+                self._key(one[0])
+            except ConfigError as error:  # a file that was changed meanwhile
+                self._refused.setdefault(one, error)
         known = self._found.keys() | self._refused.keys()
         new = [one for one in dict.fromkeys(wanted) if one not in known]
         for compiler in dict.fromkeys(compiler for _, compiler, _ in new):

@@ -74,8 +74,8 @@ class WholeFile(SourceList):
     """
 
     path: Path
-    given: Given
-    files: tuple[Path, ...]
+    given: Given = NOTHING
+    files: tuple[Path, ...] = ()
 
     @classmethod
     def of(

@@ -50,6 +50,9 @@ class SourceList(tuple[Source, ...]):
     expects: Expects | None
     """How its file says that they were run, and what that came to."""
 
+    wrong: ConfigError | None = None
+    """Why nothing can be taken from its file; the case of the file ends with it."""
+
     def __new__(
         cls,
         name: str,
@@ -66,6 +69,13 @@ class SourceList(tuple[Source, ...]):
         made.empty_caches, made.not_run = tuple(empty_caches), not_run
         made.plan, made.expects, made.rounds = plan, expects, ONCE
         made.closeness = ClosenessAsked() if closeness is None else closeness
+        return made
+
+    @classmethod
+    def unreadable(cls, name: str, error: ConfigError) -> Self:
+        """Make a list for a file that nothing can be taken from."""
+        made = cls(name, ())
+        made.wrong = error
         return made
 
     def __str__(self) -> str:

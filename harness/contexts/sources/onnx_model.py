@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.sources.context_file import Files
-from harness.contexts.sources.tensor_files import TensorFiles, sample_names
+from harness.contexts.sources.onnx_shapes import shaped
+from harness.contexts.sources.tensor_files import TensorFiles, require_few_bytes, sample_names
 from harness.ground.errors import ConfigError
 from harness.ground.files.cache import cache_root
 from harness.ground.files.names_inside import name_problem, open_inside
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import onnx
 
 _MAX_BYTES: Final = (2 << 30) - 1  # what protobuf can hold
+_MOST_DIMENSIONS: Final = 32  # of numpy 1
 _SEED: Final = 0
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.]+")
 
@@ -77,6 +79,8 @@ class OnnxModel(Model):
         digest = hashlib.sha256(_bytes(loaded)).hexdigest()
         files, name = TensorFiles(cache_root()), _UNUSUAL.sub("_", path.name)
         surface = None if expected is None else OnnxSurface.of(path)
+        if inputs is None:
+            require_few_bytes(tensors, path)
         for sample in samples:
             key, read, wanted = "", tuple[Path, ...](), tuple[Path, ...]()
             if inputs is not None:
@@ -213,20 +217,21 @@ def require_alike(path: Path, original: Path | None) -> None:
 
 
 def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
-    """The model in a file; without `weights` what lies beside it is left there.
+    """The model in a file; without `weights` as `shaped` has it, which nobody may change.
 
-    Raises ConfigError for what is no model.
+    Raises ConfigError for what is no model, and what is beyond the bounds of `shaped`.
     """
     import onnx
 
+    shapes = shaped(path)
+    if not weights:
+        return shapes
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from error
-    except Exception as error:  # protobuf has no public name for what it raises
-        raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
     left = _MAX_BYTES
-    for tensor in _external(model) if weights else ():
+    for tensor in _external(model):
         content = _weights(tensor, path, left)
         left -= len(content)
         tensor.raw_data, tensor.data_location = content, onnx.TensorProto.DEFAULT
@@ -318,7 +323,10 @@ def _result(output: Any) -> tuple[str, str, tuple[int, ...]]:
 
 
 def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:
-    shape = []
+    shape: list[int] = []
+    if (rank := len(tensor.type.tensor_type.shape.dim)) > _MOST_DIMENSIONS:
+        problem = f"{what} {tensor.name} has {rank} dimensions; {_MOST_DIMENSIONS} are the most"
+        raise ConfigError(problem, file=path)
     for at, size in enumerate(tensor.type.tensor_type.shape.dim):
         if size.dim_value <= 0:
             named = f" ({size.dim_param})" if size.dim_param else ""

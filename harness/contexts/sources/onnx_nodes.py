@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
-from harness.contexts.sources.onnx_model import read_model
+from harness.contexts.sources.onnx_shapes import shaped
 from harness.libraries.containers.graph_nodes import GraphNode
-
-_MOST_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -30,16 +28,7 @@ class OnnxNodes:
     @classmethod
     def of(cls, path: Path) -> Self:
         """The nodes of a model's own graph. Raises ConfigError for what is no model."""
-        import onnx
-
-        model = read_model(path, weights=False)
-        for tensor in model.graph.initializer:  # no shape follows from what is large
-            if len(tensor.raw_data) > _MOST_BYTES:
-                tensor.raw_data = b""
-        try:
-            graph = onnx.shape_inference.infer_shapes(model).graph
-        except Exception:  # shapes are told where they are known
-            graph = model.graph
+        graph = shaped(path).graph
         weights = {one.name for one in graph.initializer}
         nodes = tuple(
             GraphNode(

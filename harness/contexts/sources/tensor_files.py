@@ -23,6 +23,9 @@ from harness.libraries.containers.extract import piece_file
 _log = logging.getLogger(__name__)
 
 _MAX_BYTES: Final = 2 << 30
+MOST_MADE_UP: Final = 512 << 20
+"""Bytes of all inputs of a model that are made up."""
+
 _BLOCK: Final = 16 << 20
 _MAX_LISTED: Final = 512
 _MAX_SAMPLES: Final = 256
@@ -94,9 +97,10 @@ class TensorFiles:
 
     def generated(self, tensors: Sequence[Tensor], binary: Path) -> tuple[Path, ...]:
         """Deterministic inputs: reals from 0 to 1, indices 0 or 1, else whatever bytes come."""
+        require_few_bytes(tensors, binary)
         for tensor in tensors:
             if tensor not in self._made_up:
-                self._made_up[tensor] = self.keep(made_up(tensor, binary))
+                self._made_up[tensor] = self.keep(made_up(tensor))
         return tuple(self._made_up[tensor] for tensor in tensors)
 
     def _chosen(
@@ -251,11 +255,15 @@ def _numbered(files: Sequence[Path]) -> bool:
     return alike and sorted(numbers) in counted_from
 
 
-def made_up(tensor: Tensor, binary: Path) -> bytes:
-    """An input's content where nobody gave one, the same every time (pure)."""
-    if tensor.size > _MAX_BYTES:
-        problem = f"{tensor} is more than is made up: give files"
+def require_few_bytes(tensors: Sequence[Tensor], binary: Path) -> None:
+    """Raise ConfigError for inputs that are larger than what is made up."""
+    if (size := sum(one.size for one in tensors)) > MOST_MADE_UP:
+        problem = f"they have {size:,} bytes, and {MOST_MADE_UP:,} are made up at most: give files"
         raise ConfigError(problem, file=binary, field="inputs")
+
+
+def made_up(tensor: Tensor) -> bytes:
+    """An input's content where nobody gave one, the same every time (pure)."""
     import numpy as np
 
     random = np.random.default_rng([_SEED, *tensor.name.encode()])

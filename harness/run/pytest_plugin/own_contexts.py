@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,7 @@ from harness.verdict.results.case_names import split_node_id
 
 if TYPE_CHECKING:
     from harness.contexts.context.schedule import Residency
-    from harness.contexts.sources.artefact_sources import Given, WholeFile
+    from harness.contexts.sources.artefact_sources import Given
     from harness.contexts.sources.contexts import SourceList
     from harness.libraries.containers.artefact import Artefact
     from harness.run.workbench.placement import Need
@@ -122,17 +122,18 @@ def suite_of(item: pytest.Item) -> str:
 def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     """Gives a test the contexts of the user's instead of its own, if there are any for it.
 
-    Raises ConfigError for what is no artefact, or an option that asks for what there is not.
+    Of several files each that is no artefact has a case, which says so. Raises ConfigError for a
+    single one, or an option that asks for what there is not.
     """
     own = metafunc.definition.getparent(ArtefactFile)
     marker = metafunc.definition.get_closest_marker(TAKES)
     if own is not None and not own.engine.takes_contexts:
-        wholes = _whole_files(own.path, own.engine, options.contexts)
+        wholes = _readable(own, lambda: _whole_files(own.path, own.engine, options.contexts))
         for one in wholes:
             one.rounds = rounds_asked(options.contexts.rounds, options.contexts.warmup)
         _parametrize(metafunc, "workload", wholes)
     elif own is not None:
-        contexts = _contexts_of_file(own.path, options.contexts)
+        (contexts,) = _readable(own, lambda: [_contexts_of_file(own.path, options.contexts)])
         contexts.rounds = rounds_asked(options.contexts.rounds, options.contexts.warmup)
         ways = _ways(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
@@ -141,8 +142,20 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
 
 
+def _readable(file: ArtefactFile, read: Callable[[], list[SourceList]]) -> list[SourceList]:
+    """What is read of a file; where that is one of several, an unreadable one is a list as well."""
+    from harness.contexts.sources.artefact_sources import WholeFile
+
+    try:
+        return read()
+    except ConfigError as error:
+        if len(file.config.args) < 2:
+            raise
+        return [WholeFile.unreadable(file.path.name, error)]
+
+
 @cache
-def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[WholeFile]:
+def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[SourceList]:
     """What an engine other than the probe is to run of a file. Raises ConfigError."""
     from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 
@@ -150,7 +163,7 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Whole
         all_at_once = f"{engine.title} loads what a file holds, all at once"
         problem = f"{all_at_once}: it takes no number of contexts and no residency"
         raise ConfigError(problem, file=path)
-    return WHOLE_FILES[engine.name](path, _given(path, engine, asked))
+    return [*WHOLE_FILES[engine.name](path, _given(path, engine, asked))]
 
 
 def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
@@ -179,10 +192,18 @@ def refuse_wrong_files(
 
     Else each wrong one has a record of its own.
     """
-    if all(item.getparent(ArtefactFile) is not None for item in items):
-        wrong = [workbench.wrong_input(need) for need in needs]
+    own = [item for item in items if item.getparent(ArtefactFile) is not None]
+    if len(own) == len(items) == len(needs):
+        pairs = zip(items, needs, strict=True)
+        wrong = [unreadable(item) or workbench.wrong_input(need) for item, need in pairs]
         if (error := wrong[0]) is not None and all(wrong):
             raise error
+
+
+def unreadable(item: pytest.Item) -> ConfigError | None:
+    """Why nothing can be taken from the file of a case."""
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next(filter(None, (getattr(one, "wrong", None) for one in given)), None)
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:

@@ -38,6 +38,7 @@ from harness.run.pytest_plugin.own_contexts import (
     collect_artefact,
     left_out,
     refuse_wrong_files,
+    unreadable,
 )
 from harness.run.pytest_plugin.pytest_internals import fails_as_marked, tell_scheduler
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
@@ -277,6 +278,8 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
     assert run.records.folder is not None
+    if (error := unreadable(request.node)) is not None:
+        raise error
     logs = run.records.folder.case_folder(request.node.nodeid)
     try:
         ready = run.ready(case.placement)

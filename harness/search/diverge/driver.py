@@ -86,6 +86,7 @@ class FirstWrong:
 
     def run(self, keep: Path | None) -> Divergence:
         """Finds it, and exports the op into a new folder `keep`. Raises InfraError, ConfigError."""
+        self._require_loaded()
         self._reference_values()
         changed = self._changed() if self.exact is not self.network else {}
         cuts = [one for one in self.units if self._can_be_cut(one)]
@@ -126,6 +127,14 @@ class FirstWrong:
             compiles=self.compiles,
             exit_code=1 if first else 0,
         )
+
+    def _require_loaded(self) -> None:
+        """Raise ConfigError for a model that ONNX Runtime refuses as it is: parts of it may run."""
+        files = [one for one in (self.model, self.reference) if one is not None]
+        models = [Calculation(OnnxModel.of(one).build(), {}, {}) for one in files]
+        for file, answer in zip(files, self.cpu.ask(models), strict=True):
+            if isinstance(answer, NotCalculated):
+                raise ConfigError(answer.text, file=file)
 
     def _reference_values(self) -> None:
         """What ONNX Runtime has of all tensors of the exact model."""

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from harness.contexts.sources.onnx_shapes import inlined
 from harness.ground.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,11 +64,10 @@ class Network:
     """
 
     def __init__(self, model: onnx.ModelProto, like: Network | None = None) -> None:
-        import onnx
-        from onnx import inliner
-
-        copy = onnx.ModelProto()
-        copy.CopyFrom(inliner.inline_local_functions(model) if model.functions else model)
+        copy = type(model)()
+        copy.CopyFrom(inlined(model))
+        del copy.graph.initializer[:]
+        copy.graph.initializer.extend(model.graph.initializer)
         self.model = copy
         self.nodes: Sequence[onnx.NodeProto] = copy.graph.node
         _name(copy.graph.node)
@@ -304,9 +304,9 @@ def _name(nodes: Iterable[onnx.NodeProto]) -> None:
 def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
     """What each tensor is, as far as it is fixed."""
     import numpy as np
-    from onnx import helper, shape_inference
+    from onnx import helper
 
-    graph = shape_inference.infer_shapes(model, data_prop=True).graph
+    graph = model.graph
     found = {}
     for one in (*graph.input, *graph.value_info, *graph.output):
         tensor = one.type.tensor_type

@@ -13,6 +13,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from harness.search.diverge import driver
+from tests.hostile_models import nested, twice_defined
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
 from tests.planted import Graph, cnn, write
@@ -141,11 +142,16 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
         (["a.onnx", "--inputs", "nowhere"], "nowhere"),
         (["a.onnx", "--reference", "other.onnx"], "the models do not take the same"),
         (["open.onnx"], "dimension 0 (n) is not fixed"),
+        (["endless.onnx"], "its functions come to 549,755,813,888 nodes"),
+        (["twice.onnx"], "Duplicate definition of name (t)"),
+        (["twice.onnx", "--reference", "twice.onnx"], "Duplicate definition of name (t)"),
     ],
 )
 def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], said: str) -> None:
     model = cnn(0)
     onnx.save(model, tmp_path / "a.onnx")
+    onnx.save(nested(40), tmp_path / "endless.onnx")
+    onnx.save(twice_defined(), tmp_path / "twice.onnx")
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     onnx.save(model, tmp_path / "open.onnx")
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -19,6 +20,7 @@ from harness.contexts.compiler.models import Model
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.pypi import ORT_HOST_VERSION
+from tests.hostile_models import nested, recursive, relu
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
@@ -362,6 +364,24 @@ def test_the_plan_is_there_for_programs_too(lab: DeviceRuns) -> None:
     (wrong,) = json.loads(done.stdout)["cases"]
     assert "graph: has no graph 'decode'" in wrong["error"]
     assert wrong["files"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["qnn", "ort"])
+def test_a_model_that_asks_for_too_much_costs_no_other(lab: DeviceRuns, engine: str) -> None:
+    models = {
+        "good.onnx": relu(1, 4),
+        "endless.onnx": nested(40),
+        "again.onnx": recursive(),
+        "huge.onnx": relu(1, 3_000_000_000),
+        "deep.onnx": relu(*[1] * 70),
+    }
+    for name, model in models.items():
+        onnx.save(model, lab.folder / name)
+    code, said, found = lab.run_files(*models, f"--engine={engine}")
+    assert code == 2, said
+    ends = {one["case"].partition("::")[0]: (one["outcome"], one["cause"]) for one in found}
+    assert ends == dict.fromkeys(models, ("error", "config")) | {"good.onnx": ("passed", None)}
 
 
 @pytest.mark.nightly

@@ -108,7 +108,11 @@ def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
         "at (24 bytes of int64)",
         "x (8 bytes of float16)",
     ]
-    assert (surface.outputs, surface.beside) == (None, ("m.onnx.data",))
+    assert [str(one) for one in surface.require_outputs(tmp_path / "m.onnx")] == [
+        "y (3600 bytes of float32)",
+        "z (8 bytes of float16)",
+    ]
+    assert surface.beside == ("m.onnx.data",)
     with pytest.raises(ConfigError, match=r"input at: dimension 0 .rows. is not fixed"):
         OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))
 

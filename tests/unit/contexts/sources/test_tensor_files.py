@@ -256,16 +256,16 @@ def test_what_is_no_file_is_never_read(name: str, files: TensorFiles, tmp_path: 
 
 
 def test_inputs_that_are_made_up(files: TensorFiles) -> None:
-    real = np.frombuffer(made_up(Tensor("x", 4000, "float32"), BINARY), "<f4")
+    real = np.frombuffer(made_up(Tensor("x", 4000, "float32")), "<f4")
     assert 0 <= real.min() < 0.1 < 0.9 < real.max() <= 1
-    assert set(made_up(Tensor("b", 100, "bool8"), BINARY)) == {0, 1}
-    rows = np.frombuffer(made_up(Tensor("i", 400, "int32"), BINARY), "<i4")
+    assert set(made_up(Tensor("b", 100, "bool8"))) == {0, 1}
+    rows = np.frombuffer(made_up(Tensor("i", 400, "int32")), "<i4")
     assert set(rows.tolist()) == {0, 1}
-    assert len(set(made_up(Tensor("u", 5000, "ufixed16"), BINARY))) == 256
+    assert len(set(made_up(Tensor("u", 5000, "ufixed16")))) == 256
     assert files.generated([X, MASK], BINARY) == files.generated([X, MASK], BINARY)
-    assert made_up(Tensor("a", 8, "uint8"), BINARY) != made_up(Tensor("b", 8, "uint8"), BINARY)
+    assert made_up(Tensor("a", 8, "uint8")) != made_up(Tensor("b", 8, "uint8"))
     with pytest.raises(ConfigError, match="give files"):
-        made_up(Tensor("x", 1 << 40, "uint8"), BINARY)
+        files.generated([Tensor("x", 1 << 40, "uint8")], BINARY)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.raw"])

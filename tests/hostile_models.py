@@ -1,0 +1,60 @@
+"""ONNX models that ask for more than anybody has, or that nobody can make sense of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+from onnx import FunctionProto, TensorProto, helper
+
+_OPSETS = (helper.make_opsetid("", 17), helper.make_opsetid("own", 1))
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    shape: Sequence[int] = (1, 4),
+    functions: Sequence[FunctionProto] = (),
+    kind: int = TensorProto.FLOAT,
+) -> onnx.ModelProto:
+    """A model from x to y."""
+    ends = [[helper.make_tensor_value_info(name, kind, shape)] for name in "xy"]
+    graph = helper.make_graph(nodes, "hostile", *ends)
+    return helper.make_model(graph, ir_version=9, opset_imports=_OPSETS, functions=functions)
+
+
+def function(name: str, calls: Sequence[str]) -> FunctionProto:
+    """A function that calls others, one after the other; Relu is the operator."""
+    names = ["x", *(f"t{at}" for at in range(len(calls) - 1)), "y"]
+    nodes = [
+        helper.make_node(call, [names[at]], [names[at + 1]], domain="" if call == "Relu" else "own")
+        for at, call in enumerate(calls)
+    ]
+    return helper.make_function("own", name, ["x"], ["y"], nodes, _OPSETS)
+
+
+def nested(depth: int, calls: int = 2) -> onnx.ModelProto:
+    """Functions that each call the next one so many times: `calls` ** (`depth` - 1) nodes."""
+    functions = [function(f"f{at}", [f"f{at + 1}"] * calls) for at in range(depth - 1)]
+    functions.append(function(f"f{depth - 1}", ["Relu"]))
+    return model([helper.make_node("f0", ["x"], ["y"], domain="own")], functions=functions)
+
+
+def recursive() -> onnx.ModelProto:
+    """A function that calls another one, which calls the first."""
+    both = [function("f", ["g"]), function("g", ["f", "Relu"])]
+    return model([helper.make_node("f", ["x"], ["y"], domain="own")], functions=both)
+
+
+def relu(*shape: int, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
+    """One op, of any shape."""
+    return model([helper.make_node("Relu", ["x"], ["y"])], shape, kind=kind)
+
+
+def twice_defined() -> onnx.ModelProto:
+    """Two nodes give a tensor of the same name: each part of it by itself is a model."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["t"], name="a"),
+        helper.make_node("Sigmoid", ["x"], ["t"], name="b"),
+        helper.make_node("Relu", ["t"], ["y"], name="c"),
+    ]
+    return model(nodes)

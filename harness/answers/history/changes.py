@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.attempts import EarlierAttempts, same_failure
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_id
 from harness.answers.history.states import Verdicts, said_versions, state_of, versions_of
@@ -27,8 +27,8 @@ class NightChange(NamedTuple):
     """What a run, that at the place `at`, said of a case.
 
     `cause` is the id of what went wrong, of what is fixed that of before, and `kind` its diagnosis
-    or signature. `since` is the place of the run with which it began, -1 if it was so in the first
-    that is known; `changed` are the versions that changed then.
+    or signature. `since` is the place of the run with which it began; `changed` are the versions
+    that changed then, None if no run before it has the case.
     """
 
     at: int
@@ -40,7 +40,7 @@ class NightChange(NamedTuple):
     case: str
     device: str
     since: int
-    changed: str
+    changed: str | None
     versions: str
 
 
@@ -54,7 +54,7 @@ def changes_of(
     if not (line.failed or line.flaky_runs or line.no_verdict):
         return
     judged: Brief | None = None
-    since, changed, lost, verdicts = -1, "", -1, -sum(one.last.has_verdict for one in earlier)
+    since, changed, lost, verdicts = -1, None, -1, -sum(one.last.has_verdict for one in earlier)
     for one in (*earlier, *line.seen):
         last = one.last
         if last.fault is not None:
@@ -65,7 +65,9 @@ def changes_of(
             continue
         lost, verdicts = -1, verdicts + 1
         turned = judged is not None and judged.is_bad != last.is_bad
-        if turned:
+        if judged is None:
+            since = one.at
+        elif turned or (last.is_bad and not same_failure(judged, last)):
             since, changed = one.at, versions_changed(judged, last)
         if one.at >= first and (turned or one.failed):
             recent = line.verdicts_seen[max(0, verdicts - MARKS) : verdicts]
@@ -86,16 +88,16 @@ def _became(recent: Sequence[Verdicts], now: EarlierAttempts, *, new: bool) -> B
 
 
 def _change(
-    at: int, became: Became, now: Brief, told: Brief, since: int, changed: str
+    at: int, became: Became, now: Brief, told: Brief, since: int, changed: str | None
 ) -> NightChange:
     device = now.device.name if now.device else ""
     names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
     return NightChange(at, became, *names, since, changed, said_versions(versions_of(now)))
 
 
-def versions_changed(before: Brief | None, after: Brief) -> str:
+def versions_changed(before: Brief, after: Brief) -> str:
     """Which versions are others than before, in words; empty if none is."""
-    was = dict(versions_of(before)) if before is not None else {}
+    was = dict(versions_of(before))
     told = ((name, was.get(name), said) for name, said in versions_of(after))
     return ", ".join(
         f"{name} {old or 'none'} to {new or 'none'}" for name, old, new in told if old != new

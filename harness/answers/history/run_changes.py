@@ -14,8 +14,10 @@ from pydantic import ValidationError
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.changes import NightChange, changes_of
 from harness.answers.history.database import MERGED, Database
+from harness.answers.history.facts import CauseFacts, facts_of
 from harness.answers.history.importing import runs_in_order, stored_attempts
-from harness.answers.history.timeline import CaseLine, Filter, lines_of
+from harness.answers.history.states import said_versions
+from harness.answers.history.timeline import MARKS, CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
@@ -85,10 +87,17 @@ _TURNS: Final[Mapping[bool, tuple[str, str]]] = {
 
 
 def last_turn(
-    database: Database, runs: Sequence[RunHeld], kin: KinLines, line: CaseLine, *, lost: bool
+    database: Database,
+    runs: Sequence[RunHeld],
+    kin: KinLines,
+    line: CaseLine,
+    *,
+    cause: str = "",
+    lost: bool = False,
 ) -> list[EarlierAttempts]:
     """The run before the runs of a line with which it came to fail, or to have no verdict if
-    `lost`, and the one before that. Empty if it always was so. Raises InfraError.
+    `lost`, and the one before that; its first run alone if it always was so. If a `cause` is given,
+    it is the run with which it came to fail of that. Raises InfraError.
     """
     first, named = line.seen[0], len(kin.read) > 1
     asked = (
@@ -99,14 +108,15 @@ def last_turn(
     if named:  # versions beside each other: only its name tells it from the others
         asked, values["name"] = asked.replace("kin =", "name = :name AND kin ="), first.last.case
     before, turned = _TURNS[lost]
+    if cause:
+        values["cause"] = cause
+        before, turned = f"{_VERDICT} AND coalesce(cause_id, '') <> :cause", "cause_id = :cause"
     with database.transaction(writes=False) as connection:
         query = f"SELECT max(runs.started) {asked} < :begun AND {before}"
         ((since,),) = connection.execute(query, **values)
-        if since is None:
-            return []
         query = f"SELECT min(runs.started) {asked} > :since AND {turned}"
-        ((until,),) = connection.execute(query, **(values | {"since": since, "begun": None}))
-    found = stored_attempts(database, Filter(kin=kin.kin, since=since, until=f"{until} "))
+        ((until,),) = connection.execute(query, **(values | {"since": since or "", "begun": None}))
+    found = stored_attempts(database, Filter(kin=kin.kin, since=since or until, until=f"{until} "))
     order = {one.run: at for at, one in enumerate(runs)}
     told = [one for _, of_run in by_run(found, order) for one in of_run.values()]
     return [one for one in told if not named or one.last.case == first.last.case]
@@ -198,6 +208,25 @@ def device_rows(
     return {key: row for key, row in found if key[1] >= first}
 
 
+Earlier = Callable[[KinLines, CaseLine, NightChange], Sequence[EarlierAttempts]]
+"""Gives the turn before what is read of a case, of a change that is in all of that."""
+
+
+def turns_in(database: Database, runs: Sequence[RunHeld]) -> Earlier:
+    """Looks for these turns in a database."""
+
+    def earlier(kin: KinLines, line: CaseLine, change: NightChange) -> list[EarlierAttempts]:
+        lost = change.became == "lost"
+        return last_turn(database, runs, kin, line, cause="" if lost else change.cause, lost=lost)
+
+    return earlier
+
+
+def no_turn(kin: KinLines, line: CaseLine, change: NightChange) -> list[EarlierAttempts]:
+    """All runs are read: there is no turn before them."""
+    return []
+
+
 class StandingCounts(Counter[str]):
     """How many cases came to what, by their standing."""
 
@@ -220,13 +249,13 @@ class Harvest:
         """Pages of anything but a night tell changes of runs from the place `shown` on."""
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
-        self.devices_of: Mapping[str, set[str]] = defaultdict(set)
-        """The devices on which the last run tested a test that it has a change of."""
         self._shown = shown
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.execute("PRAGMA cache_size = -8000")
         self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
         self._rows.execute("CREATE INDEX by_test ON changes (test)")
+        self._rows.execute("CREATE TABLE tested (at, test, device, versions, passed)")
+        self._rows.execute("CREATE INDEX tested_at ON tested (at, test)")
 
     def __enter__(self) -> Self:
         return self
@@ -238,11 +267,10 @@ class Harvest:
         self,
         kins: Sequence[KinLines],
         first: int,
-        last: int,
-        earlier: Callable[[KinLines, CaseLine, bool], Sequence[EarlierAttempts]],
+        earlier: Earlier,
     ) -> None:
-        """The cases of a test, of which changes from the run `first` to the `last` are told. What
-        was so in all runs that are read has its turn `earlier`.
+        """The cases of a test, of which changes from the run `first` on are told. What was so in
+        all runs that are read has its turn `earlier`.
         """
         told = list[NightChange]()
         for kin in kins:
@@ -254,10 +282,15 @@ class Harvest:
                 self._count(line)
         marks = ", ".join("?" * len(NightChange._fields))
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
-        if any(one.at == last for one in told):
-            for line in (line for kin in kins for line in kin.drawn):
-                if line.seen[-1].at == last and line.last.device and line.last.has_verdict:
-                    self.devices_of[line.last.test].add(line.last.device.name)
+        changed = {change.at for change in told}
+        tested = (
+            (seen.at, seen.last.test, seen.last.device.name, said_versions(under), not seen.failed)
+            for kin in kins
+            for line in kin.read
+            for seen, under in zip(line.seen, line.under, strict=True)
+            if seen.at in changed and seen.last.device and (seen.passed or seen.failed)
+        )
+        self._rows.executemany("INSERT INTO tested VALUES (?, ?, ?, ?, ?)", tested)
 
     def _count(self, line: CaseLine) -> None:
         for one in line.seen:
@@ -277,6 +310,30 @@ class Harvest:
         """Those of the run at a place, in the order of their causes."""
         return self._select("at = ?", at)
 
+    def facts(
+        self,
+        at: int,
+        cause: str,
+        runs: Sequence[RunHeld],
+        socs: Mapping[str, str | None],
+        *,
+        fixed: bool = False,
+    ) -> CauseFacts:
+        """The facts of a cause that the run at a place has a change of, or one that is `fixed`."""
+        which = "at = ? AND cause = ? AND (became = 'fixed') = ?"
+        tested = self._rows.execute(
+            "SELECT device, versions, min(passed) FROM tested WHERE at = ? AND test IN "
+            f"(SELECT test FROM changes WHERE {which}) GROUP BY device, versions",
+            (at, at, cause, fixed),
+        )
+        started = {place: (run.run, run.started) for place, run in enumerate(runs)}
+        return facts_of(self._select(which, at, cause, fixed), tested, socs, started)
+
+    def last_seen(self) -> dict[str, int]:
+        """The place of the last run that had each cause."""
+        query = "SELECT cause, max(at) FROM changes WHERE became <> 'fixed' GROUP BY cause"
+        return dict(self._rows.execute(query).fetchall())
+
     def _select(self, where: str, *values: object) -> list[NightChange]:
         rows = self._rows.execute(
             f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, test, device",
@@ -289,9 +346,35 @@ def _changes(
     kin: KinLines,
     line: CaseLine,
     first: int,
-    earlier: Callable[[KinLines, CaseLine, bool], Sequence[EarlierAttempts]],
+    earlier: Earlier,
 ) -> list[NightChange]:
     told = list(changes_of(line, first))
-    always = [one.became == "lost" for one in told if one.since <= line.seen[0].at]
+    always = [change for change in told if change.since <= line.seen[0].at]
     turn = earlier(kin, line, always[0]) if always else ()
     return list(changes_of(line, first, turn)) if turn else told
+
+
+def facts_held(database: Database, runs: int = MARKS) -> dict[str, CauseFacts]:
+    """The facts of each cause of the last runs, by its id. Raises InfraError."""
+    held = runs_held(database)
+    first = max(0, len(held) - runs)
+    query = (
+        "SELECT DISTINCT test FROM attempts JOIN runs ON runs.run = attempts.run "
+        "WHERE cause_id IS NOT NULL AND runs.started >= :since"
+    )
+    since = min((run.started for run in held[first:]), default="")
+    with database.transaction(writes=False) as connection:
+        failing = {test for (test,) in connection.execute(query, since=since)}
+    rows = device_rows(database, held, first)
+    socs = {device: row.soc for (device, _), row in rows.items()}
+
+    earlier = turns_in(database, held) if first else no_turn
+    with Harvest(first) as gathered:
+        for test, kins in lines_by_test(database, held, first):
+            if test in failing:
+                gathered.take(kins, first, earlier)
+        gathered.index()
+        return {
+            cause: gathered.facts(place, cause, held, socs)
+            for cause, place in gathered.last_seen().items()
+        }

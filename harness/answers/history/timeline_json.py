@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
+from harness.answers.history.facts import CauseFacts
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState, StateKind
 from harness.answers.history.timeline import CaseLine, FailureKind, Trend
@@ -17,7 +18,10 @@ from harness.verdict.results.coverage import Fault
 
 
 class KindRow(Part):
-    """A kind of failure: when it was seen, how often, where, with which versions."""
+    """A kind of failure: when it was seen, how often, where, with which versions.
+
+    `facts` are those of its most frequent cause by the last runs, if some case still fails so.
+    """
 
     kind: str
     first: str
@@ -27,6 +31,7 @@ class KindRow(Part):
     cases: int
     devices: tuple[str, ...]
     versions: tuple[str, ...]
+    facts: CauseFacts | None = None
 
 
 class CaseRow(Bisectable):
@@ -83,10 +88,11 @@ class HistoryReport(Part):
     cases: tuple[CaseRow, ...]
 
 
-def kind_row(kind: FailureKind) -> KindRow:
-    """A kind as it is told."""
+def kind_row(kind: FailureKind, facts: Mapping[str, CauseFacts]) -> KindRow:
+    """A kind as it is told; `facts` are those of causes by their ids."""
+    ((cause, _),) = kind.causes.most_common(1)
     listed = {"devices": sorted(kind.devices), "versions": sorted(kind.versions)}
-    named = {"kind": kind.name, "runs": len(kind.runs), **listed}
+    named = {"kind": kind.name, "runs": len(kind.runs), **listed, "facts": facts.get(cause)}
     return KindRow(**alike(KindRow, kind) | named)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from harness.answers.history.comparison_json import CaseSide
+from harness.answers.history.facts import facts_line
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import attempts_said
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
-from harness.answers.report.document import shortened
+from harness.answers.report.document import as_text, shortened
 from harness.ground.errors.outgoing_text import counted
 from harness.verdict.results.coverage import LOST_TO
 
@@ -31,6 +32,8 @@ def lines(report: History) -> Iterator[str]:
             f"{counted(kind.cases, 'case')}"
         )
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
+        if kind.facts is not None:
+            yield f"        {as_text(facts_line(kind.facts))}"
     if report.kind_rows > _SHOWN:
         yield f"... and {report.kind_rows - _SHOWN} more kinds"
     for case in report.cases(_SHOWN, troubled=True):

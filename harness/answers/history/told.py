@@ -5,15 +5,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
 from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.facts import CauseFacts
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState
-from harness.answers.history.timeline import Failure, FailureKind, lines_of
+from harness.answers.history.timeline import Failure, FailureKind, kind_of, lines_of
 from harness.answers.history.timeline_json import (
     CaseRow,
     KindRow,
@@ -45,6 +47,9 @@ class History:
         self.lost = self.lost_alone = 0
         # a file of its own that nobody sees, and that goes when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
+        self._facts: Mapping[str, CauseFacts] = {}
+        self._failing = set[str]()
+        """The kinds of failures that some case ends with now."""
         for statement in _TABLES:
             self._rows.execute(statement)
 
@@ -82,14 +87,16 @@ class History:
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
         diagnosis: str = "",
         held: Sequence[LackingRun] = (),
+        facts: Mapping[str, CauseFacts] = MappingProxyType({}),
     ) -> Self:
         """Puts attempts together, each with its kin and its run: those of one kin and run behind
         each other. `order` has the place of each run, `held` all that were asked for, the newest
-        last.
+        last, `facts` those of causes by their ids.
 
         If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
         """
         found = cls()
+        found._facts = facts
         found.lacking = [one for one in held if one.not_run != 0]
         try:
             found._take(attempts, order, bisectable, diagnosis)
@@ -116,6 +123,7 @@ class History:
                 if diagnosis and diagnosis not in line.diagnoses:
                     continue
                 row = case_row(line, bisectable)
+                self._failing.update([kind_of(line.judged)] if line.judged and line.fails else [])
                 troubled = bool(row.failed or row.flaky_runs)
                 self.rows += 1
                 self.troubled += troubled
@@ -146,7 +154,8 @@ class History:
                 kind.add(failure)
             if kind is not None:
                 self.kind_rows += 1
-                row = kind_row(kind).model_dump_json()
+                facts = self._facts if name in self._failing else {}
+                row = kind_row(kind, facts).model_dump_json()
                 self._insert("kinds", [(kind.failures, row)])
 
 

@@ -130,14 +130,14 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
     for block in blocks:
         match block:
             case Heading(line) | Paragraph(line):
-                yield _bare(line)
+                yield as_text(line)
             case Items(items):
-                yield from (f"- {_bare(item.line)}" for item in items)
+                yield from (f"- {as_text(item.line)}" for item in items)
             case CodeBlock(told):
                 yield from told
             case Table(title, columns, rows):
                 yield from (title,) if title else ()
-                yield from aligned([columns, *([*map(_bare, row)] for row in rows)])
+                yield from aligned([columns, *([*map(as_text, row)] for row in rows)])
 
 
 def html(blocks: Iterable[Block]) -> Markup:
@@ -175,13 +175,13 @@ def _spans(line: Line) -> Sequence[str | Span]:
 def _pieces(block: Block, deeper: int) -> Iterator[str]:
     match block:
         case Heading(text, level):
-            yield f"{'#' * (level + deeper)} {_plain(text)}\n\n"
+            yield f"{'#' * (level + deeper)} {as_markdown(text)}\n\n"
         case Paragraph(line):
-            yield f"{_plain(line)}\n\n"
+            yield f"{as_markdown(line)}\n\n"
         case Items(items):
             for item in items:
-                below = (f"  - {_plain(line)}\n" for line in item.below)
-                yield f"- {_plain(item.line)}\n{''.join(below)}"
+                below = (f"  - {as_markdown(line)}\n" for line in item.below)
+                yield f"- {as_markdown(item.line)}\n{''.join(below)}"
             yield "\n"
         case CodeBlock(lines):
             said = "\n".join(lines).replace("```", "'''")
@@ -192,12 +192,13 @@ def _pieces(block: Block, deeper: int) -> Iterator[str]:
             yield head + "".join(f"| {' | '.join(row)} |\n" for row in told) + "\n"
 
 
-def _plain(line: Line) -> str:
-    """A line in Markdown."""
+def as_markdown(line: Line) -> str:
+    """Return a line as Markdown, in which what others said is no tag and no link."""
     return "".join(one if isinstance(one, str) else _said(one) for one in _spans(line))
 
 
-def _bare(line: Line) -> str:
+def as_text(line: Line) -> str:
+    """Return a line as a terminal shows it."""
     return "".join(one if isinstance(one, str) else one.text for one in _spans(line))
 
 
@@ -210,7 +211,7 @@ def _said(span: Span) -> str:
 
 def _cell(line: Line) -> str:
     """A line within a row, where a bar would end the cell."""
-    return _plain(line).replace("|", "\\|") or " "
+    return as_markdown(line).replace("|", "\\|") or " "
 
 
 def _html(block: Block) -> Markup:

@@ -12,10 +12,9 @@ from typing import Final
 from markupsafe import Markup
 
 from harness.answers.history.changes import TITLES, Became, NightChange
+from harness.answers.history.facts import CauseFacts, facts_line
 from harness.answers.history.nights import CauseTold, NightTold
 from harness.answers.history.run_changes import CauseHeld, DeviceRow, Harvest, RunHeld
-from harness.answers.history.spread import spread
-from harness.answers.history.surroundings import named_files
 from harness.answers.history.timeline import MARKS
 from harness.answers.report.document import (
     Block,
@@ -40,7 +39,7 @@ _LEGEND: Final = (
     "Where: of the devices that tested the same in that run. Attempts: each time that a case ran "
     "on one device with the same versions, again in the same run, too."
 )
-_COLUMNS: Final = ("What", "Where", "Since", "What is known")
+_COLUMNS: Final = ("What", "Where, since when, what changed", "What is known")
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,15 @@ class Known:
         return next(found, CauseTold())
 
     @cached_property
-    def socs(self) -> Mapping[str, str]:
+    def socs(self) -> Mapping[str, str | None]:
         """The SoC of each device."""
-        return {device: row.soc or "" for (device, _), row in self.devices.items()}
+        return {device: row.soc for (device, _), row in self.devices.items()}
+
+    def facts(self, at: int, cause: str, *, fixed: bool) -> CauseFacts:
+        """The facts of a cause that the run at a place has a change of, or one that is `fixed`."""
+        facts = self.gathered.facts(at, cause, self.runs, self.socs, fixed=fixed)
+        files = () if fixed else self.cause(at, cause).files_changed
+        return facts.model_copy(update={"files_changed": files})
 
     def device_names(self) -> list[str]:
         """All devices that cases ran on."""
@@ -122,33 +127,12 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     named = list({one.test: one for one in found}.values())
     tests = [links.to("case", one.test, short_name(one.test), "code") for one in named]
     what += _first_of(tests)
-    since = min(one.since for one in found)
     told = known.cause(first.at, first.cause)
-    begun: Line = "before all that is held"
-    if since >= 0:
-        begun = _begun(known, since, found, links, () if became == "fixed" else told.files_changed)
     said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
     if told.command:
         said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
-    return [what, where(known, found, links), begun, said]
-
-
-def _begun(
-    known: Known, since: int, found: Sequence[NightChange], links: Links, files: Sequence[str]
-) -> list[str | Span]:
-    changed = next((one.changed for one in found if one.since == since), "")
-    night = links.to("night", known.runs[since].run, known.day(since))
-    said = f", as {changed} changed" if changed else ", with the same versions"
-    return [night, Span(f"{said}; also changed: {named_files(files)}" if files else said)]
-
-
-def where(known: Known, found: Sequence[NightChange], links: Links) -> list[str | Span]:
-    """On which of the devices that tested the same: by their SoC where that is known."""
-    devices = sorted({one.device for one in found if one.device})
-    tested = {name for one in found for name in known.gathered.devices_of[one.test]} | {*devices}
-    told = spread((known.socs.get(name, ""), name, name in devices) for name in tested)
-    named = _first_of([links.to("device", name) for name in devices])
-    return [Span(told, style="strong"), ": ", *named] if devices else ["no device"]
+    facts = known.facts(first.at, first.cause, fixed=became == "fixed")
+    return [what, facts_line(facts, links.to), said]
 
 
 def _first_of(named: Sequence[Span]) -> list[str | Span]:

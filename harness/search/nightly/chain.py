@@ -20,6 +20,7 @@ from harness.answers.history.comparison_text import markdown, page, told
 from harness.answers.history.database import HISTORY, open_database
 from harness.answers.history.importing import import_run
 from harness.answers.history.previous import histories, previous_of, since_previous
+from harness.answers.history.run_changes import facts_held
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.ci import add_to_summary
 from harness.answers.report.document import as_code
@@ -43,6 +44,7 @@ from harness.search.nightly.issues import (
     to_bisect,
     to_run_again,
     too_long,
+    with_facts,
 )
 from harness.search.nightly.kept_nights import STATE, SUFFIX, nights
 from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
@@ -382,9 +384,10 @@ class Chain:
         self._write_summary(summary(self.night, *parts))
 
     def _hold(self, run: RunFolder) -> None:
-        """Takes the run into the history."""
+        """Takes the run into the history, which knows since when and where causes are."""
         try:
-            import_run(open_database(self._database), run.path)
+            import_run(history := open_database(self._database), run.path)
+            self._keep(issues=tuple(with_facts(self.night.issues, facts_held(history))))
         except HarnessError as error:
             self._note(f"not in the history: {error}")
 

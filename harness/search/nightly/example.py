@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
-from harness.answers.history.spread import spread
 from harness.answers.report.again import again
 from harness.answers.report.document import Line, Paragraph, Table, as_code, code
 from harness.ground.facts.axes import VERSIONS
@@ -21,7 +20,6 @@ _LOG_LINES: Final = 12
 _PLACES: Final = 200
 _ROWS: Final = 40
 _COLUMNS: Final = 8
-_VERSIONS: Final = 2
 
 
 class PlaceTried(Part):
@@ -118,19 +116,6 @@ def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[Pl
         yield PlaceTried(
             device=device, kind=kind, versions=versions, failed=sum(fails), tested=len(fails)
         )
-
-
-def where_seen(places: Sequence[PlaceTried]) -> str:
-    """On how many devices of which kind it fails, in Markdown; empty if nobody knows.
-
-    With which versions, too, where others were tried there and are well.
-    """
-    told = spread(((one.kind, one.device, one.failed > 0) for one in places), as_code)
-    bad = sorted({one.versions for one in places if one.failed}, key=_order)
-    well = {one.versions for one in places} - {*bad}
-    few = 0 < len(bad) <= _VERSIONS and well
-    only = f"; only with {' or '.join(map(as_code, bad))}" if few else ""
-    return f"on {told}{only}" if told else ""
 
 
 def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Paragraph]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from harness.answers.history.surroundings import named_files
-from harness.answers.report.document import as_code, markdown
-from harness.search.nightly.example import example_lines, grid, where_seen
+from harness.answers.history.facts import facts_line
+from harness.answers.report.document import as_code, as_markdown, markdown
+from harness.search.nightly.example import example_lines, grid
 from harness.search.nightly.issues import Issue
 from harness.verdict.results.coverage import LOST_TO
 
@@ -38,20 +38,12 @@ def bisected(issue: Issue) -> str:
     return f"{state}; the next night goes on with it"
 
 
-def where(issue: Issue) -> str:
-    """On which devices it is and since which version, in Markdown: `on 2 of 3 SM8750; since ...`"""
-    search = issue.search
-    since = f"since {as_code(search.first_bad)}" if search and search.first_bad else ""
-    return "; ".join(
-        filter(None, (where_seen(issue.example.places) if issue.example else "", since))
-    )
-
-
-def came_with(issue: Issue) -> str:
-    """The files that changed when it came; empty if none did, or it is gone."""
-    if issue.state == "closed" or not issue.files_changed:
+def facts(issue: Issue) -> str:
+    """Where it shows and where not, since when and what changed then, in Markdown; empty if that is
+    not known, or it is gone."""
+    if issue.facts is None or issue.state == "closed":
         return ""
-    return f"changed when it came: {as_code(named_files(issue.files_changed), 500)}"
+    return as_markdown(facts_line(issue.facts))
 
 
 def run_again(issue: Issue) -> str:
@@ -109,8 +101,8 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
-    if said := came_with(issue):
-        yield f"- {said}"
+    if line := facts(issue):
+        yield f"- {line}"
     if said := run_again(issue):
         yield f"- {said}"
     if issue.flaky:
@@ -119,8 +111,6 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
         yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
     if issue.message:
         yield f"- message: {as_code(issue.message, 2000)}"
-    if said := where(issue):
-        yield f"- where: {said}"
     if issue.example:
         yield from example_lines(issue.example)
     yield f"- bisection: {as_code(bisected(issue), 1000)}"

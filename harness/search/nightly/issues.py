@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison, Pair
+from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
 from harness.answers.history.surroundings import files_used
 from harness.ground.errors.outgoing_text import counted
@@ -64,7 +65,8 @@ class Issue(Part):
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
     `files_changed` are files of its tests, models and inputs that changed when it came.
-    `known_issues` expect what it was, if that is why it is closed. `hindrance` is why no bisection
+    `known_issues` expect what it was, if that is why it is closed. `facts` are what the history
+    says of it. `hindrance` is why no bisection
     can tell more.
     """
 
@@ -85,6 +87,7 @@ class Issue(Part):
     closed: str | None = None
     files_changed: tuple[str, ...] = ()
     known_issues: tuple[str, ...] = ()
+    facts: CauseFacts | None = None
     count: int
     cases: tuple[str, ...]
     search: CauseSearch | None = None
@@ -368,3 +371,12 @@ def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
         if one.search.ended_in != night
     ]
     return min(waiting)[-1] if waiting else None
+
+
+def with_facts(issues: Iterable[Issue], facts: Mapping[str, CauseFacts]) -> Iterator[Issue]:
+    """Issues with the facts of their causes; what is not in the last runs stays as it was."""
+    for issue in issues:
+        known = facts.get(issue.id, issue.facts)
+        files = {"files_changed": issue.files_changed}
+        update = {"facts": known and known.model_copy(update=files)}
+        yield issue.model_copy(update=update)

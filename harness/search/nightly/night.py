@@ -12,7 +12,7 @@ from harness.answers.report.document import as_code
 from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import INSTEAD, counted
-from harness.search.nightly.issue_text import bisected, came_with, run_again, title, where
+from harness.search.nightly.issue_text import bisected, facts, run_again, title
 from harness.search.nightly.issues import FlatName, Issue
 from harness.search.nightly.lab_seen import DeviceSeen, lab_lines
 from harness.verdict.failure.error import Part
@@ -177,10 +177,8 @@ def summary_lines(night: Night) -> Iterator[str]:
             fresh = "**new** " if one.first_run == night.run and not one.flaky else ""
             fresh = "**flaky** " if one.flaky else fresh
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
-            if one.state == "open" and (said := where(one)):
-                yield f"  - {said}"
-            if said := came_with(one):
-                yield f"  - {said}"
+            if line := facts(one):
+                yield f"  - {line}"
             if said := run_again(one):
                 yield f"  - {said}"
             if not one.fault and (one.state == "open" or one.search):

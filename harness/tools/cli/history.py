@@ -19,6 +19,7 @@ from harness.answers.history.importing import (
     runs_in_order,
     stored_attempts,
 )
+from harness.answers.history.run_changes import facts_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
 from harness.answers.history.timeline_json import HistoryReport
@@ -121,8 +122,8 @@ def history(
     found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}
     spanned = [one for one in found if asked.spans(one.started)]
-    attempts = stored_attempts(held, asked)
-    with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
+    attempts, facts = stored_attempts(held, asked), facts_held(held)
+    with History.of(attempts, order, bisectable, diagnosis, spanned, facts) as report:
         if not report.rows:
             refuse_unknown(held, asked)
         if as_json:

@@ -157,8 +157,12 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     (message,) = hook.got
     assert message["title"] == f"Devices: failed ({second['night']})"
     assert "- **new** open: `failed: too new` (1 case, " in message["message"]
-    assert "on 1 of 1 `QCS8550`; since `2.49.40`" in message["message"]
-    assert "- where: on 1 of 1 `QCS8550`; since `2.49.40`\n" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("- fails on "))
+    assert line.startswith("- fails on 1 of 1 tested `QCS8550` (`sim-v73`); since 20")
+    assert "; changed then: `qnn " in line
+    assert f"
+  {line}
+" in message["message"]
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given, strategies as st
@@ -16,6 +17,7 @@ from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.database import kin_of
+from harness.answers.history.facts import CauseFacts, DeviceResult
 from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
@@ -36,12 +38,13 @@ def history_of(
     runs: Sequence[tuple[str, Sequence[Brief]]],
     bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
     diagnosis: str = "",
+    facts: Mapping[str, CauseFacts] = MappingProxyType({}),
 ) -> History:
     """Of runs in their order."""
     order = {run: at for at, (run, _) in enumerate(runs)}
     attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
-    return History.of(attempts, order, bisectable, diagnosis)
+    return History.of(attempts, order, bisectable, diagnosis, facts=facts)
 
 
 def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
@@ -270,6 +273,28 @@ def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
     assert found.cause == cause_id(brief)
     brief = Brief.of(attempt("a failed engine=executorch"))
     assert Failure.of("kin", "run", alone(brief)).versions == "qnn 2.51.0, engine executorch"
+
+
+def test_a_kind_has_the_facts_of_its_cause_as_long_as_a_case_fails_so() -> None:
+    made = at_night("a passed;b failed message=two", "a failed id=x;b failed message=two")
+    causes = [cause_id(brief) for brief in made[1][1]]
+    devices = (DeviceResult(device="sim", soc="S", result="affected"),)
+    facts = {
+        cause: CauseFacts(shows="fails", devices=devices, since="2026-11-02", since_run="r")
+        for cause in causes
+    }
+    found = history_of(made, facts=facts)
+    assert {kind.kind: kind.facts for kind in found.kinds()} == {
+        "x": facts[causes[0]],
+        "call|1002|two": facts[causes[1]],
+    }
+    line = "        fails on 1 of 1 tested S (sim); since 2026-11-02, its first run that is held"
+    assert list(lines(found)).count(line) == 2
+    gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
+    assert {kind.kind: kind.facts for kind in history_of(gone, facts=facts).kinds()} == {
+        "x": None,
+        "call|1002|two": facts[causes[1]],
+    }
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:

@@ -15,6 +15,7 @@ from harness.answers.history.attempts import attempts_by_name, finder
 from harness.answers.history.brief import Brief
 from harness.answers.history.causes import cause_of
 from harness.answers.history.comparison import compare, settled
+from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import AGAIN, CaseHistory
 from harness.device.lab import facts, vitals
 from harness.ground.errors import DeviceLost
@@ -28,6 +29,7 @@ from harness.search.nightly.issues import (
     to_bisect,
     to_run_again,
     too_long,
+    with_facts,
 )
 from harness.search.nightly.night import summary_lines
 from harness.verdict.failure.error import ErrorRecord
@@ -68,15 +70,23 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
         )
         return issue
 
-    first = seen([], "a passed", "a failed", "2")
-    assert "- changed when it came: `test_a.py`" in issue_text(first).splitlines()
+    (first,) = with_facts([seen([], "a passed", "a failed", "2")], {})
+    assert (first.facts, "fails on" in issue_text(first)) == (None, False), "nothing is held of it"
+    facts = CauseFacts(
+        shows="fails", devices=(), since="2026-11-02T22:00", since_run="r", versions_changed=""
+    )
+    (first,) = with_facts([first], {first.id: facts, "another": facts})
+    line = "- fails; since 2026-11-02; changed then: `test_a.py`"
+    assert line in issue_text(first).splitlines()
+    assert f"  {line}" in summary_lines(a_night(issues=(first,), started="s", run="r"))
+    assert list(with_facts([first], {})) == [first], "what is long ago is not in the last runs"
     later = seen([first], "a failed", "a failed", "1")
     assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
     gone = seen([later], "a failed", "a passed", "1")
     assert gone.state == "closed"
     summary = "\n".join(summary_lines(a_night(issues=(gone,), started="s", run="r")))
     for text in (issue_text(gone), summary):
-        assert "fault" not in text
+        assert "fails; since" not in text
         assert "test_a.py`" not in text
     assert "not bisected" not in summary
     again = seen([gone], "a passed", "a failed", "1")

@@ -160,9 +160,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     (line,) = (line for line in text.splitlines() if line.startswith("- fails on "))
     assert line.startswith("- fails on 1 of 1 tested `QCS8550` (`sim-v73`); since 20")
     assert "; changed then: `qnn " in line
-    assert f"
-  {line}
-" in message["message"]
+    assert f"  {line}" in message["message"].splitlines()
     history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())

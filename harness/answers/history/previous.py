@@ -16,7 +16,6 @@ from harness.answers.report.run_data import Since
 from harness.ground.errors import ConfigError, HarnessError
 from harness.verdict.results.asked_of_files import asked_of_files
 from harness.verdict.results.journal import LeftOut, cases_in, uncollected
-from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_numbers import ordered
 
@@ -190,14 +189,6 @@ def _seen_in(reports: Path, case: str) -> Iterator[tuple[RunFolder, EarlierAttem
 
 def _named(pair: Pair) -> set[str]:
     return {side.case for side in (pair.before, pair.after) if side is not None}
-
-
-def records_before(folder: RunFolder) -> Iterator[CaseRecord]:
-    """The attempts of the last runs of the same selection, as many as are read in seconds."""
-    asked = _asked_for(folder.info().get("selection"), _before(folder))
-    for one in _last(asked, _MOST_BYTES // 4):
-        with contextlib.suppress(HarnessError):
-            yield from (record for _, record in cases_in(one.path / JOURNAL, LeftOut()))
 
 
 def last_durations(folder: RunFolder) -> dict[str, float]:

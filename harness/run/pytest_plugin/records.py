@@ -8,7 +8,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,9 +234,8 @@ class Records:
 
     def remarks(self, records: Sequence[CaseRecord], collected: CollectedTests | None) -> list[str]:
         """What else the user should know at the end of a run; `collected`: all there are."""
-        from harness.answers.history.previous import records_before
         from harness.answers.report.summary import event_lines, preflight_lines
-        from harness.verdict.results.known_issue_lint import rate_lines, review_lines
+        from harness.verdict.results.known_issue_lint import review_lines
 
         found = preflight_lines(records)
         if self.shard is not None:
@@ -247,8 +245,6 @@ class Records:
             if self.to_run:
                 found += [f"left out: {why}" for why in self._asked.runtimes.reasons]
         issues, today = self._asked.known_issues, datetime.now(UTC).date()
-        if self.folder is not None and any(one.rate for one in issues):
-            found += rate_lines(chain(records, records_before(self.folder)), issues)
         return found + review_lines(records, issues, today, collected)
 
     def finish(

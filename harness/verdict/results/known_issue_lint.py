@@ -1,9 +1,8 @@
-"""What a run says of the known issues themselves: over, fixed, or never as they say (pure)."""
+"""Review of known issues by a run: over, perhaps fixed, or impossible to match (pure)."""
 
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,15 +12,11 @@ from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
 from harness.ground.facts.platforms import TARGETS
 from harness.ground.facts.socs import HTP_ARCHS, SOCS
 from harness.ground.facts.versions import QnnVersion, VersionRange
-from harness.verdict.results.coverage import VERDICTS
 from harness.verdict.results.known_issues import (
     Conditions,
     KnownIssue,
-    differences,
-    holds_under,
     is_relative,
     match,
-    not_asked,
     one_holds,
 )
 from harness.verdict.results.record import CaseRecord, final_attempts
@@ -33,90 +28,36 @@ def review_lines(
     today: datetime.date,
     collected: CollectedTests | None = None,
 ) -> list[str]:
-    """A line for each entry that wants to be looked at.
+    """Return a line for each entry that is over, may be fixed, or can never match.
 
     A run is mostly a part of the matrix: it says nothing that none of its cases met an entry's
-    conditions. A case that met them and passed, or failed otherwise, does say something, and so do
-    conditions that none of the cases `collected` can meet (None: not known).
+    conditions. Conditions that none of the cases `collected` can meet do say something (None: not
+    known).
     """
     cases = final_attempts(records)
-    over = [
-        f"known issue {issue.id} expired on {issue.until}: look at it again"
-        for issue in issues
-        if issue.until < today
-    ]
-    valid = [issue for issue in issues if issue.until >= today]
-    return over + [line for issue in valid for line in _of_one(issue, issues, cases, collected)]
+    lines = []
+    for issue in issues:
+        if issue.until < today:
+            lines.append(f"known issue {issue.id} expired on {issue.until}: look at it again")
+        elif line := _review(issue, cases, collected):
+            lines.append(line)
+    return lines
 
 
-def _of_one(
-    issue: KnownIssue,
-    issues: Sequence[KnownIssue],
-    cases: Sequence[CaseRecord],
-    collected: CollectedTests | None,
-) -> list[str]:
-    passed = [
-        case for case in cases if case.fixed is not None and issue.id in case.fixed.known_issues
-    ]
-    matched = [case for case in cases if match(case, [issue]) is not None]
-    if any(not_asked(case, [issue]) for case in cases):
-        return [issue.too_slow]
-    # what failed as another entry says, or the test's own mark, is explained
-    otherwise = [
-        case
-        for case in cases
-        if case.cause == "target"
-        and holds_under(case, issue.conditions)
-        and case.known_issue is None
-        and match(case, issues) is None
-    ]
+def _review(
+    issue: KnownIssue, cases: Sequence[CaseRecord], collected: CollectedTests | None
+) -> str | None:
+    passed = [case for case in cases if case.fixed and issue.id in case.fixed.known_issues]
     if passed:
-        told = counted(len(passed), "case")
-        where = f"known issue {issue.id}: fixed? {told} passed where it is expected"
-        where += f", {len(otherwise)} failed otherwise" if otherwise else ""
-        if matched:
-            where += f", {len(matched)} failed as it says: its conditions may be too wide"
-        return [f"{where}  [first: {passed[0].case}]"]
-    if matched:
-        return []
-    if otherwise:
-        told = counted(len(otherwise), "case")
-        return [
-            f"known issue {issue.id}: {told} met its conditions and failed otherwise: "
-            f"{differences(otherwise[0], issue)}  [first: {otherwise[0].case}]"
-        ]
-    why = None if collected is None else never_matches(issue, collected)
-    return [] if why is None else [f"known issue {issue.id} can never match: {why}"]
+        count = counted(len(passed), "case")
+        where = f"{count} passed where it is expected  [first: {passed[0].case}]"
+        return f"known issue {issue.id}: fixed? {where}"
+    if collected is None or any(match(case, [issue]) for case in cases):
+        return None
+    why = never_matches(issue, collected)
+    return None if why is None else f"known issue {issue.id} can never match: {why}"
 
 
-def rate_lines(records: Iterable[CaseRecord], issues: Iterable[KnownIssue]) -> Iterator[str]:
-    """A line for each entry that says how often it is expected, and is seen otherwise.
-
-    `records` are those of many runs. What is seen would be so by chance once in a thousand times.
-    """
-    counts = [(issue, rate, [0, 0]) for issue in issues if (rate := issue.rate) is not None]
-    for record in records:
-        for issue, _, count in counts if record.standing in VERDICTS else ():
-            if holds_under(record, issue.conditions):
-                count[match(record, [issue]) is None] += 1
-    for issue, rate, (failed, others) in counts:
-        if _chance(failed, failed + others, rate) < _BY_CHANCE:
-            seen = f"{failed} of {failed + others} runs failed as it says, not {issue.flaky}"
-            yield f"known issue {issue.id}: {seen}" + ("" if failed else ": fixed?")
-
-
-def _chance(failed: int, runs: int, rate: float) -> float:
-    """How likely so many failures, or a number farther off, are at a rate (both sides)."""
-
-    def exactly(number: int) -> float:
-        ways = math.lgamma(runs + 1) - math.lgamma(number + 1) - math.lgamma(runs - number + 1)
-        return math.exp(ways + number * math.log(rate) + (runs - number) * math.log1p(-rate))
-
-    farther = range(failed, runs + 1) if failed > rate * runs else range(failed + 1)
-    return 2 * sum(map(exactly, farther))
-
-
-_BY_CHANCE: Final = 0.001
 _MOST_SHOWN: Final = 8
 
 

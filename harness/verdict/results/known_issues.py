@@ -44,7 +44,6 @@ _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
 # The version of another axis in place of a number: compiler ">qnn".
 _OTHER_AXIS = re.compile(rf"((?:>=|<=|>|<|==|!=)\s*)({'|'.join(VERSIONS)})", re.ASCII)
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}", re.ASCII)
-_RATE = re.compile(r"(?!0+(\.0+)?[ %])\d{1,2}(\.\d{1,3})? ?%", re.ASCII)
 _LINK = re.compile(r"https://[!-~]{4,300}", re.ASCII)
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 _ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}
@@ -78,8 +77,6 @@ _is_id = matching(_ID, "id", "must be lower-case letters, digits, dots and dashe
 _is_link = matching(_LINK, "link", "must be an https:// address")
 AnyOf = Annotated[tuple[Any, ...], BeforeValidator(_alternatives), WithJsonSchema(_ANY_OF)]
 Range = Annotated[Text, AfterValidator(_range)]
-_is_rate = matching(_RATE, "rate", 'must be true, false or a rate such as "20 %", below 100 %')
-FlakeRate = Annotated[Text, AfterValidator(_is_rate)]
 
 
 class IssueSignature(Part):
@@ -162,8 +159,7 @@ class Conditions(Part):
 class KnownIssue(Part):
     """One expected failure. After the day `until` it is expected no longer: look again.
 
-    `flaky` says that it comes and goes: a case that passes there is then no sign of a fix. A text
-    such as "20 %" also says in how many of the runs it is expected.
+    `flaky` says that it comes and goes: a case that passes there is then no sign of a fix.
     """
 
     id: Annotated[Text, AfterValidator(_is_id)]
@@ -184,15 +180,10 @@ class KnownIssue(Part):
     until: datetime.date
     """The last day on which it is expected, such as 2027-06-30."""
 
-    flaky: StrictBool | FlakeRate = False
-    """Whether it comes and goes, or how often, such as 20 %."""
+    flaky: StrictBool = False
+    """Whether it comes and goes."""
 
     _pattern_place: str = PrivateAttr("")
-
-    @property
-    def rate(self) -> float | None:
-        """In which part of the runs it is expected, if that is said."""
-        return float(self.flaky.rstrip(" %")) / 100 if isinstance(self.flaky, str) else None
 
     @property
     def too_slow(self) -> str:
@@ -278,30 +269,18 @@ def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Itera
     for issue in issues:
         if (
             _day(record) <= issue.until
-            and not any(_differences(record.error, record.outcome, issue.signature))
+            and _fits(record.error, record.outcome, issue.signature)
             and holds_under(record, issue.conditions)
         ):
             yield issue
 
 
-def differences(record: CaseRecord, issue: KnownIssue) -> str:
-    """In what a failure that an entry does not explain is unlike what the entry says."""
-    wanted = issue.signature
-    found = list(_differences(record.error or ErrorRecord.of(message=""), record.outcome, wanted))
-    return "; ".join(found or [f"no line of its message matches {wanted.message!r}"])
-
-
-def _differences(error: ErrorRecord, outcome: str, wanted: IssueSignature) -> Iterator[str]:
-    if wanted.outcome not in (None, outcome):
-        yield f"outcome {outcome}, the entry has {wanted.outcome}"
-    if error.api != wanted.api:
-        yield f"api {_or_none(error.api)}, the entry has {_or_none(wanted.api)}"
-    if not same_code(error.code, wanted.code):
-        yield f"code {_or_none(error.code)}, the entry has {_or_none(wanted.code)}"
-
-
-def _or_none(value: object) -> object:
-    return "none" if value is None else value
+def _fits(error: ErrorRecord, outcome: str, wanted: IssueSignature) -> bool:
+    return (
+        wanted.outcome in (None, outcome)
+        and error.api == wanted.api
+        and same_code(error.code, wanted.code)
+    )
 
 
 def _day(record: CaseRecord) -> datetime.date:

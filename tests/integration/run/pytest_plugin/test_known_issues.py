@@ -62,7 +62,7 @@ def test_what_passes_is_named_and_the_run_is_fine(
         "passed",
         {"known_issues": ["shaky"], "fails": False},
     )
-    line = "known issue shaky: fixed? 1 case passed where it is expected, 1 failed as it says"
+    line = "known issue shaky: fixed? 1 case passed where it is expected  [first: "
     assert line in done.output
     assert "1 passed, 1 xfailed" in done.output
 
@@ -87,8 +87,6 @@ def test_another_failure_at_the_same_place_is_a_failure(
     done = lab.run(issues(tmp_path, outcome="hung", name="bad"), suites=suite)
     assert done.code == 1, done.output
     assert done.case(name="bad")["expected"] is None
-    told = "met its conditions and failed otherwise: outcome crashed, the entry has hung"
-    assert f"known issue shaky: 1 case {told}" in done.output
 
 
 @pytest.mark.parametrize(
@@ -113,14 +111,3 @@ def test_an_entry_that_is_over_or_cannot_match_is_named(
     assert done.code == 0, done.output
     assert "known issue shaky expired on 2026-01-01: look at it again" in done.output
     assert "misspelt can never match: no case of its suite has the axis nme" in done.output
-
-
-@pytest.mark.nightly
-def test_a_rate_is_compared_with_this_run_and_those_before(
-    lab: DeviceRuns, tmp_path: Path, suite: Path
-) -> None:
-    given = issues(tmp_path, until="2099-01-01\n    flaky: 0.01 %")
-    for seen in ("1 of 2", "2 of 4"):
-        done = lab.run(given, suites=suite)
-        assert done.code == 0, done.output
-        assert f"known issue shaky: {seen} runs failed as it says, not 0.01 %" in done.output

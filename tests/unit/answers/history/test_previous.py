@@ -15,7 +15,6 @@ from harness.answers.history.previous import (
     histories,
     last_durations,
     previous_of,
-    records_before,
     runs_around,
     since_previous,
     state_in,
@@ -208,15 +207,6 @@ def test_what_all_runs_of_a_folder_make_of_a_case(tmp_path: Path) -> None:
     assert steady is not None
     assert steady.kind == "passing"
     assert state_in(tmp_path, "other") is None
-
-
-def test_the_records_of_the_runs_before_of_the_same_selection(tmp_path: Path) -> None:
-    run_folder(tmp_path, attempt("a failed"), attempt("b passed"))
-    run_folder(tmp_path, attempt("c passed"), command=("pytest", "-m", "device", "-k", "tiny"))
-    (run_folder(tmp_path, attempt("d failed")) / "results.jsonl").write_text('{"schema": 9}\n')
-    run_folder(tmp_path, attempt("e passed"))
-    now = RunFolder.open(run_folder(tmp_path, attempt("f passed")))
-    assert [one.case[-2] for one in records_before(now)] == ["e", "a", "b"]
 
 
 def test_runs_that_asked_something_else_of_a_file_make_no_case_flaky(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ ARGS ?=
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 BY_DAY := not benchmark and not nightly$(if $(QNN_HARNESS_INSIST),, and not slow)
 # what loads the machine on purpose or measures times
-ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
-	performance_nightly.py verdicts_under_load.py)
+ALONE := $(addprefix tests/nightly/test_,chaos_nightly.py farm_nightly.py performance_nightly.py \
+	verdicts_under_load.py)
 
 .PHONY: device test bench nightly matrix atlas dist site lint clean
 

@@ -32,13 +32,10 @@ HEXAGON = "qemu-hexagon with vector float and HMX (qnn-harness simulator dsp-set
 PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
 """A file with measurements of real devices over time, which no repository of ours holds."""
 
-PUBLIC_LOGS = "QNN_HARNESS_PUBLIC_LOGS"
-"""A folder with public logs of others (`python -m tests.quiet.public`)."""
-
 DSP = "a DSP in this computer: a qemu-hexagon for v68 (see dsp-setup) and ziglang"
 """What runs a skel."""
 
-NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY, PUBLIC_LOGS})
+NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")

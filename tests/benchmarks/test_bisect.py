@@ -1,6 +1,6 @@
 """Bisections over all wheels beside a shell loop that tries every version.
 
-Everything is cached before. The grid is the nightly tests' (tests/nightly/test_beside_loops.py).
+Everything is cached before.
 """
 
 from __future__ import annotations

@@ -192,14 +192,7 @@ def test_charts_are_drawn_from_what_the_filters_leave(reader: Reader, night: Pat
 
 @pytest.mark.parametrize(
     ("width", "scheme"),
-    [
-        (420, "dark"),
-        (1400, "light"),
-        *(
-            pytest.param(*one, marks=pytest.mark.nightly)
-            for one in ((420, "light"), (1400, "dark"), (2400, "light"), (2400, "dark"))
-        ),
-    ],
+    [(420, "dark"), (1400, "light")],
 )
 def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, scheme: str) -> None:
     reader.see(width, scheme)

@@ -130,28 +130,6 @@ def test_run_executes_each_graph_or_the_one_that_is_named(
     assert case["measurements"]["executed"] == 1
 
 
-@pytest.mark.nightly
-def test_which_graph_is_wrong_is_told(lab: DeviceRuns, given: list[str]) -> None:
-    *_, last = given
-    for file in (lab.folder / "out" / last).iterdir():
-        file.write_bytes(bytes(len(file.read_bytes())))
-    code, said, (case,) = lab.run_files(
-        "many.bin", "--inputs=in", "--expected=out", "--tolerance=0.01"
-    )
-    assert (code, case["outcome"], case["outputs"]) == (1, "failed", "reference"), said
-    assert case["measurements"]["conclusion"] == f"graph {last} failed"
-    assert f"graph {last} failed" in said
-    packed = ("bundle", case["case"], "--inputs=in", "--expected=out", "--out=case.zip")
-    done = lab.qnn_harness("contexts", *packed)
-    assert (done.returncode, "--graph: has several graphs" in done.stderr) == (2, True), done.stderr
-    shutil.rmtree(lab.folder / "in" / last)
-    code, said, (case,) = lab.run_files("many.bin", "--inputs=in")
-    assert (code, f"inputs: there is no {lab.folder}/in/{last}, a folder with " in said) == (
-        2,
-        True,
-    ), said
-
-
 def test_what_executes_a_single_graph_says_which_there_are(
     lab: DeviceRuns, given: list[str]
 ) -> None:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.device.adb.device import AdbDevice
 from harness.device.transport.files import PushItem
 from harness.ground.errors import InfraError
 from harness.ground.files.cache import cache_root
@@ -133,9 +132,8 @@ ROWS: list[Row] = [
 ]
 
 
-@pytest.mark.parametrize("features", ["newest", pytest.param("oldest", marks=pytest.mark.nightly)])
 def test_only_what_was_alive_at_its_deadline_has_hung(
-    features: str, lab: Lab, shared: Place, probe_folder: str, folder: str
+    lab: Lab, shared: Place, probe_folder: str, folder: str
 ) -> None:
     """Each over a link of its own, all at once, since waiting is all they do."""
 
@@ -143,10 +141,6 @@ def test_only_what_was_alive_at_its_deadline_has_hung(
         name, plan, event, seconds, allowed = row
         looked: list[int] = []
         with linked_to(lab, shared.device.serial, folder) as linked:
-            if features == "oldest":
-                linked.device = AdbDevice(
-                    linked.device.serial, linked.device.server, features=frozenset()
-                )
             struck = Struck(linked, event, stalls(seconds))
             try:
                 ran = struck.run(plan, probe_folder, on_hang=lambda pid, _: looked.append(pid))

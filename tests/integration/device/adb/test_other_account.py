@@ -20,7 +20,6 @@ from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import adb_binary
 from harness.device.simulator import protocol
 from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.farm import STEADY, SimulatedFarm, Tempered
 from harness.device.simulator.protocol import Packet, encode
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.conftest import CONNECT_S, OLD_ADB, old_adb
@@ -118,20 +117,6 @@ def test_the_port_of_a_simulated_device(
     )
     said = AdbDevice(simulated.address, private.server).shell("logcat -d", timeout_s=60)
     assert b"connection refused: it is not of the account that runs this device" in said.stdout
-
-
-@pytest.mark.nightly
-def test_the_links_of_a_simulated_farm(tmp_path: Path) -> None:
-    """A device sees only the account of its link; the link sees who is at the other end."""
-    with SimulatedFarm([Tempered("farm-01", "QCS8550", STEADY)], key_folder=tmp_path) as farm:
-        (link,) = farm.links
-        assert greet(link.address) == b"AUTH"
-        assert as_nobody(lambda: greet(link.address)) in (
-            "b''",
-            "ConnectionResetError",
-            "BrokenPipeError",
-        )
-        assert greet(link.address) == b"AUTH"
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,22 +22,10 @@ pytestmark = pytest.mark.needs(SSHD)
 
 BACK_S = 4
 
-# connections through ssh get there; only the adb server is gone, or none gets there
-WAYS: list[tuple[Callable[[SshHost], None], Callable[[SshHost], None]]] = [
-    (SshHost.stop, SshHost.start),
-    (lambda far: far.adb.kill(), SshHost.start_adb),
-]
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lose", "find"), [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.nightly)]
-)
 def test_a_host_is_waited_for_once_and_brings_its_devices_back(
-    far: SshHost,
-    tmp_path: Path,
-    lose: Callable[[SshHost], None],
-    find: Callable[[SshHost], None],
+    far: SshHost, tmp_path: Path
 ) -> None:
     file = tmp_path / "devices.yaml"
     file.write_text(yaml.safe_dump(far.lab() | {"recovery": {"come_back_s": BACK_S}}))
@@ -53,7 +40,7 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
         )
         for name in ("far-0", "far-1"):
             watch.require(lab.device(name))
-        lose(far)
+        far.stop()
         waited, begun = [], far.begun()
         for name in ("far-0", "far-1"):
             began = time.monotonic()
@@ -65,7 +52,7 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
         for name in ("far-0", "far-1"):
             with pytest.raises(InfraError, match=f"device {name} is not used: it does not answer"):
                 watch.require(lab.device(name))
-        find(far)
+        far.start()
         deadline, out = Deadline(60), {"far-0", "far-1"}
         while out:
             assert not deadline.expired

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,10 +16,7 @@ from harness.device.lab.lease import DeviceHeld, Leases
 from harness.device.lab.quarantine import Quarantine
 from harness.device.lab.recovery import ask_vitals
 from harness.device.store.deploy import Deployer
-from harness.device.transport.files import PushItem
 from harness.ground.errors import InfraError
-from harness.probe.fitness import probe_problem
-from tests.android.bionic import android_probe
 from tests.android.phone import ADBD, Phone
 from tests.android.system import API, SOC
 from tests.needed import ANDROID
@@ -134,34 +130,3 @@ def test_a_boot_that_may_not_be_asked_for(phone: Phone, open_lab: Open, tmp_path
         assert device.transport.shell(f"cat {placed[0]}/file", timeout_s=60).stdout == b"content"
     finally:
         device.transport.shell(f"chmod 444 {boot}", timeout_s=60)
-
-
-@pytest.mark.nightly
-def test_nothing_runs_on_its_card(phone: Phone, open_lab: Open, tmp_path: Path) -> None:
-    device = open_lab(phone).device("phone").attach()
-    probe = "/sdcard/test-card/qnn-probe"
-    device.transport.push([PushItem(android_probe(tmp_path), probe, 0o755)], timeout_s=60)
-    problem = probe_problem(device.transport, probe)
-    assert "Permission denied" in (problem or ""), problem
-
-
-@pytest.mark.nightly
-def test_commands_see_it(phone: Phone) -> None:
-    asked = ("--lab", phone.runs.file, "--json")
-    (seen,) = json.loads(phone.runs.qnn_harness("devices", *asked).stdout)["devices"]
-    assert (seen["state"], seen["health"], seen["findings"]) == ("device", "good", [])
-    assert (seen["target"], seen["soc"]) == ("android-arm64", SOC)
-    doctor = json.loads(phone.runs.qnn_harness("doctor", *asked).stdout)
-    found = {one["name"]: one["status"] for one in doctor["checks"] if one["group"] == "device"}
-    # there are no libraries for it in this lab
-    assert [name for name, status in found.items() if status == "fail"] == ["runtime"]
-    wanted = (
-        "reachable",
-        "system",
-        "DSP nodes",
-        "libcdsprpc.so",
-        "work folder",
-        "programs",
-        "probe",
-    )
-    assert {found[name] for name in wanted} == {"ok"}

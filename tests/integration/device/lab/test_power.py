@@ -20,7 +20,6 @@ from harness.device.lab.inventory import load_lab
 from harness.device.lab.quarantine import Quarantine
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.properties import device_properties
-from harness.ground.errors import InfraError
 from tests.faults.breakable import KeptServer
 from tests.integration.device.adb.faulty_link import FaultyLink
 
@@ -119,22 +118,6 @@ def test_a_command_brings_it_back_where_a_reboot_is_forbidden(desk: Desk) -> Non
     assert desk.failed()
     assert desk.told() == [("reconnect", "bad"), ("power-cycle", "good")]
     assert desk.switched == 1
-
-
-@pytest.mark.nightly
-def test_what_does_not_help_is_done_ever_more_seldom(desk: Desk) -> None:
-    desk.watch({"cycle": f"echo x >>{desk.runs}; echo the hub is gone; exit 3"})
-    desk.freeze()
-    assert not desk.failed()
-    assert "the command of `power` ended with 3: the hub is gone" in desk.events[1].detail
-    assert desk.told() == [("reconnect", "bad"), ("power-cycle", "bad"), ("quarantine", "bad")]
-    counts = []
-    for now in (500.0, 700.0, 1500.0, 2000.0, 4000.0, 5000.0):
-        desk.now = now
-        with pytest.raises(InfraError):
-            desk.require()
-        counts.append(desk.switched)
-    assert counts == [1, 2, 2, 3, 3, 4]
 
 
 @pytest.mark.slow

@@ -97,18 +97,6 @@ class Labgrid:
         was_there, self._exporter = self._exporter, None
         _kill(was_there)
 
-    @contextlib.contextmanager
-    def suspended(self):
-        """The coordinator stands still."""
-        assert self._coordinator is not None
-        pid = self._coordinator.command_pid()
-        assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
-
     def client(self, *words: str, user: str = "admin") -> str:
         """What labgrid's own client says."""
         done = self._client(*words, user=user)

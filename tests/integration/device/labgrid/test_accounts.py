@@ -103,18 +103,6 @@ def share(rack: Rack, folder: Path, start: dict[str, Start]) -> None:
     assert not rack.has_reservations()
 
 
-@pytest.mark.nightly
-def test_two_users_of_labgrid_never_use_a_device_both(rack: Rack, tmp_path: Path) -> None:
-    def start_as(user: str) -> Start:
-        def start(runs: DeviceRuns) -> subprocess.Popen[str]:
-            runs.environment["LG_USERNAME"] = user
-            return begin(runs)
-
-        return start
-
-    share(rack, tmp_path, {user: start_as(user) for user in ("alice", "bob")})
-
-
 @pytest.fixture
 def accounts() -> Iterator[list[str]]:
     """Two accounts of this computer, which are gone afterwards."""

@@ -21,7 +21,6 @@ from harness.device.lab.inventory import load_lab
 from harness.device.lab.quarantine import Quarantine
 from harness.device.labgrid.place import Wanted
 from harness.device.labgrid.session import FoundPlaces, Session
-from harness.ground.errors import InfraError
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.labgrid.rack import Rack
 from tests.integration.device.labgrid.test_runs import steps
@@ -144,55 +143,12 @@ def test_a_device_that_was_switched_off_is_switched_on(rack: PoweredRack, ward: 
     assert rack.asked == ["0", "1"]
 
 
-@pytest.mark.nightly
-def test_a_place_without_a_power_port_is_as_ever(rack: PoweredRack, ward: Ward) -> None:
-    ward.told()
-    rack.switch_off("p2")
-    assert not ward.watch.failed(ward.lab.device("p2"), case_over=False)
-    assert ward.told() == [("reconnect", "bad"), ("quarantine", "bad")]
-    assert rack.asked == []
-
-
-@pytest.mark.nightly
-def test_it_is_switched_once_until_it_is_well_again(rack: PoweredRack, ward: Ward) -> None:
-    rack.is_broken = True
-    rack.switch_off("p1")
-    ward.told()
-    assert not ward.watch.failed(ward.lab.device("p1"), case_over=False)
-    (switched,) = [one for one in ward.events if one.event == "power-cycle"]
-    assert "500" in switched.detail
-    assert [event for event, _ in ward.told()] == ["reconnect", "power-cycle", "quarantine"]
-    assert rack.asked == ["0", "1"], "what may be off by now is switched on again"
-    ward.now += 100
-    with pytest.raises(InfraError):
-        ward.watch.require(ward.lab.device("p1"))
-    assert rack.asked == ["0", "1"]
-    rack.switch_on("p1")
-    ward.now += 1000
-    ward.watch.require(ward.lab.device("p1"))
-    rack.is_broken = False
-    rack.switch_off("p1")
-    ward.told()
-    assert ward.watch.failed(ward.lab.device("p1"), case_over=False)
-    assert ward.told()[-1] == ("power-cycle", "good")
-
-
 def test_no_device_is_switched_for_its_host(rack: PoweredRack, ward: Ward) -> None:
     rack.adb.kill()
     try:
         assert not ward.watch.failed(ward.lab.device("p1"), case_over=False)
     finally:
         rack.adb.start()
-    assert rack.asked == []
-
-
-@pytest.mark.nightly
-def test_who_forbids_a_reboot_forbids_this(rack: PoweredRack, tmp_path: Path) -> None:
-    with contextlib.ExitStack() as ends:
-        ward = Ward(rack, tmp_path, ends, reboot=False)
-        rack.switch_off("p1")
-        ends.callback(rack.switch_on, "p1")
-        assert not ward.watch.failed(ward.lab.device("p1"), case_over=False)
     assert rack.asked == []
 
 

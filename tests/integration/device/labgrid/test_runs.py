@@ -143,18 +143,12 @@ def is_noticed(place: str) -> bool:
     return any(cache_root().glob(f"labgrid/*/{file}"))
 
 
-@pytest.mark.parametrize(
-    ("options", "places"),
-    [pytest.param((), 1, marks=pytest.mark.nightly), (("-n", "auto"), 2)],
-)
-def test_a_run_takes_its_places_and_gives_them_back(
-    rack: Rack, tmp_path: Path, options: tuple[str, ...], places: int
-) -> None:
+def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
-    rack.describe(lab, places=places)
+    rack.describe(lab, places=2)
     suite = tmp_path / "test_quick.py"
     suite.write_text(QUICK)
-    done = lab.run(*options, suites=suite)
+    done = lab.run("-n", "auto", suites=suite)
     assert done.code == 0, done.output
     assert [case["outcome"] for case in done.cases] == ["passed"] * 4
     assert {case["device"]["name"] for case in done.cases} <= {"p1", "p2"}
@@ -232,33 +226,12 @@ def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_
     rack.client("-p", taken, "release")
 
 
-@pytest.mark.nightly
-def test_a_place_that_is_free_again_is_used_again(rack: Rack, tmp_path: Path) -> None:
-    """What ran there meanwhile is not believed: somebody else may have used the device."""
-    with steps(tmp_path / "a", rack, filters={"name": "p1"}) as begun:
-        assert begun.wait_for(0) == "p1"
-        before = rack.holders()
-        rack.client("-p", "p1", "release", "--kick")
-        rack.client("-p", "p1", "acquire", user="bob")
-        wait_until(rack.has_reservations, "the keeper does not queue for it")
-        assert rack.holders() == {"p1": "desk/bob"}
-        rack.client("-p", "p1", "release", user="bob")
-        wait_until(lambda: rack.holders() == before, "the place is not taken again")
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
-    assert code == 0, output
-    assert cases == [("error", "infra", "p1")] + [("passed", None, "p1")] * 2
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
-)
-def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path, number: int) -> None:
+def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack) as begun:
         begun.wait_for(0)
         assert rack.holders()
-        os.kill(begun.process.pid, number)
+        os.kill(begun.process.pid, signal.SIGKILL)
         begun.process.wait()
         wait_until(lambda: not rack.holders(), "the place of a dead session")
 
@@ -296,40 +269,6 @@ def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_pa
 
 
 @pytest.mark.nightly
-def test_a_coordinator_that_stands_still_costs_nothing(rack: Rack, tmp_path: Path) -> None:
-    with steps(tmp_path / "a", rack) as begun:
-        place = begun.wait_for(0)
-        with rack.suspended():
-            begun.go(0, 1)
-            code, output, cases = begun.finish()
-    assert code == 0, output
-    assert cases == [("passed", None, place)] * 2
-    assert "its places are given back later" in output
-
-
-@pytest.mark.nightly
-def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Path) -> None:
-    """The keeper stands still meanwhile, as on a computer that sleeps."""
-    with steps(tmp_path / "a", rack, places=2) as begun:
-        place = begun.wait_for(0)
-        keeper = keeper_of(begun.process)
-        os.kill(keeper, signal.SIGSTOP)
-        rack.stop()
-        rack.start()
-        rack.client("-p", place, "acquire", user="bob")
-        os.kill(keeper, signal.SIGCONT)
-        (other,) = {"p1", "p2"} - {place}
-        wait_until(lambda: other in rack.holders(), "the other place is not taken again")
-        wait_until(lambda: is_noticed(place), "the keeper does not see it")
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
-    assert code == 0, output
-    assert cases[0] == ("error", "infra", place)
-    assert cases[1:] == [("passed", None, other)] * 2
-    rack.client("-p", place, "release", user="bob")
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
 def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
     rack: Rack, tmp_path: Path, options: tuple[str, ...]
@@ -346,25 +285,6 @@ def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
         code, output, cases = begun.finish()
     assert code == 0, output
     assert cases == [("passed", None, place)] * 2
-
-
-@pytest.mark.nightly
-def test_a_new_keeper_knows_what_was_lost_before(rack: Rack, tmp_path: Path) -> None:
-    """Its session must not take a place for its own again that the dead keeper saw go."""
-    with steps(tmp_path / "a", rack, places=2) as begun:
-        taken = begun.wait_for(0)
-        rack.client("-p", taken, "release", "--kick")
-        rack.client("-p", taken, "acquire", user="bob")
-        wait_until(lambda: is_noticed(taken), "the keeper does not see it")
-        keeper = keeper_of(begun.process)
-        os.kill(keeper, signal.SIGKILL)
-        wait_until(lambda: keeper_of(begun.process) not in (0, keeper), "it is not replaced")
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
-    (other,) = {"p1", "p2"} - {taken}
-    assert code == 0, output
-    assert cases == [("error", "infra", taken)] + [("passed", None, other)] * 2
-    rack.client("-p", taken, "release", user="bob")
 
 
 @pytest.mark.nightly
@@ -389,25 +309,6 @@ def test_an_exporter_that_is_away_is_waited_for(rack: Rack, tmp_path: Path) -> N
     rack.start_exporter()
 
 
-@pytest.mark.nightly
-def test_the_next_session_gives_back_what_a_reboot_left(rack: Rack, tmp_path: Path) -> None:
-    with steps(tmp_path / "a", rack) as begun:
-        begun.wait_for(0)
-        keeper = keeper_of(begun.process)
-        os.kill(begun.process.pid, signal.SIGSTOP)  # else it would start another one
-        os.kill(keeper, signal.SIGKILL)
-        begun.process.kill()
-        begun.process.wait()
-        left = rack.holders()
-        assert left
-        with steps(tmp_path / "b", rack, places=2) as after:
-            after.wait_for(0)
-            assert not set(left.values()) & set(rack.holders().values())
-            after.go(0, 1)
-            code, output, _ = after.finish()
-        assert code == 0, output
-
-
 def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     suite = tmp_path / "test_quick.py"
@@ -428,23 +329,6 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=told):
             found_places(Wanted(there, {}, 1, 0.0, 0.0))
         other.shutdown()
-
-
-@pytest.mark.nightly
-def test_a_place_without_a_device_is_passed_over(rack: Rack, tmp_path: Path) -> None:
-    rack.client("-p", "bare", "create")
-    rack.client("-p", "bare", "set-tags", "board=sim")
-    try:
-        with steps(tmp_path / "a", rack, places=3) as begun:
-            begun.wait_for(0)
-            assert set(rack.holders()) == {"p1", "p2"}
-            assert not rack.has_reservations()
-            begun.go(0, 1)
-            code, output, _ = begun.finish()
-    finally:
-        rack.client("-p", "bare", "delete")
-    assert code == 0, output
-    assert "place bare of labgrid is passed over: its exporter shows no service" in output
 
 
 @pytest.mark.nightly

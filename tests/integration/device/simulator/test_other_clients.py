@@ -102,7 +102,6 @@ NEWEST = list(command_line_rows("adb 36", lambda target: target.newest))
 OLDEST = list(command_line_rows("adb 29", lambda target: target.oldest))
 TABLE = [*NEWEST, *(row for row in OLDEST if row.does.__name__ not in BULK_NAMES), *LIBRARIES]
 REAL_BY_DAY = [row for row in NEWEST if row.does.__name__ not in BULK_NAMES]
-BY_NIGHT = [row for row in OLDEST if row.does.__name__ in BULK_NAMES]
 
 
 @contextmanager

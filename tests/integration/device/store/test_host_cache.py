@@ -16,7 +16,7 @@ import pytest
 
 from harness.device.adb.address import SshAddress, ssh_address
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.server import AdbServer, adb_binary
+from harness.device.adb.server import AdbServer
 from harness.device.store import host_cache
 from harness.device.store.deploy import Deployer
 from harness.ground.host.deadline import Deadline
@@ -29,7 +29,6 @@ from tests.needed import need
 
 pytestmark = pytest.mark.needs(SSHD)
 
-ADB29 = "QNN_HARNESS_ADB29"
 NIGHT = pytest.mark.nightly
 SIZE = 3_000_000
 SMALL = 100_000
@@ -158,12 +157,7 @@ def test_it_goes_there_once_and_not_once_per_device(uplink: Far, files: dict[str
 
 
 @pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
-@pytest.mark.parametrize("old", ["", pytest.param(ADB29, marks=[pytest.mark.needs(ADB29), NIGHT])])
-def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path, old: str) -> None:
-    if old:
-        adb_there = uplink.host.there / "adb"
-        text = adb_there.read_text()
-        adb_there.write_text(text.replace(str(adb_binary()), os.environ[old]))
+def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path) -> None:
     program = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
     adb, carried = uplink.host.adb.server, []
     for number in (0, 1):
@@ -183,12 +177,9 @@ def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path, old: s
     assert uplink.pushes() == 4
 
 
-@pytest.mark.parametrize(
-    "shell", ["dash", *(pytest.param(shell, marks=NIGHT) for shell in ("bash", "busybox"))]
-)
-def test_in_other_shells(uplink: Far, files: dict[str, Path], shell: str) -> None:
-    need(shell)
-    (uplink.host.there / "sh").symlink_to(shutil.which(shell) or "")
+def test_in_other_shells(uplink: Far, files: dict[str, Path]) -> None:
+    need("dash")
+    (uplink.host.there / "sh").symlink_to(shutil.which("dash") or "")
     assert uplink.deploy(0, files) > SIZE
     assert uplink.deploy(1, files) < 70_000 + SMALL
     (kept, *_) = uplink.host.kept.iterdir()
@@ -259,16 +250,7 @@ def in_a_namespace(*mounts: str) -> str:
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        pytest.param(
-            "PATH=/usr/bin:/bin", "no adb on the PATH of a command run by ssh", marks=NIGHT
-        ),
         ("ln -sf /bin/sh ~/../there/sh; PATH=~/../there", "no sha256sum"),
-        pytest.param("echo >~/.cache", "cannot keep anything in /", marks=NIGHT),
-        pytest.param(
-            in_a_namespace("mount -t tmpfs -o ro none ~/.cache"),
-            "cannot keep anything in /",
-            marks=[pytest.mark.needs("unshare"), NIGHT],
-        ),
         pytest.param(
             in_a_namespace("mount -t tmpfs -o size=2m none ~/.cache"),
             "cannot write to /",
@@ -291,12 +273,7 @@ def test_a_host_that_cannot_keep_anything(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "begin_s", "said"),
-    [
-        ("exit 1", 60.0, "it ended early"),
-        pytest.param("echo no shell for you; exit", 60.0, "no shell for you", marks=NIGHT),
-        pytest.param("exec yes", 60.0, "it says too much", marks=NIGHT),
-        ("exec cat", 1.0, "not done within 1 s"),
-    ],
+    [("exit 1", 60.0, "it ended early"), ("exec cat", 1.0, "not done within 1 s")],
 )
 def test_a_host_that_runs_no_commands(
     uplink: Far,

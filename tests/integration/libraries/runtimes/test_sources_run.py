@@ -35,35 +35,6 @@ def test_a_qairt_tree_runs(runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: 
     assert (case["outcome"], case["preflight"]) == ("passed", [])
 
 
-@pytest.mark.nightly
-def test_the_environment_names_a_tree(
-    runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
-) -> None:
-    tree = qairt_tree(tmp_path / "qairt", runtime_for("2.50.40"))
-    done = runs.run("--qnn", "sdk:all", *CASE, QAIRT_SDK_ROOT=str(tree))
-    assert done.code == 0, done.output
-    assert done.cases[0]["runtime"]["source"] == "sdk"
-
-
-@pytest.mark.nightly
-def test_a_system_library_of_another_wheel(
-    runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
-) -> None:
-    old, new = runtime_for("2.47.0"), runtime_for("2.51.0")
-    mixed = [file for file in new.files if file.path.name != "libQnnSystem.so"]
-    mixed += [file for file in old.files if file.path.name == "libQnnSystem.so"]
-    folder = folder_of(tmp_path / "mixed", mixed)
-    done = runs.run(f"--qnn={folder}", *CASE)
-    assert done.code == 0, done.output
-    (case,) = done.cases
-    (finding,) = case["preflight"]
-    assert (finding["code"], finding["severity"]) == ("sdk-mix", "warning")
-    assert finding["files"] == ["lib/libQnnSystem.so", "lib/libQnnHtp.so"]
-    assert "preflight warning sdk-mix" in done.output
-    assert "[then: 1 passed]" in done.output
-    assert case["outcome"] == "passed"
-
-
 def without_cpp_runtime(runtime_for: RuntimeFor, folder: Path) -> Path:
     files = [file for file in runtime_for("2.51.0").files if ".libs/" not in file.name]
     return folder_of(folder, files)
@@ -95,33 +66,10 @@ def test_strict_runs_nothing_with_them(
     assert "!!" not in done.output
 
 
-@pytest.mark.nightly
-def test_a_context_that_is_too_new(runs: DeviceRuns) -> None:
-    done = runs.run("--qnn", "2.47", "--compiler", "2.51", *CASE)
-    assert done.code == 1, done.output
-    (case,) = done.cases
-    (finding,) = case["preflight"]
-    assert (finding["code"], finding["severity"]) == ("context-newer", "error")
-    assert case["error"]["code"] == 5000
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--qnn=/no/such/place"], "--qnn: /no/such/place does not exist"),
-        pytest.param(["--qnn", ">=2.60"], "no QNN version is >=2.60", marks=NIGHT),
-        pytest.param(
-            ["--qnn", "nosource:latest"], "unknown QNN version 'nosource:latest'", marks=NIGHT
-        ),
-        pytest.param(
-            ["--qnn", "2.51", "--compiler", "9.9"], "unknown QNN version '9.9'", marks=NIGHT
-        ),
-    ],
-)
-def test_wrong_words(arguments: list[str], told: str, runs: DeviceRuns) -> None:
-    done = runs.run(*arguments, *CASE)
+def test_wrong_words(runs: DeviceRuns) -> None:
+    done = runs.run("--qnn=/no/such/place", *CASE)
     assert done.code == 2, done.output
-    assert told in done.output
+    assert "--qnn: /no/such/place does not exist" in done.output
     assert "Traceback" not in done.output
 
 
@@ -132,15 +80,3 @@ def test_a_range_of_versions_is_one_word(runs: DeviceRuns) -> None:
         assert f"htp-{version}-tiny" in done.output
     assert "2.47.0" not in done.output
     assert "2.51.0" not in done.output
-
-
-@pytest.mark.nightly
-def test_a_device_that_nobody_has_libraries_for_is_told(runs: DeviceRuns) -> None:
-    phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
-    runs.file.write_text(runs.file.read_text() + phone)
-    done = runs.run(*CASE)
-    assert done.code == 0, done.output
-    assert "left out: phone: for android-arm64: there is no source of QNN libraries" in done.output
-    done = runs.run("--device", "phone", *CASE)
-    assert done.code == 2, done.output
-    assert "there is no source of QNN libraries for target 'android-arm64'" in done.output

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.integration.device_runs import DeviceRuns, Finished
-from tests.report_page import words_of
 from tests.stand_in.build import build_htp
 
 OLDEST = ("--qnn", "2.47.0")  # the only one with libQnnCpu.so for x86-64
@@ -96,27 +95,11 @@ def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
         assert context["measurements"]["accuracy"] == figures["accuracy"]
 
 
-@pytest.mark.nightly
-def test_an_execution_on_a_gpu_that_nothing_expects(lab: DeviceRuns, tmp_path: Path) -> None:
-    known = tmp_path / "known.yaml"
-    known.write_text("schema: 1\nknown_issues: []\n")
-    chosen = ("-k", f"test_backends and {FLOAT}]", "--backend", "gpu", "--qnn", "2.51.0")
-    done = lab.run(*chosen, "--known-issues", known)
-    assert done.code == 1, done.output
-    assert of(done, "gpu", FLOAT)["expected"] is None
-    for report in ("junit.xml", "report.html"):
-        text = (done.folder / "latest" / report).read_text("utf-8")
-        text = words_of(text) if report == "report.html" else text
-        assert "6999" in text
-        assert "Cannot enqueue Gpu kernel in offline mode" in text
-
-
-@pytest.mark.parametrize("model", [FLOAT, pytest.param(TWIN, marks=pytest.mark.nightly)])
-def test_a_gpu_that_does_not_open(lab: DeviceRuns, model: str) -> None:
+def test_a_gpu_that_does_not_open(lab: DeviceRuns) -> None:
     lab.without_gpu()
-    done = lab.run("-k", f"test_backends and {model}]", "--backend", "gpu", "--qnn", "2.51.0")
+    done = lab.run("-k", f"test_backends and {FLOAT}]", "--backend", "gpu", "--qnn", "2.51.0")
     assert done.code == 0, done.output
-    case = of(done, "gpu", model)
+    case = of(done, "gpu", FLOAT)
     assert (case["outcome"], case["cause"]) == ("unsupported", None)
     assert (case["error"]["api"], case["error"]["code"]) == ("QnnBackend_create", 4000)
     assert "TuningMode must be enabled" in case["error"]["message"]
@@ -154,29 +137,6 @@ def test_the_cpu_backend(lab: DeviceRuns) -> None:
     assert twin["measurements"]["refused_at"] == "op_support"
     assert twin["measurements"]["operators"]["Conv"] == {"qnn": 0, "elsewhere": 52}
     assert "nodes are not on QNN" in twin["error"]["message"]
-
-
-@pytest.mark.nightly
-def test_a_gpu_that_refuses_the_twin(lab: DeviceRuns, tmp_path: Path) -> None:
-    done = run_stand_in(lab, tmp_path, "libQnnCpu.so", "composed=1", "--backend", "gpu", *OLDEST)
-    assert done.code == 0, done.output
-    twin = of(done, "gpu", TWIN)
-    assert twin["outcome"] == "passed"
-    assert verdicts(twin) == {"init": "held", "refuses_uint8": "held"}
-    assert twin["measurements"]["refused_at"] == "op_support"
-    assert "refused at op_support, as it must be" in done.output
-    assert of(done, "gpu", FLOAT)["outcome"] == "passed"
-
-
-@pytest.mark.nightly
-def test_a_gpu_that_takes_the_twin(lab: DeviceRuns, tmp_path: Path) -> None:
-    chosen = ("--backend", "gpu", "-k", f"test_backends and {TWIN}]")
-    done = run_stand_in(lab, tmp_path, "libQnnHtp.so", "composed=1", *chosen)
-    assert done.code == 1, done.output
-    twin = of(done, "gpu", TWIN)
-    assert (twin["outcome"], twin["cause"]) == ("failed", "target")
-    assert verdicts(twin) == {"init": "held", "refuses_uint8": "broken"}
-    assert "refuses_uint8: it ran" in twin["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ Deployed = Callable[[str], DeployedContext]
 MODELS = {"raw": "io-heavy-4mb", "memhandle": "io-heavy-4mb-by-memhandle"}
 REFERENCE = Pairing("raw", "raw")
 RIGHT = "memory=1,quick=1"
-NIGHT = pytest.mark.nightly
 
 RAW_RAW, RAW_MEM, MEM_RAW, MEM_MEM = PAIRINGS
 TOLERANCES = Tolerances(latency=LatencyTolerance(floor_us=20_000.0, most_part=1000.0))
@@ -92,12 +91,6 @@ def test_what_is_as_documented_holds(
         *((pairing, "copies=wrong", "copies_per_inference") for pairing in PAIRINGS),
         pytest.param(RAW_MEM, "slow_us=40000", "steady_latency_same", marks=pytest.mark.slow),
         pytest.param(RAW_RAW, "leak=1", "io_given_back", marks=pytest.mark.slow),
-        # these take seconds each, and the pairings above walk the same road
-        *(
-            pytest.param(pairing, "slow_us=40000", "steady_latency_same", marks=NIGHT)
-            for pairing in (RAW_RAW, MEM_RAW, MEM_MEM)
-        ),
-        pytest.param(MEM_RAW, "leak=1", "io_given_back", marks=NIGHT),
         *((pairing, "grow_execute=500000", "io_settled_by_tenth") for pairing in PAIRINGS),
     ],
 )

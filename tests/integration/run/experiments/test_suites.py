@@ -17,7 +17,6 @@ from tests.integration.device_runs import DeviceRuns, Finished
 from tests.report_page import words_of
 from tests.stand_in.build import build_htp
 
-NIGHT = pytest.mark.nightly
 SWAPPED = """
 import pytest
 from harness.run.experiments.pairing import measure_pairing
@@ -48,14 +47,6 @@ RUNS = {
         "naive-": f"group=right,{SHARING}",
         "test_swapped": "",
     },
-    "wrong otherwise": {
-        "io-heavy-raw-raw": f"{PAIRINGS},at_load=wrong",
-        "io-heavy-raw-memhandle": f"{PAIRINGS},grow_execute=1500000",
-        "io-heavy-memhandle-raw": f"{PAIRINGS},leak=1",
-        "naive-": f"group=right,{SHARING},execute_code=1007,execute_after=1",
-    },
-    "shared": {"list-async-": f"group=right,{SHARING}"},
-    "private": {"list-async-": "group=private,list=2,quick=1"},
 }
 """What the stand-in is told in one run, by a part of each case's name."""
 TESTS = "mem_type_pairing or test_spill_fill or test_swapped"
@@ -117,13 +108,6 @@ def test_what_is_as_documented_passes(run_of: RunOf) -> None:
         assert len(case["measurements"]["steady_us"]) == 30
 
 
-@pytest.mark.nightly
-def test_contexts_that_share_save_memory(run_of: RunOf) -> None:
-    done = run_of("shared")
-    assert done.code == 0, done.output
-    assert verdicts(case_of(done, "list-async-"))["memory_saved"] == "held"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "case", "name"),
@@ -132,9 +116,6 @@ def test_contexts_that_share_save_memory(run_of: RunOf) -> None:
         ("wrong", "memhandle-memhandle", "steady_latency_same"),
         ("wrong", "raw-memhandle", "copies_per_inference"),
         ("wrong", "memhandle-raw", "io_allocated_at_first_inference"),
-        pytest.param("wrong otherwise", "raw-raw", "io_allocated_at_load", marks=NIGHT),
-        pytest.param("wrong otherwise", "raw-memhandle", "io_settled_by_tenth", marks=NIGHT),
-        pytest.param("wrong otherwise", "memhandle-raw", "io_given_back", marks=NIGHT),
     ],
 )
 def test_the_suites_own_tolerances_tell_right_from_wrong(
@@ -170,21 +151,6 @@ def test_a_size_that_is_not_refused_is_told(run_of: RunOf) -> None:
 
 
 @pytest.mark.nightly
-def test_a_restarted_dsp_is_no_refusal_of_a_size(run_of: RunOf) -> None:
-    case = case_of(run_of("wrong otherwise"), "naive-")
-    assert (case["outcome"], case["error"]["code"]) == ("failed", 1007)
-    assert case["error"]["diagnosis"]["id"] == "dsp-restarted"
-    assert verdicts(case) == {"undersized_refused": "unseen"}
-
-
-@pytest.mark.nightly
-def test_buffers_that_are_not_shared_are_no_saving(run_of: RunOf) -> None:
-    done = run_of("private")
-    assert done.code == 1, done.output
-    assert verdicts(case_of(done, "list-async-"))["memory_saved"] == "broken"
-
-
-@pytest.mark.nightly
 def test_sessions_that_leave_memory_behind_are_told(lab: DeviceRuns, tmp_path: Path) -> None:
     case = sessions_that_leave(lab, tmp_path, "leak_bytes=80000")
     assert (case["outcome"], case["cause"]) == ("failed", "target")
@@ -192,12 +158,6 @@ def test_sessions_that_leave_memory_behind_are_told(lab: DeviceRuns, tmp_path: P
     assert case["measurements"]["sessions"] > 60, "a leak is believed without a longer look"
     (each, _) = case["checks"]
     assert 80_000 <= each["figures"]["left_bytes"] < 80_000 + each["figures"]["tolerance_bytes"]
-
-
-@pytest.mark.nightly
-def test_what_malloc_keeps_of_freed_memory_is_no_leak(lab: DeviceRuns, tmp_path: Path) -> None:
-    case = sessions_that_leave(lab, tmp_path, "churn_bytes=4000000")
-    assert (case["outcome"], set(verdicts(case).values())) == ("passed", {"held"}), case["checks"]
 
 
 def test_the_plan_of_each_strategy_is_shown(lab: DeviceRuns) -> None:

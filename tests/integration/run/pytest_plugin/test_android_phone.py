@@ -19,7 +19,6 @@ from tests.android.runtimes import NO_BUDGET, REAL_BUDGET, add_stand_in
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import Finished
 from tests.integration.run.pytest_plugin.test_main_job import PAIR
-from tests.integration.search.bisect.bisections import bisect
 from tests.needed import ANDROID
 
 pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
@@ -191,22 +190,6 @@ def test_the_main_job(phone: Phone) -> None:
 
 
 @pytest.mark.nightly
-def test_its_bisection(phone: Phone) -> None:
-    phone.describe(target="android-arm64")  # nobody asks it beforehand
-    case = "test_context_count[phone-htp-2.51.0-io-heavy-56mb-resident-66]"
-    done = bisect(
-        phone.runs,
-        *("--case", f"suites/test_context_count.py::{case}", "--axis", "qnn"),
-        *("--qnn", f"{OLD},{NEW}", "--compiler", OLD, "--device", "phone"),
-    )
-    assert done.code == 0, done.errors
-    answer = done.result["answer"]
-    assert answer["last_good"] == f"qualcomm:{OLD}"
-    assert answer["first_bad"] == f"qualcomm:{NEW}"
-    assert done.result["after"]["error"]["code"] == 1002
-
-
-@pytest.mark.nightly
 def test_a_cable_that_was_pulled_out_costs_no_verdict(phone: Phone, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "test_once.py"
     suite.parent.mkdir()
@@ -224,20 +207,3 @@ def test_a_cable_that_was_pulled_out_costs_no_verdict(phone: Phone, tmp_path: Pa
         ("passed", 2),
         ("passed", 1),
     ]
-
-
-@pytest.mark.nightly
-def test_a_run_is_resumed(phone: Phone) -> None:
-    chosen = ("-k", "context_count and tiny and resident-1", "--qnn", NEW)
-    first = phone.runs.run(*chosen)
-    assert first.code == 0, first.output
-    journal = (phone.runs.reports / "latest").resolve() / "results.jsonl"
-    lines = journal.read_text().splitlines(keepends=True)
-    count = len(first.cases)
-    journal.write_text("".join(lines[:-2]) + lines[-2][:50])
-    again = phone.runs.run(*chosen, "--resume", journal.parent.name)
-    assert again.code == 0, again.output
-    whole = [line for line in journal.read_text().splitlines() if line.endswith("}")]
-    cases = [case for case in map(json.loads, whole) if case["kind"] == "case"]
-    assert [case["outcome"] for case in cases] == ["passed"] * count
-    assert len({case["case"] for case in cases}) == count

@@ -122,10 +122,7 @@ def dsps(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
-)
-def test_nothing_is_left_of_a_run_that_is_ended(runs: DeviceRuns, number: int) -> None:
+def test_nothing_is_left_of_a_run_that_is_ended(runs: DeviceRuns) -> None:
     run = subprocess.Popen(
         runs.command("--device", "dsp-1", *LONG, ROOT / "suites"),
         cwd=ROOT,
@@ -135,7 +132,7 @@ def test_nothing_is_left_of_a_run_that_is_ended(runs: DeviceRuns, number: int) -
     )
     try:
         wait_for("a DSP is at work", lambda: bool(dsps(runs.folder)), 180)
-        os.kill(run.pid, number)
+        os.kill(run.pid, signal.SIGKILL)
         run.wait(60)
         wait_for("nothing is left", lambda: not begun_in(runs.folder), 20)
     finally:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ import yaml
 
 from harness.ground.host.deadline import Deadline
 from tests.faults.control import VARIABLE, controlled
-from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.lab.ssh_host import SSHD, SshHost
 from tests.integration.device.lab.test_ssh_hosts import until
 from tests.integration.device_runs import DeviceRuns
@@ -42,39 +39,6 @@ def test_devices_by_their_addresses_without_a_lab(
     until(lambda: not far.tunnels())
 
 
-@pytest.mark.nightly
-def test_the_libraries_go_to_their_host_once(
-    lab: DeviceRuns, far: SshHost, tmp_path: Path, show_figures: Callable[..., None]
-) -> None:
-    suite = tmp_path / "test_far.py"
-    suite.write_text(SUITE)
-    lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
-    with FaultyLink(f"127.0.0.1:{far.port}") as link:
-        port = link.address.rpartition(":")[2]
-        far.trust(port)
-        described = yaml.safe_dump(far.lab()).replace(f":{far.port}/", f":{port}/")
-        lab.file.write_text(described)
-        carried = []
-        for _ in range(2):
-            before = link.carried
-            done = lab.run("-n", "2", suites=suite)
-            assert done.code == 0, done.output
-            assert {case["device"]["name"] for case in done.cases} == {"far-0", "far-1"}
-            carried.append(link.carried - before)
-            for device in far.devices:
-                stored = list(device.storage.glob("data/local/tmp/qnn-harness/store/*"))
-                size = sum(path.stat().st_size for path in stored if path.is_file())
-                shutil.rmtree(device.storage / "data/local/tmp/qnn-harness")
-    show_figures(
-        "a run on two devices of a host",
-        MB_on_each=f"{size / 1e6:.1f}",
-        MB_on_the_link=f"{carried[0] / 1e6:.1f}",
-        MB_of_the_next=f"{carried[1] / 1e6:.1f}",
-    )
-    assert carried[0] < 1.5 * size
-    assert carried[1] < 0.2 * size
-
-
 LOST_SUITE = '''"""Cases on devices whose host goes away in the middle of one of them."""
 import pytest
 from harness.probe.plan import Plan, Step
@@ -90,10 +54,8 @@ def test_some(bench, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["ssh", pytest.param("adb", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("workers", [["-n", "2"], pytest.param([], marks=pytest.mark.nightly)])
 def test_a_host_that_is_lost_and_found_in_a_run(
-    lab: DeviceRuns, far: SshHost, tmp_path: Path, what: str, workers: list[str]
+    lab: DeviceRuns, far: SshHost, tmp_path: Path
 ) -> None:
     suite = tmp_path / "test_far.py"
     suite.write_text(LOST_SUITE)
@@ -105,19 +67,19 @@ def test_a_host_that_is_lost_and_found_in_a_run(
         deadline = Deadline(120)
         while not list(runtime.glob("*/*.away")) and not deadline.expired:
             time.sleep(0.05)
-        (far.start if what == "ssh" else far.start_adb)()
+        far.start()
 
     def lose(_command: str) -> None:
         if not lost:
             lost.append(far.begun())
-            (far.stop if what == "ssh" else far.adb.kill)()
+            far.stop()
             back.start()
 
     runtime, back = Path(os.environ["XDG_RUNTIME_DIR"]), threading.Thread(target=come_back)
     control = tmp_path / "control"
     with controlled(control, lose):
         lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
-        done = lab.run(*workers, suites=suite, **{VARIABLE: str(control)})
+        done = lab.run("-n", "2", suites=suite, **{VARIABLE: str(control)})
         back.join(120)
     assert done.code == 0, done.output
     last = {case["case"]: case for case in done.cases}

@@ -51,8 +51,7 @@ def test_case(bench, how):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words_too", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path, words_too: bool) -> None:
+def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "test_odd.py"
     suite.parent.mkdir()
     suite.write_text(SUITE)
@@ -65,13 +64,6 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path, words_
         ["--retries=0", "-rA", f"--override-ini=junit_suite_name={url}"],
         ["--plan", f"--override-ini=junit_suite_name={url}"],
     ]
-    if words_too:
-        runs += [
-            ["--qnn=far:latest"],
-            [f"--qnn={url}"],
-            [f"--device={CANARY}"],
-            [f"--known-issues={url}"],
-        ]
     for arguments in runs:
         command = lab.command("--qnn=2.51.0", *arguments, suite)
         # in CI pytest shows all lines of a failure in its short summary

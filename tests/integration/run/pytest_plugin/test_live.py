@@ -6,13 +6,11 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.run.pytest_plugin.test_parallel import TWO_DEVICES
 from tests.integration.terminal import Terminal
@@ -153,38 +151,10 @@ def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
         assert "2 failed, 4 passed" in terminal.lines[-1]
 
 
-@pytest.mark.nightly
-def test_a_file_of_the_users_has_them_too(lab: DeviceRuns, context_for: ContextFor) -> None:
-    path = context_for("tiny", "2.51.0").path
-    command = [
-        sys.executable,
-        "-m",
-        "harness.tools.cli.main",
-        "run",
-        path,
-        "--quick",
-        "--contexts",
-        "200",
-    ]
-    with Terminal(command, cwd=lab.folder, env=environment(lab)) as terminal:
-        assert terminal.finish() == 0
-        assert seen(terminal, PUSHING)
-        assert seen(terminal, re.compile(r"^sim-v73 .* [0-9]+/200 contexts ", re.MULTILINE))
-        nothing_is_left(terminal)
-    with Terminal([*command, "--pytest-arg=-q"], cwd=lab.folder, env=environment(lab)) as terminal:
-        assert terminal.finish() == 0
-        assert DRAWN not in terminal.everything
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "workers"),
-    [
-        (signal.SIGINT, 1),
-        (signal.SIGTERM, 0),
-        pytest.param(signal.SIGINT, 0, marks=pytest.mark.nightly),
-        pytest.param(signal.SIGTERM, 1, marks=pytest.mark.nightly),
-    ],
+    [(signal.SIGINT, 1), (signal.SIGTERM, 0)],
 )
 def test_ended_in_the_middle_it_leaves_nothing(
     lab: DeviceRuns, suite: Path, number: signal.Signals, workers: int
@@ -222,13 +192,7 @@ def seen_lines(terminal: Terminal, device: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("arguments", "more"),
-    [
-        (["-q"], {}),
-        pytest.param([], {"CI": "true"}, marks=pytest.mark.slow),
-        pytest.param(["-s"], {}, marks=pytest.mark.nightly),
-        pytest.param(["--capture=sys"], {}, marks=pytest.mark.nightly),
-        pytest.param([], {"TERM": "dumb"}, marks=pytest.mark.nightly),
-    ],
+    [(["-q"], {}), pytest.param([], {"CI": "true"}, marks=pytest.mark.slow)],
 )
 def test_where_there_are_no_live_lines(
     lab: DeviceRuns, free: Path, arguments: list[str], more: dict[str, str]
@@ -263,16 +227,7 @@ def on_free_terminal(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("columns", "rows"),
-    [(20, 8), *(pytest.param(80, rows, marks=pytest.mark.nightly) for rows in (8, 24))],
-)
-@pytest.mark.parametrize(
-    "argument", ["--color=auto", pytest.param("-v", marks=pytest.mark.nightly)]
-)
-def test_what_pytest_says_itself_is_as_without_them(
-    lab: DeviceRuns, free: Path, columns: int, rows: int, argument: str
-) -> None:
+def test_what_pytest_says_itself_is_as_without_them(lab: DeviceRuns, free: Path) -> None:
     text = (free / "conftest.py").read_text().replace("0.6", "0.03")
     (free / "conftest.py").write_text(text)
     cases = "\n".join(f"def test_{number}():\n    pass\n" for number in range(30))
@@ -282,21 +237,12 @@ def test_what_pytest_says_itself_is_as_without_them(
     )
     texts = []
     for more in ({}, {"CI": "1"}):
-        with on_free_terminal(lab, free, argument, columns=columns, rows=rows, **more) as terminal:
+        with on_free_terminal(lab, free, "--color=auto", columns=20, rows=8, **more) as terminal:
             assert terminal.finish() == 0
             assert (DRAWN in terminal.everything) == (not more)
             lines = terminal.text.partition("collected ")[2]
             texts.append(re.sub(r"in [0-9.]+s =+", "", lines))
     assert texts[0] == texts[1]
-
-
-@pytest.mark.nightly
-def test_without_colours(lab: DeviceRuns, free: Path) -> None:
-    for arguments, more in ((["--color=no"], {}), ([], {"NO_COLOR": "1"})):
-        with on_free_terminal(lab, free, *arguments, **more) as terminal:
-            assert terminal.finish() == 0
-            assert DRAWN in terminal.everything
-            assert not re.search(rb"\x1b\[[0-9;]*m", terminal.everything)
 
 
 def test_without_a_reporter_nothing_is_shown(lab: DeviceRuns, free: Path) -> None:
@@ -326,17 +272,9 @@ def test_a_debugger_has_the_terminal_to_itself(lab: DeviceRuns, free: Path) -> N
         nothing_is_left(terminal)
 
 
-@pytest.mark.parametrize(
-    "hook",
-    [
-        "logreport(report)",
-        pytest.param("logstart(nodeid)", marks=pytest.mark.nightly),
-        pytest.param("logfinish(nodeid)", marks=pytest.mark.nightly),
-    ],
-)
-def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path, hook: str) -> None:
+def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path) -> None:
     with (free / "conftest.py").open("a") as conftest:
-        conftest.write(f"\ndef pytest_runtest_{hook}:\n    time.sleep(0.4)\n    1 / 0\n")
+        conftest.write("\ndef pytest_runtest_logreport(report):\n    time.sleep(0.4)\n    1 / 0\n")
     with on_free_terminal(lab, free) as terminal:
         assert terminal.finish() == 3
         assert DRAWN in terminal.everything
@@ -373,14 +311,6 @@ def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, s
     ]
     assert "1 failed unexpectedly" in said[1]
     assert "about 0:0" in said[0]
-
-
-@pytest.mark.nightly
-def test_in_a_pipe_short_runs_and_quiet_ones_say_nothing(lab: DeviceRuns, suite: Path) -> None:
-    assert "qnn-harness:" not in lab.run("-k", "sleep", suites=suite).output
-    say_it_often(suite)
-    for quiet in ("-q", "-v"):
-        assert "qnn-harness: " not in lab.run(quiet, "-k", "sleep", suites=suite).output
 
 
 def say_it_often(suite: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
@@ -106,30 +105,6 @@ def test_the_reports_agree_with_the_journal_and_its_schema(newest: Finished) -> 
     assert len(suite.findall(".//testcase")) == len(newest.cases)
     assert "14985" in (folder / "report.html").read_text()
     assert json.loads((folder / "run.json").read_text())["exit_code"] == 0
-
-
-@pytest.mark.nightly
-def test_an_older_runtime_without_the_limit_tells_another_truth(module_lab: DeviceRuns) -> None:
-    old = module_lab.run("-k", PAIR, "--qnn", "2.47.0")
-    assert old.code == 0, old.output
-    case = old.case(contexts=66, residency="resident")
-    assert case["axes"]["qnn"] == "2.47.0"
-    assert case["outcome"] == "passed"
-    assert case["measurements"]["loaded"] == 66
-    (limit,) = (case for case in old.cases if "test_limit" in case["case"])
-    assert limit["measurements"]["limit_kind"] == "none"
-
-
-@pytest.mark.nightly
-def test_another_code_at_the_same_place_is_a_failure(lab: DeviceRuns, tmp_path: Path) -> None:
-    issues = (ROOT / "suites/known_issues.yaml").read_text()
-    other = tmp_path / "known.yaml"
-    other.write_text(issues.replace("code: 1002", "code: 1003"))
-    done = lab.run("-k", f"{WORKLOAD} and resident and 66", "--known-issues", other)
-    assert done.code == 1
-    case = done.case(contexts=66, residency="resident")
-    assert case["expected"] is None
-    assert "1002" in done.output
 
 
 @pytest.mark.nightly

@@ -104,13 +104,6 @@ def test_an_error_has_both_codes_and_the_chain(cases: dict[str, dict[str, Any]])
     assert error["message"].startswith("Unknown config socModel 0\n")
 
 
-@pytest.mark.nightly
-def test_a_version_that_does_not_exist_is_the_users_mistake(module_lab: DeviceRuns) -> None:
-    done = module_lab.run("--ort", "1.2.3", "--collect-only")
-    assert done.code == 2, done.output
-    assert "--ort: unknown ORT version '1.2.3' (valid: 1.24.1, " in done.output
-
-
 def test_a_test_that_does_not_say_that_it_uses_ort(cases: dict[str, dict[str, Any]]) -> None:
     case = cases["test_unmarked"]
     assert (case["outcome"], case["cause"], case["axes"]["ort"]) == ("error", "config", None)

@@ -56,33 +56,20 @@ def counted_in(file: Path) -> tuple[set[str | None], set[str | None], int]:
     return counted[0], counted[1], len([*root.iter("testcase")])
 
 
-@pytest.mark.parametrize(
-    "workers", ["auto", *(pytest.param(count, marks=pytest.mark.nightly) for count in "13")]
-)
 def test_every_device_has_one_worker_and_the_run_one_journal(
-    lab: DeviceRuns, tmp_path: Path, workers: str
+    lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
-    done = lab.run("-n", workers, suites=suite)
+    done = lab.run("-n", "auto", suites=suite)
     assert done.code == 0, done.output
     assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
     used = workers_of(done)
     assert {device: len(names) for device, names in used.items()} == {"sim-a": 1, "sim-b": 1}
-    if workers == "auto":
-        assert used["sim-a"] != used["sim-b"]
+    assert used["sim-a"] != used["sim-b"]
     runs = list(lab.reports.glob("2*"))
     assert len(runs) == 1
     assert json.loads((runs[0] / "run.json").read_text())["exit_code"] == 0
     assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
-
-
-@pytest.mark.nightly
-def test_one_device_needs_no_worker(lab: DeviceRuns, tmp_path: Path) -> None:
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SUITE)
-    done = lab.run("-n", "auto", suites=suite)
-    assert done.code == 0, done.output
-    assert {case["measurements"]["worker"] for case in done.cases} == {"none"}
 
 
 POOL = """schema: 1
@@ -114,12 +101,11 @@ def test_some(bench, number):
 '''
 
 
-@pytest.mark.parametrize("workers", ["2", pytest.param("0", marks=pytest.mark.nightly)])
 def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
-    lab: DeviceRuns, tmp_path: Path, workers: str
+    lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, POOL, SICK_SUITE)
-    done = lab.run("--each-device", "-n", workers, "--retries", "1", suites=suite)
+    done = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite)
     assert done.code == 3, done.output
     assert misnamed(done.cases) == []
     last = {case["case"]: case for case in done.cases}
@@ -232,15 +218,12 @@ def test_newest(bench):
 )
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [pytest.param("0", marks=pytest.mark.nightly), pytest.param("auto", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
 def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
-    lab: DeviceRuns, tmp_path: Path, workers: str
+    lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
-    done = lab.run("--any-device", "-n", workers, suites=suite)
+    done = lab.run("--any-device", "-n", "auto", suites=suite)
     assert done.code == 0, done.output
     (unfit,) = (case for case in done.cases if case["device"] is None)
     assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
@@ -249,13 +232,13 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     placed = [case for case in done.cases if case["device"] is not None]
     ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in placed}
     assert len(placed) == len(ran) == 5
-    again = lab.run("--any-device", "-n", workers, "--resume", "latest", suites=suite)
+    again = lab.run("--any-device", "-n", "auto", "--resume", "latest", suites=suite)
     assert len(again.cases) == 6, again.output
     assert ran.pop("test_new[any-htp-2.51.0]") == "sim-c"
     assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
     # the GPU library of the first one does not open without a GPU, and says so
     gpu = ROOT / "suites/test_gpu_contexts.py"
-    done = lab.run("--any-device", "-n", workers, "-k", "compiler_and_runtime", suites=gpu)
+    done = lab.run("--any-device", "-n", "auto", "-k", "compiler_and_runtime", suites=gpu)
     assert done.code == 0, done.output
     *unable, last = done.cases
     assert last["outcome"] == "passed"
@@ -268,35 +251,17 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "axis", "found"),
-    [
-        pytest.param(
-            "--each-device",
-            "device",
-            {"sim-a": "sim-a", "sim-b": "sim-b", "sim-c": "sim-c"},
-            marks=pytest.mark.nightly,
-        ),
-        (
-            "--any-device --each-soc",
-            "soc",
-            {
-                "sim-a": "qcs8550-linux-x64",
-                "sim-b": "qcs8550-linux-x64-2",
-                "sim-c": "sm8650",
-            },
-        ),
-    ],
-)
-def test_cases_fan_out_over_devices_or_their_kinds(
-    lab: DeviceRuns, tmp_path: Path, flags: str, axis: str, found: dict[str, str]
-) -> None:
+def test_cases_fan_out_over_devices_or_their_kinds(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
-    done = lab.run(*flags.split(), "-n", "auto", "-k", "noop", suites=suite)
+    done = lab.run("--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite)
     assert done.code == 0, done.output
     assert len(done.cases) == 12
-    assert {case["device"]["name"]: case["axes"][axis] for case in done.cases} == found
-    assert all(f"[{case['axes'][axis]}-htp-" in case["case"] for case in done.cases)
+    assert {case["device"]["name"]: case["axes"]["soc"] for case in done.cases} == {
+        "sim-a": "qcs8550-linux-x64",
+        "sim-b": "qcs8550-linux-x64-2",
+        "sim-c": "sm8650",
+    }
+    assert all(f"[{case['axes']['soc']}-htp-" in case["case"] for case in done.cases)
 
 
 def test_a_device_called_any_is_told(lab: DeviceRuns, tmp_path: Path) -> None:
@@ -393,14 +358,7 @@ def pytest_runtest_logfinish(nodeid):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "fails"),
-    [
-        ("teardown", "call"),
-        ("end", "call"),
-        *(
-            pytest.param(*one, marks=pytest.mark.nightly)
-            for one in (("call", ""), ("teardown", ""), ("teardown", "setup"), ("end", ""))
-        ),
-    ],
+    [("teardown", "call"), ("end", "call")],
 )
 def test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted(
     lab: DeviceRuns, tmp_path: Path, when: str, fails: str
@@ -464,22 +422,6 @@ def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
     assert counted_in(file) == ({"4"}, {"1"}, 4)
 
 
-@pytest.mark.nightly
-def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
-    lab: DeviceRuns, tmp_path: Path
-) -> None:
-    suite = farm(lab, tmp_path, POOL, SICK_SUITE.replace("number == 2 and ", ""))
-    file = tmp_path / "junit.xml"
-    done = lab.run("-n", "2", f"--junitxml={file}", suites=suite)
-    assert done.code == 0, done.output
-    assert counted_in(file) == ({"5"}, {"0"}, 5), "an attempt that is made again is no test"
-    last = {case["case"]: case for case in done.cases}
-    assert len(last) == 5
-    assert {case["outcome"] for case in last.values()} == {"passed"}, done.output
-    lost = [case for case in done.cases if case["outcome"] == "error"]
-    assert {(case["cause"], case["device"]["name"]) for case in lost} == {("infra", "sim-a")}
-
-
 def test_a_test_that_is_called_like_a_case_is_none(lab: DeviceRuns, tmp_path: Path) -> None:
     """Nobody waits for its record, and there is nothing to report."""
     suite = tmp_path / "test_plain.py"
@@ -507,12 +449,3 @@ def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) 
     assert done.code == 2, done.output
     assert done.output.count("2.99.0") == 1
     assert not lab.reports.exists()
-
-
-@pytest.mark.nightly
-def test_wrong_input_that_only_workers_find_is_said_once(lab: DeviceRuns) -> None:
-    """Without `-m device` nobody knows before collection that devices are asked for."""
-    done = lab.run("-m", "", "-n", "2", "--qnn", "2.99.0")
-    assert done.code == 2, done.output
-    assert done.output.count("2.99.0") == 1, done.output
-    assert "node down" not in done.output

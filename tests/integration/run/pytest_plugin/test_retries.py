@@ -162,13 +162,3 @@ def test_the_next_attempt_is_made_where_the_name_of_the_case_says(
     assert done.code == code, done.output
     cases = [(one["case"].partition("[")[2].partition("-htp")[0], one) for one in done.cases]
     assert [(said, one["device"]["name"], one["outcome"]) for said, one in cases] == ran
-
-
-@pytest.mark.nightly
-def test_no_retries_on_request(lab: DeviceRuns, tmp_path: Path) -> None:
-    suite = tmp_path / "suite" / "test_lab.py"
-    suite.parent.mkdir()
-    suite.write_text(SUITE)
-    done = lab.run("--retries", "0", "-k", "once", suites=suite)
-    assert done.code == 3, done.output
-    assert [case["attempt"] for case in done.cases] == [1]

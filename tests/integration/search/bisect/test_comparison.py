@@ -31,21 +31,6 @@ def test_mine(bench):
     newer = bench.placement.qnn >= "2.49"
     raise AssertionError("the newer failure" if newer else "the older failure")
 """
-BREAKS = """import pytest
-
-@pytest.mark.device(backend="htp")
-def test_mine(bench):
-    assert bench.placement.qnn < "2.49", "too new"
-    bench.measure(noted=1)
-"""
-KNOWN = """schema: 1
-known_issues:
-  - id: too-new
-    link: https://example.com/1
-    signature: {api: null, code: null, message: too new}
-    conditions: {qnn: ">=2.49"}
-    until: 2126-12-31
-"""
 PYTEST = ("pytest", "-p", "no:cacheprovider", "-q", "-m", "device", "--device", "sim-v73")
 
 
@@ -89,22 +74,6 @@ def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
     # and it is found again where people look
     name = bisection["result"]["bisect"]
     assert f"{name}/report.html" in (after / "report.html").read_text()
-
-
-@pytest.mark.nightly
-def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns) -> None:
-    (suite.folder / "test_mine.py").write_text(BREAKS)
-    (suite.folder / "known.yaml").write_text(KNOWN)
-    known = "--known-issues=known.yaml"
-    before, after = run_of(suite, QNN[1], known), run_of(suite, QNN[2], known)
-    code, output = compared(suite, before, after, "--bisect")
-    assert code == 0, output
-    assert "   1 x fails as known: too-new: failed: " in output
-    assert f"--axis qnn --good {QNN[1]} --bad {QNN[2]}" in output
-    assert output.endswith("1 fails as known; 0 still failing, 0 still passing\n")
-    code, output = compared(suite, before, after, "--bisect", "--known-too")
-    assert code == 0, output
-    assert f"last good {QNN[1]}, first bad {QNN[2]}" in output
 
 
 def at_placement(made: CaseRecord, placement: str) -> CaseRecord:

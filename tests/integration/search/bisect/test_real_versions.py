@@ -119,14 +119,6 @@ def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: Devic
     ("arguments", "says"),
     [
         (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
-        pytest.param(
-            *(["--case", SESSION.partition("[")[0], "--axis", "qnn"], "has 2 cases; name one"),
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            *(["--case", "suites/test_ort_sessions.py::test_none", "--axis", "qnn"], "test_none"),
-            marks=pytest.mark.nightly,
-        ),
         (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),
     ],
 )
@@ -182,23 +174,6 @@ def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
     good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
     assert set(good) == {"sim-twin"}
     assert all("[qcs8550-htp-" in run["case"] for run in done.result["runs"] if run["case"])
-
-
-@pytest.mark.nightly
-def test_a_suite_of_ones_own_anywhere(lab: DeviceRuns) -> None:
-    suite = lab.folder / "mine" / "test_mine.py"
-    suite.parent.mkdir()
-    suite.write_text(
-        "import pytest\nfrom harness.contexts.compiler.models import Model\n"
-        '@pytest.mark.device(backend="htp")\n'
-        '@pytest.mark.parametrize("contexts", [1, 2])\n'
-        "def test_mine(bench, contexts):\n"
-        '    bench.run_contexts([Model("tiny")], contexts, "resident").check()\n'
-    )
-    case = f"{suite}::test_mine[2]"
-    done = bisect(lab, "--case", case, "--axis", "qnn", "--versions", f"{QNN[0]},{QNN[-1]}")
-    assert done.code == 1, done.errors
-    assert done.result["answer"]["text"] == "no change: all are good"
 
 
 @pytest.mark.nightly

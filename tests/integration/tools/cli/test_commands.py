@@ -16,7 +16,6 @@ from harness.device.adb.server import adb_binary
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import Leases
-from harness.device.lab.quarantine import Quarantine
 from harness.device.store.deploy import Deployer
 from harness.ground.files.cache import cache_root, lease_root, simulated_root
 from tests.integration.in_process import qnn_harness
@@ -162,11 +161,6 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
     assert (healed["name"], healed["state"]) == ("sim-other", "good")
 
 
-def key_of(lab_file: Path) -> str:
-    with opened(lab_file) as lab:
-        return lab.device("sim-test").key
-
-
 def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
@@ -178,21 +172,6 @@ def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
     done = qnn_harness("devices", "--lab", simulated_lab)
     assert done.returncode == 1
     assert "sim-test: its work folder cannot be written" in done.stdout
-
-
-@pytest.mark.nightly
-def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
-    entry = Quarantine(tmp_path / "quarantine").put(key_of(simulated_lab), "it rebooted all day")
-    done = qnn_harness("devices", "--lab", simulated_lab)
-    assert done.returncode == 1
-    assert (
-        f"sim-test: in quarantine since {entry.since}: it rebooted all day. When it is mended: "
-        "qnn-harness devices heal sim-test"
-    ) in done.stdout
-    # which ends it, once our probe has run there
-    assert qnn_harness("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
-    assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))
-    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0
 
 
 def test_a_quarantine_that_cannot_be_read_says_what_to_do(

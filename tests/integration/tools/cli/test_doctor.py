@@ -27,7 +27,6 @@ from tests.integration.conftest import RuntimeFor
 from tests.integration.device.simulator.conftest import AdbClient, StartDevice
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
-from tests.integration.libraries.runtimes.real_layouts import folder_of
 
 QNN_HARNESS = [sys.executable, "-m", "harness.tools.cli.main"]
 NAME = "sim-test"
@@ -96,23 +95,6 @@ def test_explain_asks_a_device_and_puts_nothing_on_it(simulated_lab: Path, tmp_p
     for wrong in ("none", ""):
         done = qnn_harness("explain", log, "--device", wrong, "--lab", simulated_lab)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-
-
-@pytest.mark.nightly
-def test_a_runtime_older_than_every_compiler(
-    simulated_lab: Path, runtime_for: RuntimeFor, tmp_path: Path
-) -> None:
-    folder_of(tmp_path / "libs", runtime_for("2.47.0").files)
-    old = f"{{name: old, kind: folder, path: {tmp_path / 'libs'}, version: 2.31.0}}"
-    lab = tmp_path / "old.yaml"
-    lab.write_text(f"{simulated_lab.read_text()}\nruntimes:\n  - {old}\n")
-    done, checks = run(NAME, "--lab", lab, "--qnn", "old:2.31.0")
-    assert done.returncode == 0, done.stdout
-    words = {"htp": "no context for it was compiled here", "cpu": "was made there and executed"}
-    for backend, said in words.items():
-        check = checks[NAME, f"smoke {backend}"]
-        assert (check["status"], "QNN old:2.31.0" in check["found"]) == ("ok", True), check
-        assert said in check["found"]
 
 
 def test_as_a_table(simulated_lab: Path) -> None:
@@ -248,16 +230,6 @@ def test_a_device_that_hangs_does_not_stop_the_others(
     assert checks[NAME, "probe"]["status"] == "ok"
     assert checks["mute", "reachable"]["status"] == "fail"
     assert checks["lab", "adb host slow"]["status"] == "fail"
-
-
-@pytest.mark.nightly
-def test_a_deadline_of_a_second(simulated_lab: Path) -> None:
-    """What was found by then is kept, and the device is said to be given up."""
-    done, checks = run("--lab", simulated_lab, "--timeout", "1")
-    given_up = checks.get((NAME, "deadline")) or checks[NAME, "reachable"]
-    if given_up["status"] == "fail":  # this computer may be quick enough
-        assert "within 1 s and was given up" in given_up["found"]
-        assert done.returncode in (1, 3)
 
 
 def test_a_target_that_contradicts_the_device(

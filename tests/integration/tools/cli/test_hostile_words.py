@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from harness.answers.report.projections import finish
-from harness.verdict.results.journal import Journal
-from harness.verdict.results.run_folder import RunFolder
 from tests.integration.hostile_words import CANARY, SECRET, files_with, steering
 from tests.integration.in_process import qnn_harness
 from tests.integration.libraries.runtimes.maven_server import MavenServer
-from tests.unit.verdict.results.records import error, record
 
 
 def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -44,48 +38,6 @@ def server() -> Iterator[MavenServer]:
     started = MavenServer()
     yield started
     started.stop()
-
-
-@pytest.mark.nightly
-def test_a_device_that_says_odd_things(simulated_lab: Path, tmp_path: Path) -> None:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name in ("uname", "id", "nproc"):
-        (programs / name).write_text(f"#!/bin/sh\nprintf '%s\\n' 'x{CANARY}'\n")
-        (programs / name).chmod(0o755)
-    path = f"{programs}:{os.environ['PATH']}"
-    simulated_lab.write_text(simulated_lab.read_text() + "    tags: [x]\n")
-    seen = b""
-    for command in (["devices"], ["devices", "--json"], ["doctor", "--no-smoke"]):
-        done = run(*command, "--lab", simulated_lab, PATH=path)
-        seen += done.stdout + done.stderr
-    assert b"pwned" in seen, "what it said is shown, as text"
-
-
-@pytest.mark.nightly
-def test_runs_with_odd_words(tmp_path: Path) -> None:
-    for name, outcome in (("before", "passed"), ("after", "failed")):
-        case = f"suites/test_x.py::test_y[{CANARY}]"
-        folder = RunFolder.create(
-            tmp_path / name, command=["pytest", CANARY], lab={"x": CANARY}, devices=[CANARY]
-        )
-        with Journal(folder.path / "results.jsonl") as journal:
-            failure = error(message=f"said {CANARY}") if outcome == "failed" else None
-            journal.append(record(outcome=outcome, case=case, suite=CANARY, error=failure))
-        finish(folder, exit_code=0)
-        ElementTree.parse(folder.path / "junit.xml")
-        assert steering((folder.path / "report.html").read_bytes(), log=False) == []
-    before, after = tmp_path / "before/latest", tmp_path / "after/latest"
-    done = run("compare", before, after)
-    assert done.returncode == 1, done.stderr
-    assert b"pwned" in done.stdout
-    told = json.loads(run("compare", before, after, "--json").stdout)
-    assert CANARY in told["new"][0]["case"], "JSON keeps what it is"
-    assert b"pwned" in run("report", after).stdout
-    for form in ("--markdown", "--html"):
-        assert b"pwned" in run("compare", before, after, form).stdout
-    for form in ("--json", "--device=sim-v73"):
-        assert b"pwned" in run("history", "--reports", tmp_path / "after", form).stdout
 
 
 def test_words_of_a_server_and_a_password(

@@ -150,21 +150,6 @@ def test_an_onnx_model_is_compiled_by_each_version(lab: DeviceRuns) -> None:
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
 
 
-@pytest.mark.nightly
-def test_an_onnx_model_is_told_against_onnx_runtime(lab: DeviceRuns) -> None:
-    (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
-    code, said, (one,) = lab.run_files("my model.onnx")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
-    (told,) = one["measurements"]["accuracy"]
-    assert (told["output"], told["against"]) == ("y", "ONNX Runtime on the CPU")
-    assert told["cosine"] > 0.9999
-    assert 40 < told["sqnr_db"] < 120
-    code, said, (one,) = lab.run_files("my model.onnx", "--min-cosine=0.9999", "--max-error=1e-6")
-    assert (code, one["outcome"]) == (1, "failed"), said
-    assert "max_error[y]: " in one["error"]["message"]
-    assert "cosine" not in one["error"]["message"]
-
-
 @pytest.mark.slow
 def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())

@@ -23,22 +23,13 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("asked", "versions"),
-    [
-        ("2.48.40,2.51.0", ("2.48.40", "2.51.0")),
-        pytest.param("all", VERSIONS, marks=pytest.mark.nightly),
-    ],
-)
-def test_what_people_have_runs_on_all_that_are_new_enough(
-    lab: DeviceRuns, asked: str, versions: tuple[str, ...]
-) -> None:
+def test_what_people_have_runs_on_all_that_are_new_enough(lab: DeviceRuns) -> None:
     code, said, records = lab.run_files(
-        *(FIELD / name for name in FILES), f"--qnn={asked}", timeout_s=TIMEOUT_S
+        *(FIELD / name for name in FILES), "--qnn=2.48.40,2.51.0", timeout_s=TIMEOUT_S
     )
     assert code == 1, said
     found = {(one["axes"]["workload"], one["axes"]["qnn"]): one for one in records}
-    assert set(found) == {(name, version) for name in FILES for version in versions}
+    assert set(found) == {(name, version) for name in FILES for version in ("2.48.40", "2.51.0")}
     for (name, version), one in found.items():
         # the .pte was made by 2.49.40, and older runtimes refuse what is newer
         if name.endswith(".pte") and version in VERSIONS[:2]:
@@ -50,16 +41,15 @@ def test_what_people_have_runs_on_all_that_are_new_enough(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("each", [4, pytest.param(50, marks=pytest.mark.nightly)])
-def test_a_changed_bit_is_told_or_changes_no_more_than_numbers(lab: DeviceRuns, each: int) -> None:
+def test_a_changed_bit_is_told_or_changes_no_more_than_numbers(lab: DeviceRuns) -> None:
     """What the reader takes of it is run: no fault of ours, and as many contexts as it says."""
-    chance = random.Random(each)
+    chance = random.Random(4)
     for side in FIELD.glob("*.bin"):
         shutil.copy(side, lab.folder)
     readable, refused, empty = {}, 0, set()
     for name in (*FILES, min(FIELD.glob("*.bin")).name):
         content = (FIELD / name).read_bytes()
-        for at in range(each):
+        for at in range(4):
             changed = bytearray(content)
             # every other one in the first bytes, where the containers say what is where
             place = chance.randrange(len(content) if at % 2 else 400)

@@ -11,35 +11,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from harness.contexts.compiler.models import Model
-from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
 
 FIELD = Path(__file__).parents[3] / "field"
 EMBEDDED, EXTERNAL = (FIELD / f"qnn_multi_ctx_{name}.onnx" for name in ("embed", "external"))
 ORT = "--engine=ort"
-
-
-def made_here(path: Path, context_for: ContextFor, others: int = 0) -> None:
-    """An EPContext model of a context of QNN 2.51.0, with so many nodes for the CPU behind it."""
-    made = context_for("tiny", "2.51.0")
-    attributes = {
-        "main_context": 1,
-        "embed_mode": 1,
-        "ep_cache_context": made.path.read_bytes(),
-        "partition_name": made.metadata["graphs"][0]["name"],
-        "source": "Qnn",
-    }
-    names = ["y", *(f"y{number}" for number in range(others))]
-    nodes = [helper.make_node("EPContext", ["x"], ["y"], "ctx", domain="com.microsoft")]
-    nodes[0].attribute.extend(helper.make_attribute(*one) for one in attributes.items())
-    nodes += [helper.make_node("Cos", [names[at]], [names[at + 1]]) for at in range(others)]
-    x, *made_in_turn = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in ("x", *names)
-    )
-    graph = helper.make_graph(nodes, "g", [x], made_in_turn[-1:], value_info=made_in_turn[:-1])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), path)
 
 
 @pytest.mark.slow
@@ -68,37 +45,6 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     done = lab.qnn_harness("bisect", f"--case={case}", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1.31.1" in done.stdout
-
-
-@pytest.mark.nightly
-def test_a_model_that_is_too_new_fails_with_the_code_that_preflight_named(
-    lab: DeviceRuns, context_for: ContextFor
-) -> None:
-    made_here(lab.folder / "ctx.onnx", context_for)
-    made_here(lab.folder / "mixed.onnx", context_for, others=1)
-    given = ("--inputs=in", "--expected=out", "--tolerance=0.01")
-    made = context_for("tiny", "2.51.0")
-    for name, files in (("in", made.inputs), ("out", made.expected)):
-        for folder in ("ctx.onnx", "mixed.onnx"):
-            (lab.folder / name / folder).mkdir(parents=True)
-            for file in files:
-                values = np.fromfile(file, np.float32).reshape(1, 16)
-                later = np.cos(values) if (name, folder) == ("out", "mixed.onnx") else values
-                np.save(lab.folder / name / folder / "x.npy", later)
-    code, said, records = lab.run_files(
-        "ctx.onnx", "mixed.onnx", ORT, "--qnn=2.47.0,2.51.0", *given
-    )
-    assert code == 1, said
-    found = {(one["axes"]["workload"], one["axes"]["qnn"]): one for one in records}
-    for name, nodes in (("ctx.onnx", 1), ("mixed.onnx", 2)):
-        fine, older = found[name, "2.51.0"], found[name, "2.47.0"]
-        assert (fine["outcome"], fine["outputs"]) == ("passed", "reference"), said
-        assert sum(fine["measurements"]["placement"].values()) == nodes
-        assert [one["code"] for one in older["preflight"]] == ["context-newer"]
-        assert (older["outcome"], older["cause"]) == ("failed", "target")
-        error = older["error"]
-        assert (error["code"], error["ort"]["name"]) == (5000, "ORT_INVALID_GRAPH")
-        assert error["chain"]
 
 
 @pytest.mark.nightly

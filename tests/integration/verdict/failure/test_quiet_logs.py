@@ -7,7 +7,6 @@ By day a few; by night all of `tests/quiet`. Runs of all engines that succeed ar
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -18,9 +17,8 @@ import pytest
 from harness.verdict.failure.any_log import read_log
 from harness.verdict.failure.explanation import explain
 from tests.android.bionic import x64_root
-from tests.needed import C_COMPILERS, PUBLIC_LOGS, need
+from tests.needed import C_COMPILERS, need
 from tests.quiet.failures import failures
-from tests.quiet.public import fetch, public_logs
 
 ENTER = Path(__file__).parents[3] / "android/enter.sh"
 ANDROID_LINES = Path(__file__).parents[3] / "quiet/android.txt"
@@ -80,35 +78,3 @@ def test_what_androids_own_programs_say(tmp_path: Path) -> None:
         told.append((line, answer(done.stdout)))
     print(f"\n{len(told)} logs of Android's programs")
     assert [one for one in told if one[1]] == []
-
-
-@pytest.mark.nightly
-def test_public_logs_of_boots_phones_servers_and_builds() -> None:
-    need(PUBLIC_LOGS)
-    files = [one for one in Path(os.environ[PUBLIC_LOGS]).glob("*/*") if one.is_file()]
-    print(f"\n{len(files)} public logs, {sum(one.stat().st_size for one in files) >> 20} MiB")
-    told = [(str(one), answer(one.read_bytes())) for one in files]
-    assert [one for one in told if one[1]] == []
-    assert len(files) >= 100
-
-
-def test_public_logs_are_fetched_by_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a repository of this test's, which git takes for the public one."""
-    (repository, _), paths = next(iter(public_logs().items()))
-    source = tmp_path / "source" / repository
-    source.mkdir(parents=True)
-    mine = ("git", "-C", str(source), "-c", "user.name=x", "-c", "user.email=x@y")
-    subprocess.run((*mine, "init", "--quiet"), check=True)
-    (source / paths[0]).parent.mkdir(parents=True, exist_ok=True)
-    (source / paths[0]).write_text("all is well\n")
-    subprocess.run((*mine, "add", "."), check=True)
-    subprocess.run((*mine, "commit", "--quiet", "-m", "x"), check=True)
-    head = subprocess.check_output((*mine, "rev-parse", "HEAD"), text=True).strip()
-    (settings := tmp_path / "gitconfig").write_text(
-        f'[url "{tmp_path / "source"}/"]\n\tinsteadOf = https://github.com/\n'
-        "[uploadpack]\n\tallowFilter = true\n\tallowAnySHA1InWant = true\n"
-    )
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
-    fetch(repository, head, paths[:1], tmp_path / "logs")
-    (log,) = (one for one in (tmp_path / "logs").glob("*/*") if one.is_file())
-    assert log.read_text() == "all is well\n"

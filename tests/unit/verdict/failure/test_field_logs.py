@@ -154,21 +154,6 @@ def test_what_one_half_teaches_is_not_wrong_about_the_other() -> None:
         assert found["unsure"] <= 3
 
 
-@pytest.mark.nightly
-def test_the_figures_are_kept(record_property: Callable[[str, object], None]) -> None:
-    """In the results of a night, so that they can be compared with other nights'."""
-    rows = fields()
-    halves = ((rows[::2], rows[1::2]), (rows[1::2], rows[::2]))
-    kept = {"now": score(rows)} | {
-        f"learned from half {number}": score(tried, told_by(row.text for row in learned))
-        for number, (learned, tried) in enumerate(halves)
-    }
-    for name, figures in kept.items():
-        for verdict, count in figures.items():
-            record_property(f"{name}: {verdict}", count)
-    assert kept["now"]["right"] >= sum(BEFORE.values()) - BEFORE["wrong"]
-
-
 @given(st.data())
 def test_other_lines_around_an_excerpt_change_nothing(data: st.DataObject) -> None:
     expected, text = data.draw(st.sampled_from(ANSWERED))

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import pytest
 
 from harness.verdict.failure.explanation import explain
 from harness.verdict.failure.rule import Rule
@@ -115,11 +112,3 @@ def test_a_family_of_programs_is_explained_by_what_others_teach() -> None:
     print(f"\nall: {dict(total)}")
     assert total["right"] + total["near"] >= BY_OTHERS
     assert total["wrong"] <= WRONG_BY_OTHERS
-
-
-@pytest.mark.nightly
-def test_the_figures_are_kept(record_property: Callable[[str, object], None]) -> None:
-    """In the results of a night, so that they can be compared with other nights'."""
-    for verdict, count in score(more_fields()).items():
-        record_property(f"reports that came later: {verdict}", count)
-        assert count >= 0

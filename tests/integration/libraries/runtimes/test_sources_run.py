@@ -80,3 +80,15 @@ def test_a_range_of_versions_is_one_word(runs: DeviceRuns) -> None:
         assert f"htp-{version}-tiny" in done.output
     assert "2.47.0" not in done.output
     assert "2.51.0" not in done.output
+
+
+@pytest.mark.nightly
+def test_a_device_that_nobody_has_libraries_for_is_told(runs: DeviceRuns) -> None:
+    phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
+    runs.file.write_text(runs.file.read_text() + phone)
+    done = runs.run(*CASE)
+    assert done.code == 0, done.output
+    assert "left out: phone: for android-arm64: there is no source of QNN libraries" in done.output
+    done = runs.run("--device", "phone", *CASE)
+    assert done.code == 2, done.output
+    assert "there is no source of QNN libraries for target 'android-arm64'" in done.output

@@ -106,3 +106,11 @@ def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: 
     crash = cases["test_crash"]
     assert (crash["outcome"], crash["cause"]) == ("crashed", "target")
     assert "SIGSEGV" in crash["error"]["message"]
+
+
+def test_where_qemu_is_missing_it_is_said(runs: DeviceRuns, tmp_path: Path) -> None:
+    bare = {"QNN_HARNESS_ARM64_LIBRARIES": str(tmp_path)}
+    done = runs.run("--device", "sim-arm64", "--plan", **bare)
+    assert done.code == 2, done.output
+    assert "device 'sim-arm64' is off: this computer lacks the arm64 C library" in done.output
+    assert "apt install libc6-dev-arm64-cross" in done.output

@@ -223,3 +223,10 @@ def test_one_that_died_at_its_very_end_is_ended(
     whole = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
     assert whole.code == 1, "a test without a device that passes takes no failure away"
     assert json.loads((run / "run.json").read_text()) == info
+
+
+def test_no_such_run(lab: DeviceRuns) -> None:
+    done = lab.run("--resume", "latest", "-k", "tiny and 66")
+    assert done.code == 2, done.output
+    assert "latest" in done.output
+    assert "Traceback" not in done.output

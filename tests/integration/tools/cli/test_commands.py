@@ -16,6 +16,7 @@ from harness.device.adb.server import adb_binary
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import Leases
+from harness.device.lab.quarantine import Quarantine
 from harness.device.store.deploy import Deployer
 from harness.ground.files.cache import cache_root, lease_root, simulated_root
 from tests.integration.in_process import qnn_harness
@@ -183,3 +184,19 @@ def test_a_quarantine_that_cannot_be_read_says_what_to_do(
     assert "sim-test" in done.stdout
     assert "Not a directory; remove what is there, or set QNN_HARNESS_QUARANTINE" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
+    with opened(simulated_lab) as lab:
+        key = lab.device("sim-test").key
+    entry = Quarantine(tmp_path / "quarantine").put(key, "it rebooted all day")
+    done = qnn_harness("devices", "--lab", simulated_lab)
+    assert done.returncode == 1
+    assert (
+        f"sim-test: in quarantine since {entry.since}: it rebooted all day. When it is mended: "
+        "qnn-harness devices heal sim-test"
+    ) in done.stdout
+    # which ends it, once our probe has run there
+    assert qnn_harness("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
+    assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))
+    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0

@@ -77,9 +77,6 @@ class LabgridConfig(BaseModel, extra="forbid", frozen=True):
     places: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
     """How many places a run takes if it can get them in time; one is the least."""
 
-    priority: float = 0.0
-    """Of its reservations: the higher one is served first."""
-
     wait_s: Annotated[float, Field(ge=0, le=604800)] = 600.0
     """How long places are waited for."""
 
@@ -91,7 +88,7 @@ class LabgridConfig(BaseModel, extra="forbid", frozen=True):
         """What is asked of the coordinator."""
         bare = self.coordinator.rpartition("]")[2]
         address = self.coordinator if ":" in bare else f"{self.coordinator}:{_PORT}"
-        return Wanted(address, self.filters, self.places, self.priority, self.wait_s)
+        return Wanted(address, self.filters, self.places, self.wait_s)
 
 
 def described(place: Place, known: PlaceDevice) -> dict[str, Any]:

@@ -4,8 +4,8 @@ A lease is a lock (flock) on a file that all users share, so the kernel frees it
 holder ends in any way. The file tells who holds it; its time of modification is a heartbeat, by
 which a holder that was stopped or hangs can be told from one that works. Who takes the file away
 from under its holder lets a second one in: each holder looks at every beat whether its file is
-still in its place, and gives the device up if it is not. Those who wait stand in a queue
-(`lease_queue.py`), and who lends a device to a person stands first in it.
+still in its place, and gives the device up if it is not. Those who wait try again and again. A
+person who asks for a device comes before them, and then the run that lent it (`lease_claims.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from harness.device.lab.lease_claims import Claim, Claimant, ClaimKind, claimants
 from harness.device.lab.lease_files import (
     HEARTBEAT_S,
     Held,
@@ -31,7 +32,6 @@ from harness.device.lab.lease_files import (
     held_file,
     take_file,
 )
-from harness.device.lab.lease_queue import ASKS, LENT, LeaseWaiter, QueuePlace, rank_of, waiting
 from harness.ground.errors import InfraError
 from harness.ground.files.notices import working
 
@@ -93,19 +93,13 @@ class Lease(LockedFile):
 class Leases:
     """The leases of this process; `purpose` tells others what it does with the devices."""
 
-    def __init__(
-        self, folder: Path, *, purpose: str, priority: int = 0, loan_s: float = 0.0
-    ) -> None:
-        """`priority` (of `PRIORITIES`) is that in the queue for a device that others have.
-
-        With `loan_s` runs are asked to lend it for so many seconds.
-        """
+    def __init__(self, folder: Path, *, purpose: str, loan_s: float = 0.0) -> None:
+        """With `loan_s` runs are asked to lend their devices for so many seconds."""
         self._folder = folder
         self._purpose = purpose
-        self._rank = ASKS if loan_s else rank_of(priority)
         self._loan_s = loan_s
         self._own: dict[str, Lease] = {}
-        self._lent: dict[str, QueuePlace] = {}
+        self._lent: dict[str, Claim] = {}
         self._changing = threading.RLock()  # between the heart and who takes, lends and frees
         self._ended, self._closed = threading.Event(), threading.Event()
         self._heart: threading.Thread | None = None
@@ -120,35 +114,35 @@ class Leases:
     def take(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
         """Takes the device `key`, called `name`; at once if it is held by this object already.
 
-        Waits up to `wait_s` seconds, first come, first served, and says who has it and how many
-        are in front. The time of a loan comes on top, and who lent the device waits for its end in
-        any case. Raises DeviceHeld naming the holder, InfraError if leases cannot be kept.
+        Waits up to `wait_s` seconds, and says who has it. The time of a loan comes on top, and who
+        lent the device waits for its end in any case. Raises DeviceHeld naming the holder,
+        InfraError if leases cannot be kept.
         """
-        place, closed = self._lent.get(key), self._closed
-        began, told, lent = time.monotonic(), ("", 0), place is not None
+        claim, closed = self._lent.get(key), self._closed
+        began, told, lent = time.monotonic(), "", claim is not None
+        kind: ClaimKind = "lent" if lent else "asks"
         until = began + wait_s
         with contextlib.ExitStack() as waits:
-            if place is not None:
-                waits.callback(self._end_place, key)
+            if lent:
+                waits.callback(self._end_claim, key)
             tell: Callable[..., None] | None = None
-            while (held := self._try(key, name, place)) is not None:
+            while (held := self._try(key, name, claim)) is not None:
                 now = time.monotonic()
                 if (wait_s or lent) and held.holder is not None and held.holder.is_loan:
                     until = min(now + wait_s + _POLL_S, began + wait_s + _LONGEST_LOAN_S)
                 if now >= until:
                     waited = f" (waited {wait_s:g} s)" if wait_s else ""
                     raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
-                if place is None or place.is_gone:
-                    place = waits.enter_context(contextlib.closing(self._queue(key, name)))
-                place.touch()
-                number = 1 + len(waiting(self._folder, key, place))
-                if (str(held.holder), number) != told:
-                    told = str(held.holder), number
-                    text = f"place {number} in its queue"
+                if claim.is_gone if claim is not None else self._loan_s:
+                    claim = waits.enter_context(contextlib.closing(self._claim(key, name, kind)))
+                if claim is not None:
+                    claim.touch()
+                if str(held.holder) != told:
+                    told = str(held.holder)
                     most = "" if lent or self._loan_s else f" up to {wait_s:g} s"
-                    _log.warning(f"waiting{most} for device {name}: held by {held}; {text}")
+                    _log.warning(f"waiting{most} for device {name}: held by {held}")
                     tell = tell or waits.enter_context(working(name))
-                    tell(f"waiting: {text}, held by {held}")
+                    tell(f"waiting: held by {held}")
                 if closed.wait(_POLL_S):
                     raise DeviceHeld(f"device {name} is not waited for any more", held)
             if tell is not None:
@@ -163,9 +157,9 @@ class Leases:
                 lease.close()
 
     def lend(self, key: str, name: str) -> None:
-        """Frees a device and stands first in the queue of runs, to have it back."""
+        """Frees a device, to have it back before all other runs."""
         with self._changing:
-            self._lent[key] = self._queue(key, name, LENT)
+            self._lent[key] = self._claim(key, name, "lent")
             self.free(key)
 
     def is_lent(self, key: str) -> bool:
@@ -178,7 +172,7 @@ class Leases:
         waits, self._closed = self._closed, threading.Event()
         waits.set()
         for key in (*self._own, *self._lent):
-            self._end_place(key)
+            self._end_claim(key)
             self.free(key)
 
     def look(self, key: str) -> Held | None:
@@ -186,28 +180,30 @@ class Leases:
         if key in self._own:
             return None
         held = held_file(self._folder / device_file(key))
-        queue = self.queue(key) if held is None else []
-        return queue[0].held if queue else held
-
-    def queue(self, key: str) -> list[LeaseWaiter]:
-        """Who else waits for a device, the first one first."""
-        own = self._lent.get(key)
-        return [one for one in waiting(self._folder, key) if own is None or one.file != own.file]
+        others = self._others(key) if held is None else []
+        return others[0].held if others else held
 
     def loan(self, key: str) -> Held | None:
-        """The person who has a device, or asks for it, as far as `until` or the queue tells."""
+        """The person who has a device, or asks for it."""
         held = self.look(key)
         if held is not None and held.holder is not None and held.holder.is_loan:
             return held
-        return next((one.held for one in self.queue(key) if one.asks), None)
+        return next((one.held for one in self._others(key) if one.asks), None)
 
-    def _try(self, key: str, name: str, place: QueuePlace | None) -> Held | None:
-        """Takes a device that is free, and for which nobody waits in front; else who has it."""
+    def _others(self, key: str) -> list[Claimant]:
+        """The other processes with a claim on a device, the first one first."""
+        claim = self._lent.get(key)
+        return [
+            one for one in claimants(self._folder, key) if claim is None or one.file != claim.file
+        ]
+
+    def _try(self, key: str, name: str, claim: Claim | None) -> Held | None:
+        """Takes a device that is free, and on which nobody else has a claim; else who has it."""
         with self._changing:
             if key in self._own:
                 return None
             path = self._folder / device_file(key)
-            if front := waiting(self._folder, key, place):
+            if front := claimants(self._folder, key, claim):
                 return held_file(path) or front[0].held
             found = take_file(path, self._holder().content())
             if isinstance(found, Held):
@@ -219,14 +215,13 @@ class Leases:
                 self._heart.start()
             return None
 
-    def _queue(self, key: str, name: str, rank: int | None = None) -> QueuePlace:
-        content = self._holder().content()
-        return QueuePlace(self._folder, key, name, content, self._rank if rank is None else rank)
+    def _claim(self, key: str, name: str, kind: ClaimKind) -> Claim:
+        return Claim(self._folder, key, name, self._holder().content(), kind)
 
-    def _end_place(self, key: str) -> None:
+    def _end_claim(self, key: str) -> None:
         with self._changing:
-            if (place := self._lent.pop(key, None)) is not None:
-                place.close()
+            if (claim := self._lent.pop(key, None)) is not None:
+                claim.close()
 
     def _holder(self) -> Holder:
         try:
@@ -241,11 +236,11 @@ class Leases:
         while not self._ended.wait(HEARTBEAT_S):
             for lease in tuple(self._own.values()):
                 lease.beat()
-            for key, place in tuple(self._lent.items()):
-                place.touch()
+            for key, claim in tuple(self._lent.items()):
+                claim.touch()
                 with contextlib.suppress(InfraError):
-                    if self._try(key, place.name, place) is None:
-                        self._end_place(key)
+                    if self._try(key, claim.name, claim) is None:
+                        self._end_claim(key)
             self.at_beat()
 
 

@@ -34,7 +34,7 @@ _TEXTS: Final = ("user", "host", "since", "purpose")
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a device or waits for it.
+    """The process that holds a device or has a claim on it.
 
     `since` is RFC 3339, UTC, and so is `until`: when a person will give it back, "" for a run.
     """

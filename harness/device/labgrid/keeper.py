@@ -24,15 +24,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Final
 
-from harness.device.labgrid.place import (
-    Place,
-    Queued,
-    Wanted,
-    in_front,
-    no_place,
-    queue_text,
-    tags_there,
-)
+from harness.device.labgrid.place import Place, Wanted, no_place, tags_there, waiting_text
 from harness.device.labgrid.session import ALIVE, HELD, OWNER, changes, lost_file, places_of, tell
 from harness.device.labgrid.wire import Away, Coordinator, Refused, Unlike
 from harness.ground.errors import ConfigError, HarnessError, InfraError
@@ -145,7 +137,7 @@ class Keeper:
         """Takes so many places, or as many as can be had in time; False if the session ended."""
         self._tokens = [self._reserve() for _ in range(number)]
         while self._is_waiting:
-            self._attempt(self._look_at_the_queue)
+            self._attempt(self._look_at_the_reservations)
             if not self._is_waiting or time.monotonic() >= self._until:
                 break
             if _session_ended(_POLL_S):
@@ -175,7 +167,7 @@ class Keeper:
         """For places, or, without any, for exporters of those that it could have."""
         return bool(self._tokens or (self._passed_over and not self._held))
 
-    def _look_at_the_queue(self) -> None:
+    def _look_at_the_reservations(self) -> None:
         for name in tuple(self._passed_over):
             place = self._coordinator.place(name)
             if place is not None and place.services:
@@ -185,10 +177,10 @@ class Keeper:
         for token in self._passed_over.values():
             with contextlib.suppress(Refused):
                 self._coordinator.poll(token)
-        self._tell_queue()
+        self._tell_waiting()
 
     def _reserve(self) -> str:
-        return self._coordinator.reserve(dict(self._wanted.filters), self._wanted.priority)
+        return self._coordinator.reserve(dict(self._wanted.filters))
 
     def _advance(self, token: str) -> None:
         """Looks after one reservation: its place is taken once it is allocated."""
@@ -219,17 +211,12 @@ class Keeper:
             self._tokens.append(self._reserve())
         self._coordinator.cancel(token)
 
-    def _tell_queue(self) -> None:
-        waiting = self._coordinator.waiting() if self._tokens else []
-        own = [one for one in waiting if one.token in self._tokens]
-        if not own:
+    def _tell_waiting(self) -> None:
+        if not self._tokens:
             return
-        others: list[Queued] = [one for one in waiting if one.token not in self._tokens]
-        places = self._coordinator.places()
-        number = min(in_front(one, others, places) for one in own)
-        filters = self._wanted.filters
-        holders = [one.acquired for one in places if one.acquired and one.fits(filters)]
-        told = queue_text(number, filters, holders, self._wanted.wait_s)
+        filters, places = self._wanted.filters, self._coordinator.places()
+        holders = [place.acquired for place in places if place.acquired and place.fits(filters)]
+        told = waiting_text(filters, holders, self._wanted.wait_s)
         if told != self._told:
             self._told = told
             tell(notice=told)
@@ -274,7 +261,7 @@ class Keeper:
             self._forget(name, lost)
         elif state not in ("waiting", "allocated", "acquired"):
             filters = {**self._wanted.filters, "name": name}
-            lost.token = self._coordinator.reserve(filters, self._wanted.priority)
+            lost.token = self._coordinator.reserve(filters)
         elif state != "waiting" and place is not None and place.services:
             if (place.services, place.tags) != (lost.place.services, lost.place.tags):
                 self._forget(name, lost)

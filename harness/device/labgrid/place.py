@@ -41,38 +41,14 @@ class Wanted:
     coordinator: str
     filters: Mapping[str, str]
     places: int = 0
-    priority: float = 0.0
     wait_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Queued:
-    """A reservation that has no place yet."""
-
-    token: str
-    filters: Mapping[str, str]
-    priority: float
-    created: float
-
-
-def in_front(own: Queued, others: Iterable[Queued], places: Iterable[Place]) -> int:
-    """How many reservations that could take the same place are asked before one."""
-    mine = [place for place in places if place.fits(own.filters)]
-    turn = -own.priority, own.created
-    return sum(
-        (-other.priority, other.created) < turn and any(place.fits(other.filters) for place in mine)
-        for other in others
-        if other.token != own.token
-    )
-
-
-def queue_text(
-    number: int, filters: Mapping[str, str], holders: Sequence[str], wait_s: float
-) -> str:
-    """What somebody who waits for a place is told."""
+def waiting_text(filters: Mapping[str, str], holders: Sequence[str], wait_s: float) -> str:
+    """Return the notice for somebody who waits for a place."""
     asked = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
     who = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""
-    return f"waiting up to {wait_s:g} s for a place of labgrid with {asked}: {number} in front{who}"
+    return f"waiting up to {wait_s:g} s for a place of labgrid with {asked}{who}"
 
 
 def no_place(wanted: Wanted, places: Sequence[Place]) -> str:

@@ -16,7 +16,7 @@ from labgrid.remote.generated import (
 )
 from labgrid.util import labgrid_version
 
-from harness.device.labgrid.place import Place, Queued, Service
+from harness.device.labgrid.place import Place, Service
 from harness.device.labgrid.resources import Resources
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 
@@ -113,10 +113,10 @@ class Coordinator:
             said = self._places.get(name)
             return None if said is None else self._place(said)
 
-    def reserve(self, filters: dict[str, str], priority: float) -> str:
+    def reserve(self, filters: dict[str, str]) -> str:
         """Queues for a place; the reservation's token."""
         main = {"main": pb.Reservation.Filter(filter=filters)}
-        request = pb.CreateReservationRequest(filters=main, prio=priority)
+        request = pb.CreateReservationRequest(filters=main)
         return str(self._ask(self._stub.CreateReservation, request).reservation.token)
 
     def poll(self, token: str) -> tuple[str, str]:
@@ -125,15 +125,6 @@ class Coordinator:
         found = self._ask(self._stub.PollReservation, request).reservation
         state = _STATES[found.state] if 0 <= found.state < len(_STATES) else "invalid"
         return state, str(found.allocations.get("main", ""))
-
-    def waiting(self) -> list[Queued]:
-        """The reservations that wait for a place, of everybody."""
-        answer = self._ask(self._stub.GetReservations, pb.GetReservationsRequest())
-        return [
-            Queued(one.token, dict(one.filters["main"].filter), one.prio, one.created)
-            for one in answer.reservations
-            if one.state == 0
-        ]
 
     def cancel(self, token: str) -> None:
         """Ends a reservation; one that is not there is fine."""

@@ -63,7 +63,7 @@ class Run:
             from harness.run.workbench.workbench import Workbench
 
             purpose = f"pytest, run {self.records.planned_folder.name}"
-            leases = Leases(lease_root(), purpose=purpose, priority=self.options.lease_priority)
+            leases = Leases(lease_root(), purpose=purpose)
             leases.at_beat = self._lend_at_rest
             self._workbench = Workbench(
                 self.asked.lab,

@@ -12,15 +12,6 @@ def named(text: str) -> str:
     return text
 
 
-def priority(text: str) -> int:
-    """A place among runs that wait for a device."""
-    from harness.device.lab.lease_queue import PRIORITIES
-
-    if text.lstrip("-").isdecimal() and int(text) in PRIORITIES:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of -9 to 9")
-
-
 def drift_steps(text: str) -> int:
     """The STEPS of `--fail-on drift:STEPS`."""
     from harness.verdict.results.drift import steps_of

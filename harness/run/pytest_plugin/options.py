@@ -15,7 +15,7 @@ from harness.ground.facts.backends import BACKENDS
 from harness.ground.facts.engines import ENGINES, QNN
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
-from harness.run.pytest_plugin.option_values import drift_steps, named, priority
+from harness.run.pytest_plugin.option_values import drift_steps, named
 from harness.run.pytest_plugin.shipped import shipped
 
 if TYPE_CHECKING:
@@ -342,13 +342,6 @@ class Options:
         type=float,
         default=60.0,
         read=lambda given, _: max(0.0, given),
-    )
-    lease_priority: int = _option(
-        "--lease-priority N",
-        "whose turn it is among runs that wait for a device: the highest of -9 to 9, of these who "
-        "came first (default: 0)",
-        type=priority,
-        default=0,
     )
     drift_steps: int | None = _option(
         "--fail-on drift:STEPS",

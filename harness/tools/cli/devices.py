@@ -20,7 +20,7 @@ from harness.device.lab.hands import Hands, needs_hands
 from harness.device.lab.health import LabEvent, State
 from harness.device.lab.inventory import DeviceConfig, load_lab
 from harness.device.lab.lease import DeviceHeld
-from harness.device.lab.lease_files import Held, Holder
+from harness.device.lab.lease_files import Held
 from harness.device.lab.quarantine import Quarantine, Quarantined
 from harness.device.lab.recovery import check
 from harness.device.lab.vitals import Vitals
@@ -56,8 +56,8 @@ class ListedDevice(Part):
     `configured`: devices.yaml names it. `state` is device (it answers), disabled, off (a simulated
     one that lacks something here), leased, unplugged, unreachable, or what adb says of one that
     devices.yaml does not name. `health` is good, suspect, bad or quarantine. `lease` says who holds
-    it, as far as that can be told, `silent_s` for how long its lease has not moved; `waiting` who
-    waits for it. `host` is the computer it hangs on, `host_lost` whether that does not answer.
+    it, as far as that can be told, `silent_s` for how long its lease has not moved. `host` is the
+    computer it hangs on, `host_lost` whether that does not answer.
     `findings` and `problem` are for people.
     """
 
@@ -71,7 +71,6 @@ class ListedDevice(Part):
     state: str | None = None
     health: State | Literal["quarantine"] | None = None
     lease: Held | None = None
-    waiting: list[Holder] | None = None
     soc: str | None = None
     htp_arch: int | None = None
     adreno: str | None = None
@@ -221,11 +220,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
         device.hold()
         health = check(device, lambda device: None)
     except DeviceHeld as error:
-        queue = [] if lab.leases is None else lab.leases.leases.queue(device.key)
         row.state, row.lease = "leased", error.held
         row.findings = [] if error.held.holder else [str(error)]
-        row.findings += [f"waits for it: {waiter.held}" for waiter in queue]
-        row.waiting = [waiter.held.holder for waiter in queue if waiter.held.holder]
         return row
     if row.quarantine and row.quarantine.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)

@@ -109,7 +109,6 @@ def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: L
         mine.take(KEY, "phone", wait_s=30)
     first, last = logged.warnings
     assert first.startswith("waiting up to 30 s for device phone: held by ")
-    assert first.endswith("; place 1 in its queue")
     assert last.startswith("device phone is had, after ")
     mine.close()
     with holding(folder):
@@ -176,9 +175,9 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.needs("root")
-def test_another_user_stands_in_the_same_queue(open_folder: Path) -> None:
+def test_another_user_gets_it_when_it_is_free(open_folder: Path) -> None:
     folder = open_folder / "leases"
-    mine, other = Leases(folder, purpose="mine"), Leases(folder, purpose="other")
+    mine = Leases(folder, purpose="mine")
     mine.take(KEY, "phone")
 
     def first() -> str:
@@ -187,17 +186,12 @@ def test_another_user_stands_in_the_same_queue(open_folder: Path) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(first)
-        until = time.monotonic() + 60
-        while not mine.queue(KEY):
-            assert time.monotonic() < until
-            assert not waits.done(), waits.result()
-            time.sleep(0.02)
+        time.sleep(1)
+        assert not waits.done(), waits.result()
         mine.close()
-        with pytest.raises(DeviceHeld):  # the other account looks again every 0.2 s
-            other.take(KEY, "phone")
         assert waits.result() == "holds"
-    other.take(KEY, "phone")
-    other.close()
+    mine.take(KEY, "phone")
+    mine.close()
 
 
 def test_one_of_many_gets_it(folder: Path) -> None:

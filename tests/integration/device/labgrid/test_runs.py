@@ -192,7 +192,7 @@ def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
                 code, output, cases = one.finish()
                 assert code == 0, output
                 assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
-        assert "a place of labgrid with board=sim: 0 in front; they are held by" in output
+        assert "a place of labgrid with board=sim; they are held by" in output
 
 
 @pytest.mark.nightly
@@ -327,7 +327,7 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
         there = f"127.0.0.1:{other.server_address[1]}"
         told = f"labgrid.coordinator: what listens at {there} is no coordinator that labgrid "
         with pytest.raises(ConfigError, match=told):
-            found_places(Wanted(there, {}, 1, 0.0, 0.0))
+            found_places(Wanted(there, {}, 1, 0.0))
         other.shutdown()
 
 

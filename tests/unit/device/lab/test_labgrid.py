@@ -79,19 +79,19 @@ def test_a_place_that_is_no_device_is_left_out(
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
     lab, asked = lab_of(tmp_path, LABGRID, Place("p", {"adb_serial": "1a2b"}, [ADBD]))
-    assert asked == [Wanted("lab:20408", {"board": "x", "rack": "3"}, 1, 0.0, 600.0)]
+    assert asked == [Wanted("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
     (device,) = lab.devices
     assert lab.server_of(device) == TcpAddress("10.0.0.7", 5555)
     assert device.serial == "1a2b"
     assert lab.select(["p"]) == [device]
-    other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  priority: 2\n  wait_s: 0\n", 1)
+    other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  wait_s: 0\n", 1)
     _, asked = lab_of(tmp_path, other)
-    assert asked == [Wanted("[::1]:99", {"board": "x", "rack": "3"}, 3, 2.0, 0.0)]
+    assert asked == [Wanted("[::1]:99", {"board": "x", "rack": "3"}, 3, 0.0)]
 
 
 def test_what_is_asked_of_a_lab_is_the_same_for_all_of_a_run() -> None:
     asked = LabgridConfig(coordinator="lab")
-    assert asked.wanted == Wanted("lab:20408", {}, 1, 0.0, 600.0)
+    assert asked.wanted == Wanted("lab:20408", {}, 1, 600.0)
     with pytest.raises(ValidationError, match="frozen"):
         asked.places = 2  # type: ignore[misc]
     with pytest.raises(ValidationError, match="frozen"):

@@ -1,4 +1,4 @@
-"""Who waits for a device is served in order, whoever else comes, goes or dies meanwhile."""
+"""Who has a claim on a device gets it in order, whoever else comes, goes or dies meanwhile."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.device.lab import lease as lease_module
 from harness.device.lab.lease import DeviceHeld, Leases
+from harness.device.lab.lease_claims import Claim, ClaimKind, claimants
 from harness.device.lab.lease_files import STALE_S
-from harness.device.lab.lease_queue import (
-    ASKS,
-    LENT,
-    PRIORITIES,
-    QueuePlace,
-    rank_of,
-    waiting,
-)
 from tests.properties import reached, reaches
 
 KEY = "local:R5CX1234"
@@ -40,72 +34,66 @@ def wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def stand(folder: Path, rank: int) -> QueuePlace:
-    return QueuePlace(folder, KEY, "phone", b"{}\n", rank)
+def claim(folder: Path, kind: ClaimKind) -> Claim:
+    return Claim(folder, KEY, "phone", b"{}\n", kind)
 
 
 @reaches(0.5)
 @settings(deadline=None)
-@given(ranks=st.lists(st.sampled_from([ASKS, LENT, *map(rank_of, (-9, -1, 0, 9))]), max_size=8))
-def test_the_rank_counts_first_and_then_who_came_first(
-    tmp_path_factory: pytest.TempPathFactory, ranks: list[int]
+@given(kinds=st.lists(st.sampled_from(get_args(ClaimKind)), max_size=8))
+def test_who_asks_comes_before_who_lent_and_then_who_came_first(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[ClaimKind]
 ) -> None:
-    folder = tmp_path_factory.mktemp("queue") / "leases"
-    places = [stand(folder, rank) for rank in ranks]
+    folder = tmp_path_factory.mktemp("claims") / "leases"
+    claims = [claim(folder, kind) for kind in kinds]
     expected = [
-        place.file for _, place in sorted(zip(ranks, places, strict=True), key=lambda one: one[0])
+        claim.file for _, claim in sorted(zip(kinds, claims, strict=True), key=lambda pair: pair[0])
     ]
-    assert [one.file for one in waiting(folder, KEY)] == expected
-    for number, place in enumerate(sorted(places, key=lambda one: one.file)):
-        assert len(waiting(folder, KEY, place)) == number
-    assert [one.asks for one in waiting(folder, KEY)] == [rank == ASKS for rank in sorted(ranks)]
-    if len(set(ranks)) > 1:
+    assert [claimant.file for claimant in claimants(folder, KEY)] == expected
+    for number, own in enumerate(sorted(claims, key=lambda claim: claim.file)):
+        assert len(claimants(folder, KEY, own)) == number
+    asking = [claimant.asks for claimant in claimants(folder, KEY)]
+    assert asking == [kind == "asks" for kind in sorted(kinds)]
+    if len(set(kinds)) > 1:
         reached()
-    for place in places:
-        place.close()
+    for own in claims:
+        own.close()
     assert not list(folder.glob("*"))
 
 
-def test_a_higher_priority_stands_in_front_of_a_lower_one_and_behind_a_loan() -> None:
-    ranks = [rank_of(priority) for priority in PRIORITIES]
-    assert ranks == sorted(ranks, reverse=True)
-    assert ASKS < LENT < min(ranks)
-    assert max(ranks) < 100
-
-
-def test_the_place_of_one_that_was_killed_goes(folder: Path) -> None:
-    first, child = stand(folder, 5), os.fork()
+def test_the_claim_of_one_that_was_killed_goes(folder: Path) -> None:
+    first, child = claim(folder, "lent"), os.fork()
     if child == 0:
-        stand(folder, 4)
+        claim(folder, "asks")
         os.kill(os.getpid(), signal.SIGSTOP)
         os._exit(0)
     os.waitpid(child, os.WUNTRACED)
-    assert len(waiting(folder, KEY, first)) == 1
+    assert len(claimants(folder, KEY, first)) == 1
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    assert waiting(folder, KEY, first) == []
+    assert claimants(folder, KEY, first) == []
     assert [file.name for file in folder.iterdir()] == [first.file]
     first.close()
 
 
 def test_one_that_stands_still_keeps_nobody_back(folder: Path) -> None:
-    first, second = stand(folder, 4), stand(folder, 5)
-    assert len(waiting(folder, KEY, second)) == 1
+    first, second = claim(folder, "asks"), claim(folder, "lent")
+    assert len(claimants(folder, KEY, second)) == 1
     long_ago = time.time() - STALE_S - 5
     os.utime(folder / first.file, (long_ago, long_ago))
-    assert waiting(folder, KEY, second) == []
+    assert claimants(folder, KEY, second) == []
     first.touch()
-    assert len(waiting(folder, KEY, second)) == 1
+    assert len(claimants(folder, KEY, second)) == 1
     first.close()
     second.close()
 
 
 @pytest.mark.parametrize("what", ["folder", "fifo", "link", "garbage"])
 def test_what_somebody_put_there_keeps_nobody_back(folder: Path, tmp_path: Path, what: str) -> None:
-    place = stand(folder, 5)
+    place = claim(folder, "lent")
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    there = folder / place.file.replace("~05-", "~04-")
+    there = folder / place.file.replace("~lent-", "~asks-")
     match what:
         case "folder":
             there.mkdir()
@@ -115,13 +103,13 @@ def test_what_somebody_put_there_keeps_nobody_back(folder: Path, tmp_path: Path,
             there.symlink_to(victim)
         case "garbage":
             there.write_bytes(os.urandom(100_000))
-    assert waiting(folder, KEY, place) == []
+    assert claimants(folder, KEY, place) == []
     assert victim.read_text() == "precious"
     place.close()
 
 
-def test_who_comes_later_does_not_get_what_others_wait_for(folder: Path) -> None:
-    early, late = stand(folder, rank_of(0)), Leases(folder, purpose="late")
+def test_without_a_claim_nobody_gets_what_others_have_one_on(folder: Path) -> None:
+    early, late = claim(folder, "lent"), Leases(folder, purpose="late")
     with pytest.raises(DeviceHeld, match="phone is held by"):
         late.take(KEY, "phone")
     assert late.look(KEY) is not None
@@ -137,7 +125,9 @@ def test_a_lent_device_is_back_before_whoever_waits(
     run = Leases(folder, purpose="a night")
     anna = Leases(folder, purpose="by hand", loan_s=60)
     run.take(KEY, "phone")
-    other = stand(folder, rank_of(9))
+    other = Leases(folder, purpose="a bisection")
+    waits = Thread(target=lambda: other.take(KEY, "phone", wait_s=60))
+    waits.start()
     assert run.loan(KEY) is None
     asks = Thread(target=lambda: anna.take(KEY, "phone", wait_s=60))
     asks.start()
@@ -154,7 +144,9 @@ def test_a_lent_device_is_back_before_whoever_waits(
     wait_for(lambda: not run.is_lent(KEY))
     with pytest.raises(DeviceHeld, match="a night"):
         anna.take(KEY, "phone")
+    assert waits.is_alive()
     run.close()
+    waits.join()
     other.close()
     assert not list(folder.iterdir())
 
@@ -178,7 +170,11 @@ def test_the_time_of_a_loan_comes_on_top(folder: Path, lent: bool) -> None:
     assert not list(folder.iterdir())
 
 
-def test_what_waits_in_another_thread_ends_with_its_leases(folder: Path) -> None:
+def test_what_waits_in_another_thread_ends_with_its_leases(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings = list[str]()
+    monkeypatch.setattr(lease_module._log, "warning", warnings.append)
     other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
     other.take(KEY, "phone")
     said: list[str] = []
@@ -191,7 +187,7 @@ def test_what_waits_in_another_thread_ends_with_its_leases(folder: Path) -> None
 
     thread = Thread(target=wait)
     thread.start()
-    wait_for(lambda: len(other.queue(KEY)) == 1)
+    wait_for(lambda: bool(warnings))
     run.close()
     thread.join(60)
     assert said == ["device phone is not waited for any more"]

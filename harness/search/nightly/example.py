@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
@@ -23,14 +24,15 @@ _COLUMNS: Final = 8
 
 
 class PlaceTried(Part):
-    """How many of the cases that were tried on a device, with some versions, fail so there, or lack
-    a verdict for this reason."""
+    """How many of the cases that were tried on a device, with some versions, fail so there, also as
+    a known issue expects, or lack a verdict for this reason; and how many fail `otherwise`."""
 
     device: str
     kind: str
     versions: str
     failed: int
     tested: int
+    otherwise: int = 0
 
 
 class Example(Part):
@@ -104,18 +106,35 @@ def _ran(record: CaseRecord) -> Iterator[str]:
 def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[PlaceTried]:
     """Where the tests that fail so were run; where they fail comes first."""
     tests = {records[name].test for name in failing}
-    seen: dict[tuple[str, str, str], list[bool]] = {}
-    for one in records.values():
-        told = one.case in failing or one.standing in VERDICTS
-        if one.test in tests and told and one.device is not None:
-            with_ = ", ".join(f"{axis} {one.axes[axis]}" for axis in VERSIONS if one.axes.get(axis))
-            kind = one.device.soc or one.device.target or "?"
-            seen.setdefault((one.device.name, kind, with_), []).append(one.case in failing)
-    for where, fails in sorted(seen.items(), key=lambda one: (not any(one[1]), one[0]))[:_PLACES]:
-        device, kind, versions = where
+    failures = {_failure(records[name]) for name in failing}
+    seen: dict[tuple[str, str, str], Counter[str]] = {}
+    for record in records.values():
+        tried = record.case in failing or record.standing in VERDICTS
+        if record.test in tests and tried and record.device is not None:
+            versions = ", ".join(
+                f"{axis} {record.axes[axis]}" for axis in VERSIONS if record.axes.get(axis)
+            )
+            kind = record.device.soc or record.device.target or "?"
+            counts = seen.setdefault((record.device.name, kind, versions), Counter())
+            counts["tested"] += 1
+            if record.case in failing or _failure(record) in failures:
+                counts["failed"] += 1
+            elif record.is_bad:
+                counts["otherwise"] += 1
+    order = sorted(seen.items(), key=lambda item: (not item[1]["failed"], item[0]))
+    for (device, kind, versions), counts in order[:_PLACES]:
         yield PlaceTried(
-            device=device, kind=kind, versions=versions, failed=sum(fails), tested=len(fails)
+            device=device,
+            kind=kind,
+            versions=versions,
+            failed=counts["failed"],
+            tested=counts["tested"],
+            otherwise=counts["otherwise"],
         )
+
+
+def _failure(record: CaseRecord) -> tuple[str, str | None]:
+    return record.outcome, record.error.signature if record.error else None
 
 
 def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Paragraph]:
@@ -123,9 +142,11 @@ def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Pa
     columns = sorted({one.versions for one in places}, key=_order)[-_COLUMNS:]
     rows: dict[tuple[str, str], dict[str, Line]] = {}
     for one in places:
-        mark = "❌" if one.failed == one.tested else "⚠️" if one.failed else "✅"
+        good = not one.failed and not one.otherwise
+        mark = "❌" if one.failed == one.tested else "✅" if good else "⚠️"
+        otherwise = f", {one.otherwise} otherwise" if one.otherwise else ""
         row = rows.setdefault((one.device, one.kind), {})
-        row[one.versions] = f"{mark} {one.failed} of {one.tested}"
+        row[one.versions] = f"{mark} {one.failed} of {one.tested}{otherwise}"
     table: list[list[Line]] = [
         [[code(device), " (", code(kind), ")"], *(row.get(name, "-") for name in columns)]
         for (device, kind), row in rows.items()

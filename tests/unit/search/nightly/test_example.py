@@ -100,6 +100,27 @@ def test_a_device_that_was_lost_is_one_of_those_where_it_is() -> None:
     }
 
 
+def test_a_device_that_fails_as_known_or_otherwise_is_not_well() -> None:
+    records = [
+        ran("a failed", "one", "S"),
+        ran("a failed known=k", "two", "S"),
+        ran("a failed message=other", "three", "S"),
+        ran("a passed", "four", "S"),
+    ]
+    named = {f"{record.case}-{at}": record for at, record in enumerate(records)}
+    named = {name: record.model_copy(update={"case": name}) for name, record in named.items()}
+    first = next(iter(named.values()))
+    places = example_of(first, [first.case], named, run="r", lab="l").places
+    assert {place.device: (place.failed, place.tested, place.otherwise) for place in places} == {
+        "one": (1, 1, 0),
+        "two": (1, 1, 0),
+        "three": (0, 1, 1),
+        "four": (0, 1, 0),
+    }
+    marks = [row.split(" | ")[1] for row in markdown(grid(places)).strip().splitlines()[2:]]
+    assert sorted(marks) == ["⚠️ 0 of 1, 1 otherwise |", "✅ 0 of 1 |", "❌ 1 of 1 |", "❌ 1 of 1 |"]
+
+
 def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> None:
     files = {"m": {"bytes": 7}, "n": {"bytes": 5}}
     record = ran("a failed", "one", "SM8650", measurements={"context_files": files})

@@ -21,23 +21,26 @@ _MOST_CHARS: Final = 160
 _Row = tuple[str, str, str, str]
 """Node, op, where, why not on the NPU."""
 
+_Added = Counter[str]
+"""The ops of nodes that a runtime has added to those of the model."""
+
 
 def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
     """A line and a table for each case that knows where nodes run, of at most 20 cases."""
-    found = [(one, rows) for one in records if (rows := _rows(one))]
+    found = [(one, told) for one in records if any(told := _rows(one))]
     blocks: list[Block] = []
-    for record, rows in found[:_MOST_CASES]:
+    for record, (rows, added) in found[:_MOST_CASES]:
         on = Counter(where for _, _, where, _ in rows)
         where = sorted(on.items(), reverse=True)
-        told = ", ".join(f"{number} on the {where}" for where, number in where)
-        cut = "".join(f"; {words}" for words in _cut(record))
+        places = ", ".join(f"{number} on the {where}" for where, number in where)
+        cut = "".join(f"; {words}" for words in (*_added(added), *_cut(record)))
         title, which = "What ran where", "of"
         if not _ran(record):
             title, which = "What would run where", "nothing ran; if it did, of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
             f": {which} {counted(len(rows), 'node')} ",
-            Span(told),
+            Span(places),
             cut,
         ]
         columns = ("Node", "Op", "On", "Why not on the NPU")
@@ -48,20 +51,29 @@ def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
 
 
 def _ran(record: CaseRecord) -> bool:
-    executed = record.measured("executed")
-    return record.outcome == "passed" or (isinstance(executed, int) and executed > 0)
+    counts = (record.measured(name) for name in ("executed", "runs"))
+    executed = any(isinstance(one, int) and one > 0 for one in counts)
+    return record.outcome == "passed" or executed
 
 
-def _rows(record: CaseRecord) -> list[_Row]:
-    """The nodes as the record has them, of those in their proper form."""
+def _rows(record: CaseRecord) -> tuple[list[_Row], _Added]:
+    """The nodes of the model as the record has them, of those in their proper form, and others."""
     told = record.measured("nodes")
-    found = []
+    found, added = [], Counter[str]()
     for one in told if isinstance(told, list | tuple) else ():
         match one:
+            case {"added_by": str(), "op_type": str(op)}:
+                added[op] += 1
             case {"node": str(node), "op_type": str(op), "on": str(on)}:
                 reason = one.get("reason")
                 found.append((node, op, on, reason if isinstance(reason, str) else ""))
-    return found
+    return found, added
+
+
+def _added(added: _Added) -> Iterator[str]:
+    if added:
+        ops = ", ".join(f"{number} {op}" for op, number in added.most_common(_MOST_OPS))
+        yield f"ONNX Runtime added {counted(added.total(), 'node')}: {ops}"
 
 
 def _cut(record: CaseRecord) -> Iterator[str]:
@@ -73,6 +85,8 @@ def _cut(record: CaseRecord) -> Iterator[str]:
             yield f"{counted(number, 'tensor')} of {size:,} bytes carried over"
         case {"tensors": int(number)}:
             yield f"{counted(number, 'tensor')} carried over, not all of a known size"
+        case None if isinstance(parts, int) and parts:
+            yield "it is not known what is carried over"
 
 
 def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:

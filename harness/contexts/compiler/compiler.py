@@ -86,7 +86,8 @@ class CompileError(HarnessError):
 class CompileJob:
     """Makes one context binary: `model` (a file) into `folder`, which must be empty.
 
-    `job` is its name among others, `complaint` what is said if it fails.
+    `job` is its name among others, `complaint` what is said if it fails. With `fallback` nodes
+    that QNN refuses stay beside the context.
     """
 
     job: str
@@ -94,6 +95,7 @@ class CompileJob:
     model: Path
     folder: Path
     options: Mapping[str, str]
+    fallback: bool = False
 
     def request(self, host: CompilerHost) -> dict[str, Any]:
         """The job as the worker reads it."""
@@ -106,7 +108,7 @@ class CompileJob:
                 "ep.context_enable": "1",
                 "ep.context_embed_mode": "0",
                 "ep.context_file_path": str(self.folder / "context.onnx"),
-                "session.disable_cpu_ep_fallback": "1",
+                "session.disable_cpu_ep_fallback": "0" if self.fallback else "1",
             },
         }
 

@@ -127,10 +127,11 @@ def names_of(contexts: Sequence[ContextReport]) -> list[str]:
 def model_report(path: Path) -> ModelReport:
     """What an ONNX model says of itself. Raises ConfigError for what is no model."""
     model = OnnxNodes.of(path)
-    types = Counter(one.op_type for one in model.nodes)
+    nodes = [one for one in model.nodes if one.within is None]
+    types = Counter(one.op_type for one in nodes)
     return ModelReport(
         str(path),
-        len(model.nodes),
+        len(nodes),
         ", ".join(f"{number} {name}" for name, number in types.most_common()),
         tuple(f"{name}: {model.kinds[name]}" for name in model.inputs),
         tuple(f"{name}: {model.kinds[name]}" for name in model.outputs),

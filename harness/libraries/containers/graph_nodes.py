@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 NPU: Final = "NPU"
 CPU: Final = "CPU"
+ADDED_BY_ORT: Final = "ONNX Runtime"
 
 PlaceRow = dict[str, str | None]
-"""`node`, `op_type`, `on` (NPU, GPU, CPU), and `reason`: why it is not on the NPU."""
+"""`node`, `op_type`, `on` (NPU, GPU, CPU), `reason`: why it is not on the NPU, and `added_by`."""
+
+# what changes layouts and types; any other node that the file has not is of a function's body
+_INSERTED: Final = frozenset({"Transpose", "Cast", "QuantizeLinear", "DequantizeLinear"})
+_OF_FUNCTION: Final = "_inlfunc_"
+_RENAMED: Final = re.compile(r"_token_\d+$")
 
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A node, called as people see it, and its tensors by their names, without weights."""
+    """A node, called as people see it, and its tensors by their names, without weights.
+
+    An `unnamed` one is called by its op and its place. `within`: it lies in a graph of this node.
+    """
 
     name: str
     op_type: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    unnamed: bool = False
+    within: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The name and op as a runtime has them."""
+        return ("" if self.unnamed else self.name, self.op_type)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A node and where it ran. `part`: which partition of the accelerator has it; None: none."""
+    """A node and where it ran. `part`: which partition of the accelerator has it; None: none.
+
+    `added_by` is who made a node that the model does not have.
+    """
 
     node: GraphNode
     on: str
     part: str | None = None
     reason: str | None = None
+    added_by: str | None = None
 
 
 def figures_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, object]:
-    """`nodes`, `partitions` and `transfers` as they stand in the measurements of a record.
+    """`nodes`, `partitions` and `transfers` as they stand in the measurements of a record."""
+    return {
+        "nodes": [place_row(one) for one in placed],
+        "partitions": len({one.part for one in placed} - {None}),
+        "transfers": transfers_of(placed, sizes),
+    }
+
+
+def transfers_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, int | None]:
+    """The `tensors` that are carried over, and their `bytes`.
 
     A tensor is carried over once to each partition, or to the CPU, that reads what another one
-    made. `bytes` of all such tensors; null where the size of one is not in `sizes`.
+    made. `bytes` are of all such tensors; null where the size of one is not in `sizes`.
     """
     made: dict[str, str | None] = {}
     carried: dict[tuple[str, str | None], None] = {}
@@ -48,18 +79,20 @@ def figures_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, 
         made |= dict.fromkeys(one.node.writes, one.part)
     known = [sizes[tensor] for tensor, _ in carried if tensor in sizes]
     return {
-        "nodes": [place_row(one.node, one.on, one.reason) for one in placed],
-        "partitions": len({one.part for one in placed} - {None}),
-        "transfers": {
-            "tensors": len(carried),
-            "bytes": sum(known) if len(known) == len(carried) else None,
-        },
+        "tensors": len(carried),
+        "bytes": sum(known) if len(known) == len(carried) else None,
     }
 
 
-def place_row(node: GraphNode, on: str, reason: str | None) -> PlaceRow:
+def place_row(placed: Placed) -> PlaceRow:
     """A node as it stands in a record."""
-    return {"node": node.name, "op_type": node.op_type, "on": on, "reason": reason}
+    return {
+        "node": placed.node.name,
+        "op_type": placed.node.op_type,
+        "on": placed.on,
+        "reason": placed.reason,
+        "added_by": placed.added_by,
+    }
 
 
 Assigned = Sequence[tuple[str | None, str, Collection[tuple[str, str]]]]
@@ -67,27 +100,66 @@ Assigned = Sequence[tuple[str | None, str, Collection[tuple[str, str]]]]
 
 
 def placed_as(
-    nodes: Sequence[GraphNode], assigned: Assigned, reasons: Mapping[str, str]
+    nodes: Sequence[GraphNode], assigned: Assigned, reasons: Mapping[tuple[str, str], str]
 ) -> list[Placed]:
-    """The nodes of a model as a runtime placed them, in the model's order.
+    """The nodes of a model as ONNX Runtime placed them, in the model's order.
 
-    A runtime calls a node without a name "", and that is the next such node of its op. Nodes that
-    it made itself stand at the end; those that it computed before or made one with others nowhere.
-    `reasons` are those of refused nodes.
+    It calls a node without a name "", and one in another layout by its name with a number. Nodes
+    that it made itself, or took out of a function, stand at the end; those that it computed before
+    or made one with others nowhere. `reasons` are those of refused nodes, by name and op.
     """
     left: dict[tuple[str, str], list[GraphNode]] = {}
     for node in nodes:
-        left.setdefault((node.name, node.op_type), []).append(node)
-        left.setdefault(("", node.op_type), []).append(node)
+        for key in dict.fromkeys((node.key, ("", node.op_type))):
+            left.setdefault(key, []).append(node)
+    taken: set[int] = set()
+
+    def take(name: str, op_type: str) -> GraphNode | None:
+        for node in left.get((name, op_type), ()):
+            if id(node) not in taken:
+                taken.add(id(node))
+                return node
+        return None
+
+    given = [(part, on, *named) for part, on, several in assigned for named in several]
+    own = [take(name, op_type) for _, _, name, op_type in given]
     order = {id(node): at for at, node in enumerate(nodes)}
     found: list[tuple[int, Placed]] = []
-    for part, on, named in assigned:
-        for name, op_type in named:
-            same = left.get((name, op_type), [])
-            node = same.pop(0) if same else GraphNode(name or f"another {op_type}", op_type)
-            reason = reasons.get(node.name) if part is None else None
-            if part is None and reason is None:
-                reason = "left to the CPU by ONNX Runtime, which names no reason"
-            found.append((order.get(id(node), len(nodes)), Placed(node, on, part, reason)))
+    for (part, on, name, op_type), same in zip(given, own, strict=True):
+        own_node = same or take(_RENAMED.sub("", name), op_type)
+        node = own_node or GraphNode(name or f"another {op_type}", op_type)
+        inserted = own_node is None and op_type in _INSERTED and not name.startswith(_OF_FUNCTION)
+        added_by = ADDED_BY_ORT if inserted else None
+        reason = None if part is not None else reasons.get((name, op_type))
+        if part is None and reason is None:
+            reason = (
+                f"it lies within {node.within}, and QNN takes whole models only"
+                if node.within
+                else "left to the CPU by ONNX Runtime, which names no reason"
+            )
+        place = order.get(id(node), len(nodes))
+        found.append((place, Placed(node, on, part, reason, added_by)))
     found.sort(key=lambda one: one[0])
     return [one for _, one in found]
+
+
+def is_as_in_file(nodes: Sequence[GraphNode], placed: Sequence[Placed]) -> bool:
+    """Whether a runtime runs the nodes of a file as they are: none changed, added or left out."""
+    return Counter(map(id, nodes)) == Counter(id(one.node) for one in placed)
+
+
+def transfers_in(
+    nodes: Sequence[GraphNode], sizes: Mapping[str, int], assigned: Assigned
+) -> dict[str, int | None] | None:
+    """What is carried over in a graph in which each partition is a node EPContext.
+
+    None if it is not that graph whose nodes were `assigned`.
+    """
+    parts = [node for node in nodes if node.op_type == "EPContext"]
+    others = Counter(node.key for node in nodes if node.op_type != "EPContext")
+    on_cpu = [named for part, _, several in assigned if part is None for named in several]
+    if len(parts) != sum(part is not None for part, _, _ in assigned) or others != Counter(on_cpu):
+        return None
+    owner = {id(node): str(at) for at, node in enumerate(parts)}
+    placed = [Placed(node, NPU, owner.get(id(node))) for node in nodes]
+    return transfers_of(placed, sizes)

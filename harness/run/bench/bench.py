@@ -207,7 +207,7 @@ class Bench:
         plan = made.plan(ort, deployed, rounds_of(repeat))
         seen = run_session(self._case, self.run, self.reference, made, plan, files, timeout_s)
         self._note_graphs(seen, [made.path.name])
-        return placed_session(self._case, made.path, seen)
+        return placed_session(self._case, made, seen)
 
     def executorch(
         self,

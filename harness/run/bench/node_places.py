@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compiler.compiler import CompileError
+from harness.contexts.compiler.compile_jobs import compile_options
+from harness.contexts.compiler.compiler import CompileError, CompileJob, run_jobs
 from harness.contexts.sources.contexts import Source
 from harness.contexts.sources.onnx_model import OnnxModel
 from harness.contexts.sources.onnx_nodes import OnnxNodes
+from harness.ground.errors import HarnessError
+from harness.ground.files.scratch import scratch_folder
 from harness.libraries.containers.graph_nodes import (
     CPU,
     NPU,
+    Assigned,
+    Placed,
     figures_of,
+    is_as_in_file,
     place_row,
     placed_as,
+    transfers_in,
 )
 from harness.probe.ort_plan import CPU_EP
-from harness.probe.transcript import Transcript
 from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
+from harness.run.bench.session import SessionModel
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord, signature
 from harness.verdict.failure.refused_nodes import (
@@ -43,30 +50,58 @@ _BLAMES: Final = re.compile(r"This session contains graph nodes that are assigne
 
 
 def session_figures(
-    model: OnnxNodes, transcript: Transcript, backend: str
-) -> tuple[dict[str, object], list[RefusedNode]]:
-    """The nodes of a session of ORT as figures of a record, and those that QNN refused.
+    model: OnnxNodes, assigned: Assigned, refused: list[RefusedNode], on: str
+) -> dict[str, object]:
+    """The nodes of a session of ORT as figures of a record.
 
-    Figures are empty where no session was made and no node is known to be refused.
+    `transfers` are null where ORT changed nodes, so that the file does not tell them. There are no
+    figures where no session was made and no node is known to be refused.
     """
-    lines = [line.text for step in transcript.steps for line in step.logs]
-    refused = refused_nodes(lines)
-    told = [step.data.get("assigned") for step in transcript.steps if step.verb == "ort-placement"]
-    known = [*_assigned(told[-1], ON[backend])] if told else []
-    if known:
-        reasons = {one.name: one.reason for one in refused if one.reason is not None}
-        return figures_of(placed_as(model.nodes, known, reasons), model.sizes), refused
-    return refusals(model, refused, ON[backend]), refused
+    if not assigned:
+        return refusals(model, refused, on)
+    reasons = {(one.name, one.op_type): one.reason for one in refused if one.reason is not None}
+    placed = placed_as(model.nodes, assigned, reasons)
+    figures = figures_of(placed, model.sizes)
+    if not is_as_in_file(model.nodes, placed) and len({part for part, _, _ in assigned}) > 1:
+        figures["transfers"] = None
+    return figures
 
 
 def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str, object]:
     """The nodes of a model of which some were refused, and nothing else is known, as figures."""
     no = "the provider names no reason"
     why = {(one.name, one.op_type): one.reason or no for one in refused}
-    reasons = [(one, why.get((one.name, one.op_type))) for one in model.nodes]
+    reasons = [
+        (one, f"it lies within {one.within}" if one.within else why.get(one.key))
+        for one in model.nodes
+    ]
     # how the provider would have cut it is not known
-    rows = [place_row(node, CPU if reason else on, reason) for node, reason in reasons]
+    rows = [
+        place_row(Placed(node, CPU if reason else on, None, reason)) for node, reason in reasons
+    ]
     return {"nodes": rows} if refused else {}
+
+
+def _carried(
+    case: CaseBench, made: SessionModel, assigned: Assigned, sizes: Mapping[str, int]
+) -> object:
+    """What is carried over in the graph as this computer's ORT cuts it; None if that is another.
+
+    It is the same compiler for the same HTP, and ORT writes the graph with its partitions.
+    """
+    stock = case.ready.stock
+    if case.placement.backend != "htp" or not made.models:
+        return None
+    model = stock.supplies.onnx.path(made.models[0])
+    host, options = stock.supplies.catalog.compiler_host(stock.compiler), stock.htp_arch
+    with scratch_folder() as folder:
+        job = CompileJob(
+            "cut", "it is not cut", model, folder, compile_options(options), fallback=True
+        )
+        if run_jobs(host, [job])[job.job] is not None:
+            return None
+        cut = OnnxNodes.of(folder / "context.onnx")
+    return transfers_in(cut.nodes, {**sizes, **cut.sizes}, assigned)
 
 
 def _assigned(told: object, on: str) -> Iterator[tuple[str | None, str, list[tuple[str, str]]]]:
@@ -82,13 +117,20 @@ def _is_named(node: Any) -> bool:
     return isinstance(node, list) and len(node) == 2 and all(isinstance(n, str) for n in node)
 
 
-def placed_session(case: CaseBench, path: Path, seen: Observation) -> Observation:
+def placed_session(case: CaseBench, made: SessionModel, seen: Observation) -> Observation:
     """Notes where the nodes of a session ran; where it was not made, says which were refused.
 
     ORT's own words blame whoever asked for no fallback.
     """
-    model = OnnxNodes.of(path)
-    figures, refused = session_figures(model, seen.run.transcript, case.placement.backend)
+    model, steps = OnnxNodes.of(made.path), seen.run.transcript.steps
+    on = ON[case.placement.backend]
+    refused = refused_nodes(line.text for step in steps for line in step.logs)
+    told = [step.data.get("assigned") for step in steps if step.verb == "ort-placement"]
+    assigned = [*_assigned(told[-1], on)] if told else []
+    figures = session_figures(model, assigned, refused, on)
+    if assigned and figures["transfers"] is None:
+        with contextlib.suppress(HarnessError):
+            figures["transfers"] = _carried(case, made, assigned, model.sizes)
     case.notes.measurements.update(figures)
     error = seen.verdict.error
     if error is None or not refused or not _BLAMES.search(error.message):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from harness.contexts.sources.onnx_nodes import all_inputs, graphs_within
 from harness.contexts.sources.onnx_shapes import inlined
 from harness.ground.errors import ConfigError
 
@@ -85,7 +86,7 @@ class Network:
         }
         self.constant = self._constant(frozenset())
         self.free = self._free()
-        self._users = Counter(name for node in self.nodes for name in _takes(node))
+        self._users = Counter(name for node in self.nodes for name in all_inputs(node))
         self._users.update(one.name for one in copy.graph.output)
 
     def ops(self) -> list[Op]:
@@ -158,7 +159,7 @@ class Network:
     ) -> onnx.ModelProto:
         from onnx import helper
 
-        used = {name for node in nodes for name in _takes(node)}
+        used = {name for node in nodes for name in all_inputs(node)}
         graph = helper.make_graph(
             nodes,
             self.model.graph.name or "diverge",
@@ -209,7 +210,7 @@ class Network:
     def _constant(self, also: frozenset[int]) -> frozenset[int]:
         known, found = set(self.weights), set(also)
         for at, node in enumerate(self.nodes):
-            if at in also or (node.op_type not in _RANDOM and set(_takes(node)) <= known):
+            if at in also or (node.op_type not in _RANDOM and set(all_inputs(node)) <= known):
                 found.add(at)
                 known.update(node.output)
         return frozenset(found)
@@ -230,7 +231,7 @@ class Network:
         left = sorted(found)
         while left:
             at = left.pop()
-            for name in _takes(self.nodes[at]) if at not in ends else ():
+            for name in all_inputs(self.nodes[at]) if at not in ends else ():
                 maker = self.made_by.get(name)
                 if maker in found or name in self.weights:
                     continue
@@ -324,26 +325,10 @@ def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
     return found
 
 
-def _takes(node: onnx.NodeProto) -> list[str]:
-    """All that a node takes, also what graphs within it take from outside."""
-    found = [name for name in node.input if name]
-    for graph in _within(node):
-        own = {one.name for one in (*graph.input, *graph.initializer)}
-        own |= {name for inner in graph.node for name in inner.output}
-        taken = [name for inner in graph.node for name in _takes(inner)]
-        found += [name for name in (*taken, *(one.name for one in graph.output)) if name not in own]
-    return found
-
-
-def _within(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        yield from (attribute.g, *attribute.graphs)
-
-
 def _rename(node: onnx.NodeProto, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
     for names, new in ((node.input, inputs), (node.output, outputs)):
         names[:] = [new.get(name, name) for name in names]
-    for graph in _within(node):
+    for graph in graphs_within(node):
         for inner in graph.node:
             _rename(inner, inputs, {})
         for one in graph.output:

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.cut_models import CUT
 from tests.integration.device_runs import DeviceRuns
 
 SHAPE = [1, 4, 8, 8]
@@ -79,6 +80,45 @@ def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, en
     assert "--fallback allow" in help_
     assert "by the user" not in error["message"]
     assert places(one) == WHERE
+
+
+@pytest.mark.slow
+def test_what_is_carried_over_is_that_of_the_graph_that_runs(lab: DeviceRuns) -> None:
+    """ORT renames what it gives another layout, takes functions apart, and leaves nodes out."""
+    for name, (model, *_) in CUT.items():
+        onnx.save(model, lab.folder / f"{name}.onnx")
+    _, said, records = lab.run_files(*(f"{name}.onnx" for name in CUT), "--fallback=allow")
+    assert len(records) == len(CUT), said
+    found = {}
+    for one in records:
+        figures = one["measurements"]
+        carried = figures["transfers"]
+        name = one["case"].partition(".onnx")[0]
+        found[name] = figures["partitions"], carried["tensors"], carried["bytes"]
+        added = [row for row in figures["nodes"] if row["added_by"]]
+        assert {row["op_type"] for row in added} <= {"Transpose"}
+        assert all(row["node"] for row in figures["nodes"])
+    assert found == {name: tuple(told) for name, (_, *told) in CUT.items()}
+
+
+@pytest.mark.slow
+def test_what_nobody_can_cut_again_is_not_known(lab: DeviceRuns) -> None:
+    """Mish is taken apart into nodes without a name, once what else there is was cut."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "y"))
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Mish", ["a"], ["b"]),
+        helper.make_node("Shrink", ["b"], ["c"], lambd=0.1),
+        helper.make_node("Tanh", ["c"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opset), lab.folder / "mish.onnx")
+    _, said, (one,) = lab.run_files("mish.onnx", "--fallback=allow")
+    figures = one["measurements"]
+    assert figures["transfers"] is None
+    assert "it is not known what is carried over" in said
+    assert places(one)["Shrink_2"] == "CPU"
 
 
 def test_an_engine_that_leaves_nothing_to_the_cpu_says_so(lab: DeviceRuns) -> None:

@@ -30,9 +30,19 @@ def test_nodes_on_the_npu_are_counted_and_the_others_named() -> None:
     assert "no \\| kernel" in told
 
 
+def test_what_the_runtime_added_is_no_node_of_the_model() -> None:
+    added = {**node("Transpose_token_1", "Transpose"), "added_by": "ONNX Runtime"}
+    figures = {"nodes": [node("c", "Conv"), added, added], "partitions": 1, "transfers": None}
+    told = markdown(nodes_tables([record(measurements=figures)]))
+    assert "of 1 node 1 on the NPU; ONNX Runtime added 2 nodes: 2 Transpose; 1 partition; " in told
+    assert "it is not known what is carried over" in told
+    assert "nodes | Transpose" not in told
+
+
 @pytest.mark.parametrize("executed", [None, 0, 2])
-def test_where_nothing_ran_it_is_told_as_planned(executed: int | None) -> None:
-    figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], "executed": executed}
+@pytest.mark.parametrize("count", ["executed", "runs"])
+def test_where_nothing_ran_it_is_told_as_planned(executed: int | None, count: str) -> None:
+    figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], count: executed}
     line, table = nodes_tables([record(outcome="failed", measurements=figures)])
     assert isinstance(table, Table)
     assert ("nothing ran; if it did, of 1 node 1 on the CPU" in markdown([line])) is (not executed)

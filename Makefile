@@ -97,4 +97,4 @@ $(READY_DEV): $(READY_DEVICE)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .nox build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

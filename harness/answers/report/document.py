@@ -258,8 +258,6 @@ def _table(table: Table) -> Markup:
 
 def _td(line: Line, column: str, style: str) -> str:
     """A cell. There may be very many: only what others said is escaped."""
-    if style == "grid" and isinstance(line, Span):
-        return f'<td class="{escape(line.mark or "")}">{escape(line.text)}</td>'
     titles = [one.title for one in _spans(line) if isinstance(one, Span) and one.title]
     title = f' title="{escape(titles[0])}"' if titles else ""
     label = f' data-label="{escape(column)}"' if "stacked" in style else ""

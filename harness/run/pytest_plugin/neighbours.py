@@ -21,7 +21,7 @@ _CLOSE: Final = 0.75
 """How like an option of ours an unknown one is that may be meant for it."""
 _RERUNS: Final = (
     "what only the lab failed is tried again without it (--retries N), and a verdict about the "
-    "target stands; for how often it fails see `qnn-harness bisect --repeat auto`"
+    "target stands; for how often it fails see `qnn-harness bisect --repeat N`"
 )
 _TIMEOUT: Final = (
     "That is no verdict: nobody knows what it would have come to. A plan has a deadline of its "

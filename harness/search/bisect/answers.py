@@ -1,32 +1,23 @@
-"""What a run can answer, and what all answers so far come to for each point (pure).
+"""The answers of runs, and what they come to for each point (pure).
 
-A point is a tuple of candidates: one version on one axis, a pair on two.
+A point is a tuple of versions: one on one axis, a pair on two.
 """
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, Literal
-
-from pydantic import StringConstraints
+from typing import Final, Literal
 
 RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 GoodOrBad = Literal["good", "bad"]
-Rate = Annotated[str, StringConstraints(strict=True, pattern=r"^rate:([1-9]\d?|100)%$")]
-"""The smallest change of the rate of failures that is looked for, such as rate:10%."""
-Repeat = int | Literal["auto", "judged"] | Rate
+Repeat = int | Literal["judged"]
+"""How often a point is run; `judged`: until its figures are told from noise."""
 Point = tuple[str, ...]
 
-
-_RATE: Final = re.compile(r"rate:([1-9]\d?|100)%", re.ASCII)
-
-
-def least_change(repeat: Repeat) -> float | None:
-    """The smallest change of the rate of failures that matters; None if answers are believed."""
-    found = _RATE.fullmatch(str(repeat))
-    return 0.5 if repeat == "auto" else int(found[1]) / 100 if found else None
+_MISSES: Final = 100
+"""Of so many versions that fail now and then, fewer than one may be taken for good."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +40,35 @@ class Tally:
         return self.good + self.bad + self.unsure
 
     def plus(self, answer: RunAnswer) -> Tally:
-        """The tally with one more answer; `unknown` counts for none."""
+        """Return the tally with one more answer; `unknown` counts for none."""
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
     def settled(self, repeat: Repeat) -> GoodOrBad | None:
-        """The verdict when every point is asked `repeat` times: one bad answer makes it bad.
+        """The verdict: bad if any run is bad, good if all `repeat` runs are; None if runs are due.
 
-        Where noise is judged, one answer is enough either way.
+        A bad answer ends the runs of a point, unless others were good: then all runs are made, so
+        that the rate of failures is known. Where noise is judged, one answer is enough.
         """
-        if self.bad:
+        runs = repeat if isinstance(repeat, int) else 1
+        enough = self.good + self.bad >= runs
+        if self.bad and (enough or not self.good):
             return "bad"
-        return "good" if self.good >= (repeat if isinstance(repeat, int) else 1) else None
+        return "good" if self.good and enough else None
 
 
 NOTHING: Final = Tally()
+
+
+def repeats_needed(failed: int, runs: int) -> int:
+    """Return how many runs overlook a failure that comes in `failed` of `runs` with less than 1 %.
+
+    At least one of these runs passed, and one failed.
+    """
+    passed = runs - failed
+    repeats = max(1, math.floor(-math.log(_MISSES) / math.log(passed / runs)) - 1)
+    while _MISSES * passed**repeats >= runs**repeats:
+        repeats += 1
+    return repeats
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Evidence:
     troubles: int = 0
 
     def plus(self, at: Point, answer: RunAnswer) -> Evidence:
-        """With one more run."""
+        """Return the evidence with one more run."""
         if answer == "unknown":
             return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)
         tallies = {**self.tallies, at: self.of(at).plus(answer)}

@@ -1,4 +1,4 @@
-"""What every run of a bisection is made of, and one run: a pytest of its own, with a deadline."""
+"""One run of a case: a pytest of its own, with a deadline, and the answer that it gives."""
 
 from __future__ import annotations
 
@@ -7,100 +7,26 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
-
-from pydantic import BaseModel, Field, StrictInt, ValidationError
+from typing import Final
 
 from harness.answers.history.previous import asked_when_bad
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets, without_secrets
-from harness.ground.facts.axes import AxisName
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.whole_file import disk_errors
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import GuardedProcess, spawn_guarded
-from harness.run.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
+from harness.run.pytest_plugin.own_contexts import is_of_a_file
 from harness.run.pytest_plugin.problem import Problem, read_problem
 from harness.run.pytest_plugin.terminal import NO_DEVICE
-from harness.search.bisect.answers import Point
-from harness.search.bisect.log import BisectLog
-from harness.search.bisect.match import Judged, Match, parse_match
+from harness.search.bisect.match import Judged, Match
 from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
-from harness.verdict.results.case_names import split_node_id
 from harness.verdict.results.drift import Output
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, LATEST, RunFolder
-
-_LEASE_WAIT_S: Final = 600
-
-
-class Task(BaseModel, extra="forbid", frozen=True):
-    """One case, to be run with versions that a search chooses.
-
-    `case` is a node id whose versions do not count. `devices` are the device that it runs on and
-    those that may stand in for it. `held` has the versions of axes that are not searched and not at
-    their usual version, `paths` the path of each version that is named by a path. `on` is the
-    device, the kind or the engine that this is about, if several are asked; `engine` is set if it
-    is an engine. `folder` is where pytest is started, `pytest_arguments` goes to it as it is.
-    `good` is the point whose measurements or outputs `--match` compares with.
-    """
-
-    case: str
-    axes: Annotated[tuple[AxisName, ...], Field(min_length=1, max_length=2)]
-    held: Mapping[AxisName, str] = {}
-    paths: Mapping[AxisName, Mapping[str, str]] = {}
-    devices: Annotated[tuple[str, ...], Field(min_length=1)]
-    on: str | None = None
-    engine: str | None = None
-    target: str
-    backend: str
-    lab: Path
-    folder: Path
-    known_issues: Path | None = None
-    match: str | None = None
-    good: Point | None = None
-    run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
-    pytest_arguments: tuple[str, ...] = ()
-
-    def versions(self, at: Point) -> dict[AxisName, str]:
-        """Every version that is fixed in a run at a point."""
-        return {**self.held, **dict(zip(self.axes, at, strict=True))}
-
-    def given(self, at: Point) -> dict[AxisName, str]:
-        """The versions of a run as pytest must be told them."""
-        return {
-            axis: self.paths.get(axis, {}).get(version, version)
-            for axis, version in self.versions(at).items()
-        }
-
-    def arguments(self, at: Point, reports: Path, devices: Sequence[str]) -> list[str]:
-        """pytest's arguments for a run at a point, on the first of `devices` that can be used."""
-        arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
-        arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
-        if self.known_issues is not None:
-            arguments.append(f"--known-issues={self.known_issues}")
-        profiles = self.match is not None and parse_match(self.match).profiles
-        arguments += ["--profile=ops"] if profiles else []
-        # those of a test in Python belong to it
-        arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
-        return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
-
-
-def case_arguments(
-    case: str, lab: Path, reports: Path, devices: Sequence[str], backend: str
-) -> list[str]:
-    """pytest's arguments for one case alone, on the first of `devices` that can be used."""
-    # Paths are given with "=": pytest takes a word of its own for the path of a test.
-    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={case}"]
-    arguments += [f"--lab={lab}", f"--reports={reports}", f"--backend={backend}"]
-    # so that the case is called after what they all are, and not after one of them
-    arguments += ["--each-soc"] if len(devices) > 1 else []
-    # other people's runs may come between; a search that waits is better than one that stops
-    return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]
-
 
 _log = logging.getLogger(__name__)
 
@@ -117,16 +43,6 @@ _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
 
 class MisfitError(ConfigError):
     """The devices do not meet what the test requires; others may."""
-
-
-def task_of(log: BisectLog) -> Task:
-    """What the runs of a bisection are made of. Raises ConfigError if its log does not say."""
-    try:
-        return Task.model_validate(dict(log.task))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"its log does not say what to run: {where}: {first['msg']}") from error
 
 
 def asked_as_before(case: str, reports: Path, words: Sequence[str]) -> tuple[str, ...]:

@@ -15,14 +15,17 @@ from harness.answers.history.performance import MOST_RUNS, Change
 from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import AxisName
 from harness.search.bisect.answers import NOTHING, Point, Question, Stopped
-from harness.search.bisect.case_run import RunEnd, judge, task_of
+from harness.search.bisect.axis_search import AxisSearch
+from harness.search.bisect.case_run import RunEnd, judge
+from harness.search.bisect.corner_search import CornerSearch
 from harness.search.bisect.figures import Unmeasured
-from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.findings import Finding
 from harness.search.bisect.folder import BisectFolder
-from harness.search.bisect.log import Answered
+from harness.search.bisect.log import Answered, BisectLog
 from harness.search.bisect.loop import Loop, Watcher, record_of
 from harness.search.bisect.match import ANY_FAILURE, Formula, Judged, parse_match
-from harness.search.bisect.search import free
+from harness.search.bisect.search import AxisSpec, Cost, Search, free
+from harness.search.bisect.task import Task
 from harness.search.bisect.versions import Supply
 from harness.verdict.results.drift import KEPT, Output, changes
 from harness.verdict.results.record import CaseRecord
@@ -35,7 +38,15 @@ One proves nothing, and of two nobody knows which was the odd one.
 """
 
 
-class Bisection(Loop[AxisFinding | GridFinding]):
+def search_of(log: BisectLog, cost: Cost = free) -> Search[Any, Finding]:
+    """Return the search as it stood at the end of a log."""
+    spec, evidence = log.spec.search, log.evidence()
+    if isinstance(spec, AxisSpec):
+        return AxisSearch(spec, cost=cost, evidence=evidence)
+    return CornerSearch(spec, cost=cost, evidence=evidence)
+
+
+class Bisection(Loop[Finding]):
     """The loop that runs a case with versions."""
 
     def __init__(
@@ -43,22 +54,23 @@ class Bisection(Loop[AxisFinding | GridFinding]):
     ) -> None:
         """Without a `supply`, all runs cost the same.
 
-        `more` is as for `Loop`. Raises ConfigError for a log that does not say what to run.
+        `more` is as for `Loop`.
         """
         log = folder.read()
-        self.task = task_of(log)
+        self.task: Task = log.spec
         cost = supply.cost if supply is not None else free
-        super().__init__(folder, watcher, log.search(cost=cost), **more)
+        super().__init__(folder, watcher, search_of(log, cost), **more)
+        self._good = self.task.search.reference
         self._supply = supply
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
-        self._noisy = self._match.judged if log.spec.repeat == "judged" else None
+        self._noisy = self._match.judged if self.task.search.repeat == "judged" else None
         if self._noisy is not None:
             needs_scipy()  # before a run is made in vain
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[AxisName] = set()
 
-    def _next(self) -> Question | Stopped | AxisFinding | GridFinding:
+    def _next(self) -> Question | Stopped | Finding:
         if self._supply is not None:
             self._supply.ran(self._search.evidence.tallies)
         step = super()._next()
@@ -71,7 +83,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
     def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:
         record = end.record
         good_runs = self._good_runs()
-        if at == self.task.good and record is not None and end.folder is not None:
+        if at == self._good and record is not None and end.folder is not None:
             good_runs.append((record, end.folder))
         good = self._match.reference(one for one, _ in good_runs)
         judged = judge(end, self._match, good, self.task.held, self._changes(end, good_runs))
@@ -103,7 +115,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
 
     def _reference_first(self, question: Question) -> Question:
         """Runs that are compared with the good end wait for it. Raises ConfigError if in vain."""
-        good = self.task.good
+        good = self._good
         if not self._match.needs_good or good is None or question.at == good:
             return question
         compared = self._match.can_compare([one for one, _ in self._good_runs()])
@@ -127,10 +139,10 @@ class Bisection(Loop[AxisFinding | GridFinding]):
 
     def _change(self, at: Point, comparison: Formula, sizes: dict[Point, list[float]]) -> Change:
         """How a point differs from the good side, which is the good end and all that is like it."""
-        others = [one for one in sizes if one not in (at, self.task.good)]
+        others = [one for one in sizes if one not in (at, self._good)]
         good: list[float] = []
-        if self.task.good in sizes:
-            end = sizes[self.task.good]
+        if self._good in sizes:
+            end = sizes[self._good]
             middle, factor = statistics.median_low(end), comparison.factor
             for one in [one for one in others if self._search.evidence.of(one).good]:
                 # what is far off to the other side counts as good, and is not like it
@@ -148,7 +160,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
             size = comparison.size(record.measurements)
         except Unmeasured as error:
             return Judged("untestable", str(error))
-        if at == self.task.good:
+        if at == self._good:
             return Judged("good", f"{value}: what others are compared with")
         sizes = self._sizes(comparison)
         sizes.setdefault(at, []).append(size)
@@ -172,7 +184,7 @@ class Bisection(Loop[AxisFinding | GridFinding]):
         """The runs of the good end so far, with their folders; none where nobody asks for them."""
         if not self._match.needs_good:
             return []
-        ran = ((one, entry.run) for entry, one in self._ran() if entry.at == self.task.good)
+        ran = ((one, entry.run) for entry, one in self._ran() if entry.at == self._good)
         return [(record, self.folder.path / run) for record, run in ran if run]
 
     def _ran(self) -> Iterator[tuple[Answered, CaseRecord]]:

@@ -1,6 +1,6 @@
 """A search on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
 
-Bisections that were asked for together, the slices of a third axis, lie side by side as
+Bisections that were asked for together, one for each device or engine, lie side by side as
 <id>-1-bisect, <id>-2-bisect and so on.
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Final, Generic, Self
+from typing import Any, ClassVar, Final, Generic, Self
 
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.lines import AppendedLines
@@ -32,13 +32,13 @@ from harness.search.bisect.log import (
     read_log,
     to_line,
 )
-from harness.search.bisect.search import AxisSpec, GridSpec
+from harness.search.bisect.task import Task
 from harness.verdict.results.run_folder import making_folders, new_run_id
 from harness.verdict.results.run_numbers import number_folder, ordered
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
-_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?-bisect", re.ASCII)
+_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<number>\d{1,4}))?-bisect", re.ASCII)
 _MAX_BYTES = 256 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
@@ -80,8 +80,7 @@ class SearchFolder(Generic[AnySpec]):
                 folder.path.mkdir()
                 number_folder(folder.path, cls.noun)
                 write_whole(folder.path / LOG, to_line(one).encode())
-                said = one.task.get("pytest_arguments")
-                folder.words = list(map(str, said)) if isinstance(said, list) else None
+                folder.words = one.spec.pytest_arguments
                 folders.append(folder)
         for folder in folders:
             folder.hold()
@@ -156,7 +155,9 @@ class SearchFolder(Generic[AnySpec]):
         log = read_log(text, self.begins, file=str(path), most_chars=self.most_chars)
         if self.words is None:
             return log
-        return replace(log, task={**log.task, "pytest_arguments": list(self.words)})
+        spec: Any = log.spec
+        words = tuple(self.words)
+        return replace(log, spec=spec.model_copy(update={"pytest_arguments": words}))
 
     def reports_of(self, log: Log[AnySpec]) -> Path:
         """Where the run of the log's last question has its reports: runs/003-2.49.40."""
@@ -164,7 +165,7 @@ class SearchFolder(Generic[AnySpec]):
         return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
 
 
-class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
+class BisectFolder(SearchFolder[Task]):
     """The folder of a bisection, held by one process at a time while it is written to."""
 
     begins, noun, suffix = Begun, "bisection", "-bisect"
@@ -186,7 +187,7 @@ class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
             if path == night:
                 break
             with contextlib.suppress(ConfigError):
-                if cls(path).read().task.get("case") == case:
+                if cls(path).read().spec.case == case:
                     return cls(path.resolve())
         return None
 
@@ -202,14 +203,14 @@ class BisectFolder(SearchFolder[AxisSpec | GridSpec]):
             folder = cls(path.resolve())
             try:
                 if not folder.read().is_over:
-                    return folder.slices()
+                    return folder.together()
             except ConfigError as error:
                 problem = problem or error
         if problem is not None:
             raise problem
-        return cls.newest(reports).slices()
+        return cls.newest(reports).together()
 
-    def slices(self) -> list[Self]:
+    def together(self) -> list[Self]:
         """Itself and all that were begun with it, in their order."""
         own, number = _parts(self.path)
         if not number:
@@ -237,9 +238,9 @@ def log_text(path: Path) -> str:
 
 
 def _parts(path: Path) -> tuple[str, int]:
-    """The id of a bisection's folder, and which slice it is (pure)."""
+    """The id of a bisection's folder, and its number among those begun together (pure)."""
     found = _NAME.fullmatch(path.name)
-    return (found["id"], int(found["slice"] or 0)) if found else (path.name, 0)
+    return (found["id"], int(found["number"] or 0)) if found else (path.name, 0)
 
 
 def _all(reports: Path) -> list[Path]:

@@ -9,8 +9,8 @@ was asked stays known, even if it would not be asked again.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
@@ -21,9 +21,7 @@ from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets_in
 from harness.ground.errors.schemas import other_schema
 from harness.search.bisect.answers import Evidence, Point, RunAnswer
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.grid_search import GridSearch
-from harness.search.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
+from harness.search.bisect.task import Task
 from harness.verdict.failure.error import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
@@ -33,12 +31,11 @@ _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
 class FirstLine(Part):
-    """The first line of any log. `task` is what a run is made of, which no search need know."""
+    """The first line of any log: what is searched, and what a run is made of."""
 
     schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["begun"] = "begun"
     spec: Any
-    task: dict[str, JsonValue] = Field(default={})
 
     def points(self) -> Container[Point] | None:
         """Where the search can ask for runs; None where it is not known beforehand."""
@@ -48,11 +45,11 @@ class FirstLine(Part):
 class Begun(FirstLine):
     """The first line of a bisection's log."""
 
-    spec: Spec
+    spec: Task
 
     def points(self) -> Container[Point]:
         """The candidates, or pairs of them."""
-        return frozenset(self.spec.points())
+        return frozenset(self.spec.search.points())
 
 
 class Asked(Part):
@@ -100,7 +97,6 @@ class Log(Generic[AnySpec]):
 
     spec: AnySpec
     entries: tuple[_Line, ...]
-    task: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -142,14 +138,8 @@ class Log(Generic[AnySpec]):
                 last = None
         return last
 
-    def search(self: Log[AxisSpec | GridSpec], *, cost: Cost = free) -> AxisSearch | GridSearch:
-        """The search of a bisection as it stood at the end of the log."""
-        if isinstance(self.spec, AxisSpec):
-            return AxisSearch(self.spec, cost=cost, evidence=self.evidence())
-        return GridSearch(self.spec, cost=cost, evidence=self.evidence())
 
-
-BisectLog = Log[AxisSpec | GridSpec]
+BisectLog = Log[Task]
 
 
 def to_line(entry: Entry) -> str:
@@ -201,7 +191,7 @@ def read_log(
         entries.append(entry)
     if begun is None:
         raise ConfigError("does not begin with the spec of a search", file=file, line=1)
-    return Log(begun.spec, tuple(entries), begun.task)
+    return Log(begun.spec, tuple(entries))
 
 
 @lru_cache

@@ -189,8 +189,8 @@ class Match:
             return None
         return (
             f"{' and '.join(times)} differs from run to run, and one bad answer is believed: a "
-            "single slow run can name the wrong version. --repeat auto believes none, and asks "
-            "until it is sure"
+            "single slow run can name the wrong version. Without --repeat a multiple of good, such "
+            "as `load_us > 1.2 * good`, is judged beside noise"
         )
 
     def reference(self, good_runs: Iterable[CaseRecord]) -> float | None:

@@ -9,9 +9,8 @@ from harness.answers.history.brief import Brief
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.states import CaseState, versions_of
-from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import SEARCHED, AxisName
-from harness.ground.facts.versions import QnnVersion
+from harness.search.bisect.answers import repeats_needed
 from harness.search.bisect.match import ELSE_GOOD
 
 
@@ -36,9 +35,11 @@ class NewFailure:
         return cls(pair.before, pair.after, _changed(pair.before, pair.after), state)
 
     @property
-    def is_flaky(self) -> bool:
-        """Whether it fails now and then, so that a version shows what it is by many runs only."""
-        return self.state is not None and self.state.is_flaky
+    def repeat(self) -> int:
+        """How often each version is run: often enough for a flaky case to show that it fails."""
+        if self.state is None or not self.state.is_flaky:
+            return 1
+        return repeats_needed(self.state.failed, self.state.verdicts)
 
     @property
     def hindrance(self) -> str | None:
@@ -61,24 +62,23 @@ class NewFailure:
         """The bisection that finds out which version it was; None if there is a `hindrance`.
 
         A failure that replaced another is looked for by its signature, and the other one is good.
-        If more than two axes changed, the first two are searched, with the others held at their old
-        version, and once more at their new one. An empty `lab` names none.
+        If two axes changed, the mixed corners tell which of them matters; a third is held at its
+        old version. An empty `lab` names none.
         """
         if self.hindrance is not None or self.after.device is None:
             return None
-        searched = self.changed[:2]
-        words = ["bisect", "--case", self.after.case, "--axis", ",".join(searched)]
-        for axis in self.changed:
-            old, new = version_of(self.before, axis), version_of(self.after, axis)
-            if axis not in searched:
-                words += [f"--{axis}", f"{old},{new}"]
-            elif len(searched) > 1:
-                words += [f"--{axis}", _between(old, new)]
-            else:
-                words += ["--good", old, "--bad", new]
+        searched, held = self.changed[:2], self.changed[2:]
+        words = ["bisect", "--case", self.after.case]
+        words += ["--axis", *searched] if len(searched) == 1 else []
+        for option, record in (("--good", self.before), ("--bad", self.after)):
+            versions = [version_of(record, axis) for axis in searched]
+            pairs = map("=".join, zip(searched, versions, strict=True))
+            words += [option, *(versions if len(searched) == 1 else [",".join(pairs)])]
+        for axis in held:
+            words += [f"--{axis}", version_of(self.before, axis)]
         if self.before.is_bad:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
-        words += ["--repeat", "auto"] if self.is_flaky else []
+        words += ["--repeat", str(self.repeat)] if self.repeat > 1 else []
         words += ["--device", self.after.device.name]
         words += [*(["--lab", lab] if lab else []), "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
@@ -94,15 +94,6 @@ def bisected_apart(pair: Pair) -> tuple[object, ...]:
     """What two alike failures must share for one bisection to tell of both."""
     one = NewFailure.of(pair)
     return one.changed, one.hindrance
-
-
-def _between(one: str, other: str) -> str:
-    """All versions from one to the other; the two alone if they are not of one source."""
-    try:
-        low, high = sorted((one, other), key=QnnVersion.parse)
-    except ConfigError:
-        return f"{one},{other}"
-    return f">={low},<={high}"
 
 
 def version_of(record: Brief, axis: AxisName) -> str:

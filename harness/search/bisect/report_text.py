@@ -29,16 +29,11 @@ from harness.answers.report.pages import clip, link, page
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.libraries.runtimes.difference import Difference, NameList
+from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured, figure
+from harness.search.bisect.findings import AxisFinding, CornersFinding
 from harness.search.bisect.match import ELSE_GOOD, parse_match
-from harness.search.bisect.result import (
-    AxisAnswer,
-    BisectionResult,
-    EdgeShape,
-    GridAnswer,
-    RunShape,
-    SideShape,
-)
+from harness.search.bisect.result import BisectionResult, EdgeShape, RunShape, SideShape
 from harness.verdict.results.record import CaseRecord
 
 _SYMBOLS_SHOWN: Final = 8
@@ -48,11 +43,6 @@ _SHOWN_CHARS: Final = 4000
 _RUN_COLUMNS: Final = ("answer", "why", "device", "seconds", "results")
 _MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.fromkeys(
     ("untestable", "unsure"), "unsupported"
-)
-_GRID_SAID: Final = (
-    "(In brackets): concluded from others; in a page, what was run is filled. *: at the edge; in a "
-    "page, a broken frame says that what is not known may still move it. !: contradicts another. "
-    "n/a: cannot be tested. ?: not known."
 )
 
 
@@ -75,22 +65,22 @@ def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
     yield Heading("How to see it")
     yield CodeBlock(commands(result))
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
-    if result.cells:
-        yield Heading("The grid")
-        yield _grid(result)
-        yield Paragraph(_GRID_SAID, style="dim")
+    if isinstance(result.answer, CornersFinding):
+        yield Heading("The corners")
+        rows = [(*one.at, _cell(one.verdict or "untestable")) for one in result.answer.corners]
+        yield Table("", (*result.axes, "answer"), rows)
     for axis, found in result.libraries.items():
         yield Heading(f"What changed in the libraries of {axis}")
         yield Items(list(_libraries(found, symbols)))
     yield Heading("Every run")
-    rows = [*map(_run_row, result.runs)]
-    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), rows, "stacked")
+    runs = [*map(_run_row, result.runs)]
+    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), runs, "stacked")
 
 
 def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:
     """Both sides of a change, and what preflight said of them."""
-    where = " and ".join(edge.axes) if result.grid else edge.after.at[0]
-    named = f" {'on' if result.grid else 'at'} {where}" if len(result.edges) > 1 else ""
+    version = dict(zip(result.axes, edge.after.at, strict=True))[edge.axis]
+    named = f" at {edge.axis} {version}" if len(result.edges) > 1 else ""
     sides = [" with ".join(side.at) for side in (edge.before, edge.after)]
     yield Heading(f"Side by side{named}")
     rows = [(name, _cell(old), _cell(new)) for name, old, new in _side_rows(edge)]
@@ -118,22 +108,6 @@ def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:
                 for one in listed
             ]
         )
-
-
-def _grid(result: BisectionResult) -> Table:
-    rows, columns = (result.candidates[axis] for axis in result.axes)
-    cells = {tuple(one.at): one for one in result.cells or ()}
-
-    def place(row: str, column: str) -> Span:
-        cell = cells[row, column]
-        said = {"untestable": "n/a", "open": "?", "concluded": f"({cell.verdict})"}
-        text = said.get(cell.how, str(cell.verdict))
-        flags = [name for name in ("edge", "unsure", "contradicts") if getattr(cell, name)]
-        look = " ".join([f"a-{cell.verdict or 'none'}", cell.how, *flags])
-        return Span(f"{text}{'*' * cell.edge}{'!' * cell.contradicts}", mark=look)
-
-    head = (" \\ ".join(result.axes), *columns)
-    return Table("", head, [(row, *(place(row, one) for one in columns)) for row in rows], "grid")
 
 
 def _libraries(found: Difference, symbols: int) -> Iterator[Item]:
@@ -215,17 +189,18 @@ def summary(result: BisectionResult) -> list[str]:
     """The circumstances, a line each."""
     answer = result.answer
     lines = [f"case: `{result.case}`"]
-    if isinstance(answer, GridAnswer):
-        for axis, better in (answer.newer_is_better or {}).items():
-            if answer.mattered[axis]:
-                lines.append(f"newer {axis}: {'better' if better else 'worse'}")
-    if answer and answer.confidence is not None:
-        lines.append(f"confidence: {100 * answer.confidence:.1f} %")
-    elif answer and result.repeat == "judged":
+    if isinstance(answer, CornersFinding):
+        for corner in answer.corners:
+            named = " with ".join(map(" ".join, zip(result.axes, corner.at, strict=True)))
+            lines.append(f"{named}: {corner.verdict or 'cannot be tested'}")
+    lines += [one.said for one in answer.flaky] if answer else []
+    if answer and result.repeat == "judged":
         lines.append("each answer is of as many runs as it took to tell it from noise")
-    elif answer and isinstance(result.repeat, int):
-        lines.append("each answer was believed; --repeat auto is for tests that are flaky")
-    lines += answer.notes if answer else []
+    elif answer and result.repeat == 1:
+        lines.append("each was run once; --repeat N is for tests that are flaky")
+    elif answer:
+        lines.append(f"good versions passed {result.repeat} runs each (--repeat)")
+    lines += _notes(result)
     for axis, found in result.versions.items():
         for version, build in found.items():
             if build.build_id:
@@ -241,6 +216,15 @@ def summary(result: BisectionResult) -> list[str]:
         spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
         lines.append(f"runs: {answer.runs}{spoilt}; {result.bound.text}")
     return lines
+
+
+def _notes(result: BisectionResult) -> Iterator[str]:
+    """Remarks on the search, and on those of single axes."""
+    if result.answer is not None:
+        yield from result.answer.notes
+    if isinstance(result.answer, CornersFinding):
+        for search in result.answer.searches:
+            yield from (f"{search.axis}: {note}" for note in search.answer.notes)
 
 
 def _failed_otherwise(result: BisectionResult) -> list[str]:
@@ -286,7 +270,7 @@ def _beside_noise(result: BisectionResult) -> list[str]:
     """
     before, after = result.before, result.after
     compared = parse_match(result.match).comparison if result.match else None
-    if not isinstance(result.answer, AxisAnswer) or before is None or after is None:
+    if not isinstance(result.answer, AxisFinding) or before is None or after is None:
         return []
     order = result.candidates[result.axes[0]]
     at = order.index(before.at[0])
@@ -324,7 +308,7 @@ def doubts(result: BisectionResult) -> list[str]:
     measured: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
     for run in result.runs:
         if run.record is not None and run.record.outcome == "passed":
-            measured.setdefault(tuple(run.at), []).append(run.record.measurements)
+            measured.setdefault(run.at, []).append(run.record.measurements)
     lines = []
     for name in compared.noisy:
         rows: list[list[float]] = []
@@ -346,11 +330,11 @@ def commands(result: BisectionResult) -> list[str]:
     """A command for each side that runs the case there."""
     shown = [side for edge in result.edges for side in (edge.before, edge.after)]
     shown = shown or [side for side in (result.before, result.after) if side is not None]
-    points = [list(at) for at in dict.fromkeys(tuple(side.at) for side in shown)]
+    points = dict.fromkeys(side.at for side in shown)
     return [command_at(result, at) for at in points] or [command_at(result, None)]
 
 
-def command_at(result: BisectionResult, at: list[str] | None) -> str:
+def command_at(result: BisectionResult, at: Point | None) -> str:
     """The command that runs the case at a point, or with the usual versions."""
     versions = dict(result.held)
     if at is not None:

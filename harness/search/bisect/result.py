@@ -1,4 +1,4 @@
-"""What a bisection came to, as result.json has it: the answer, every run, both sides."""
+"""The result of a bisection, as result.json has it: the answer, every run, both sides."""
 
 from __future__ import annotations
 
@@ -7,38 +7,29 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from harness.ground.facts.axes import AxisName
 from harness.libraries.runtimes.difference import Difference
-from harness.search.bisect.answers import GoodOrBad, Repeat, RunAnswer
+from harness.search.bisect.answers import Repeat, RunAnswer
 from harness.search.bisect.before_after import edges_of, sides_of
-from harness.search.bisect.case_run import Task
-from harness.search.bisect.findings import AxisFinding, GridFinding, draw
+from harness.search.bisect.findings import AxisFinding, CornersFinding, Finding
 from harness.search.bisect.log import Answered, BisectLog
-from harness.search.bisect.rates import Side
-from harness.search.bisect.search import AxisSpec, GridSpec
-from harness.verdict.failure.error import ErrorRecord
+from harness.search.bisect.task import Task
+from harness.verdict.failure.error import ErrorRecord, Part
 from harness.verdict.results.record import CaseRecord, PreflightRecord, RuntimeRecord
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
-_ENDS: Final = ("last_good", "first_bad", "last_bad", "first_good")
-_OF_TASK: Final = {
-    *("case", "axes", "held", "paths", "match", "devices", "on", "engine", "target", "backend")
-}
+_OF_TASK: Final = ("case", "held", "paths", "match", "devices", "on", "engine", "target", "backend")
 
 RunRecords = Sequence[CaseRecord | None]
 """The records of answered runs, as far as there are any."""
 Builds = Mapping[AxisName, Mapping[str, str | None]]
 """{axis: {version: build id}}."""
-At = Annotated[list[str], Field(min_length=1, max_length=2)]
+At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
-
-
-class BoundShape(_Shape):
+class BoundShape(Part):
     """How many runs it may take: `alike` if both ends answer alike."""
 
     runs: int
@@ -46,81 +37,14 @@ class BoundShape(_Shape):
     text: str
 
 
-class _Answer(_Shape):
-    text: str
-    confidence: float | None
-    runs: int
-    unknown: int
-    notes: list[str]
-    verdict: GoodOrBad | None
-
-
-class ChangeShape(_Shape):
-    """A change on one axis. `between` are the candidates of which nothing is known."""
-
-    direction: Literal["regression", "fix"]
-    last_good: str | None = None
-    first_bad: str | None = None
-    last_bad: str | None = None
-    first_good: str | None = None
-    between: list[str]
-
-
-class FailedShape(_Shape):
-    """How many runs of a version failed, of how many."""
-
-    failed: int
-    runs: int
-
-
-class AxisAnswer(_Answer):
-    """Of a search on one axis. `between` are the candidates of which nothing is known.
-
-    `changes` are all known changes, oldest first; the other fields are about the change that was
-    asked for. `failed` and what follows is known where rates of failures were searched. `rates` are
-    those before and after the change, or throughout. `least` is the smallest change of a rate that
-    was looked for, `excluded` the smallest that is excluded with the confidence asked for.
-    """
-
-    kind: Literal["change", "range", "no-change", "undecided"]
-    direction: Literal["regression", "fix"] | None
-    last_good: str | None
-    first_bad: str | None
-    last_bad: str | None
-    first_good: str | None
-    between: list[str]
-    one_change: bool
-    changes: list[ChangeShape] = []
-    failed: dict[str, FailedShape] = {}
-    rates: list[Side] = []
-    least: float | None = None
-    excluded: float | None = None
-
-
-class GridAnswer(_Answer):
-    """Of a search on two axes. `mattered` is null for an axis of which it is not known."""
-
-    kind: Literal["frontier", "no-change", "partial", "not-monotone", "undecided"]
-    first: list[At]
-    first_are: GoodOrBad
-    edge_good: list[At]
-    edge_bad: list[At]
-    unsure: list[At]
-    newer_is_better: dict[AxisName, bool] | None
-    mattered: dict[AxisName, bool | None]
-    axis_said: str | None
-    assumed: str | None
-    witnesses: list[At]
-
-
-class BuildShape(_Shape):
+class BuildShape(Part):
     """The build of a version, and the day that it names."""
 
     build_id: str | None
     date: str | None
 
 
-class RunShape(_Shape):
+class RunShape(Part):
     """One run: where, what it answered, and its record if there is one."""
 
     number: int
@@ -136,7 +60,7 @@ class RunShape(_Shape):
     record: CaseRecord | None
 
 
-class SideShape(_Shape):
+class SideShape(Part):
     """One side of a change: the run that shows it."""
 
     at: At
@@ -150,7 +74,7 @@ class SideShape(_Shape):
     evidence: list[str]
 
 
-class PreflightShape(_Shape):
+class PreflightShape(Part):
     """What preflight said of the older side only, of the newer one only, and of both."""
 
     gone: list[PreflightRecord]
@@ -158,27 +82,16 @@ class PreflightShape(_Shape):
     both: list[PreflightRecord]
 
 
-class EdgeShape(_Shape):
-    """Two unlike runs next to each other; `axes` are those on which they differ."""
+class EdgeShape(Part):
+    """Two unlike runs next to each other, which differ on `axis`."""
 
-    axes: list[AxisName]
+    axis: AxisName
     before: SideShape
     after: SideShape
     preflight: PreflightShape | None
 
 
-class CellShape(_Shape):
-    """A place of the grid, and how its verdict is known."""
-
-    at: At
-    verdict: GoodOrBad | None
-    how: Literal["run", "concluded", "untestable", "open"]
-    edge: bool
-    unsure: bool
-    contradicts: bool
-
-
-class BisectionResult(_Shape):
+class BisectionResult(Part):
     """What a bisection came to; `answer` is null while it is not over.
 
     `before` and `after` are the sides of the first of `edges`, or the one side that is known.
@@ -193,20 +106,20 @@ class BisectionResult(_Shape):
     kind: Literal["bisect"]
     bisect: str
     case: str
-    axes: Annotated[list[AxisName], Field(min_length=1, max_length=2)]
-    candidates: dict[AxisName, list[str]]
-    held: dict[AxisName, str]
-    paths: dict[AxisName, dict[str, str]]
+    axes: Annotated[tuple[AxisName, ...], Field(min_length=1, max_length=2)]
+    candidates: Mapping[AxisName, tuple[str, ...]]
+    held: Mapping[AxisName, str]
+    paths: Mapping[AxisName, Mapping[str, str]]
     match: str | None
     repeat: Repeat
     bound: BoundShape
-    devices: list[str]
+    devices: tuple[str, ...]
     on: str | None
     engine: str | None
     target: str
     backend: str
     finished: bool
-    answer: AxisAnswer | GridAnswer | None
+    answer: AxisFinding | CornersFinding | None
     versions: dict[AxisName, dict[str, BuildShape]]
     runs: list[RunShape]
     before: SideShape | None
@@ -214,8 +127,6 @@ class BisectionResult(_Shape):
     preflight: PreflightShape | None
     edges: list[EdgeShape]
     libraries: dict[AxisName, Difference]
-    grid: str | None
-    cells: list[CellShape] | None
     folder: str | None = None
     exit_code: int | None = None
 
@@ -227,8 +138,7 @@ class BisectionResult(_Shape):
 def result_of(
     name: str,
     log: BisectLog,
-    task: Task,
-    finding: AxisFinding | GridFinding | None,
+    finding: Finding | None,
     records: RunRecords,
     *,
     differences: Mapping[AxisName, Difference] | None = None,
@@ -239,38 +149,32 @@ def result_of(
     `finding` is None for one that is not over. `differences` are those of the libraries on the axes
     that differ at an edge, `builds` the build ids of versions, as far as records do not tell them.
     """
-    answers = log.answers()
+    task, answers = log.spec, log.answers()
     before, after = sides_of(finding, answers)
     numbered = enumerate(zip(answers, records, strict=True), start=1)
     runs = [_run(number, *answered) for number, answered in numbered]
     sides = [_side(run) for run in runs]
     edges = [
         EdgeShape(
-            axes=[
-                axis
-                for axis, a, b in zip(task.axes, answers[old].at, answers[new].at, strict=True)
-                if a != b
-            ],
+            axis=_differs_on(task, answers[old], answers[new]),
             before=sides[old],
             after=sides[new],
             preflight=_preflight(records[old], records[new]),
         )
         for old, new in edges_of(finding, answers)
     ]
-    bound = log.spec.bound()
-    grid = None
-    if isinstance(log.spec, GridSpec) and isinstance(finding, GridFinding):
-        grid = draw(log.spec, finding)
+    bound = task.search.bound()
     return BisectionResult(
         schema_number=1,
         kind="bisect",
         bisect=name,
-        **task.model_dump(mode="json", include=_OF_TASK),
-        candidates=_candidates(log.spec),
-        repeat=log.spec.repeat,
+        **{field: getattr(task, field) for field in _OF_TASK},
+        axes=task.axes,
+        candidates=task.search.versions,
+        repeat=task.search.repeat,
         bound=BoundShape(runs=bound.runs, alike=bound.alike, text=str(bound)),
         finished=finding is not None,
-        answer=_answer(finding),
+        answer=finding,
         versions=_versions(task, runs, builds or {}),
         runs=runs,
         before=None if before is None else sides[before],
@@ -278,9 +182,13 @@ def result_of(
         preflight=edges[0].preflight if edges else None,
         edges=edges,
         libraries=dict(differences or {}),
-        grid=grid,
-        cells=_cells(finding) if isinstance(finding, GridFinding) else None,
     )
+
+
+def _differs_on(task: Task, old: Answered, new: Answered) -> AxisName:
+    """The axis on which two neighbours differ."""
+    pairs = zip(task.axes, old.at, new.at, strict=True)
+    return next(axis for axis, before, after in pairs if before != after)
 
 
 def build_date(build_id: str | None) -> str | None:
@@ -303,7 +211,7 @@ def _versions(
         axis: dict(found) for axis, found in builds.items()
     }
     for run in runs:
-        versions = task.versions(tuple(run.at))
+        versions = task.versions(run.at)
         for axis, version in versions.items():
             known.setdefault(axis, {}).setdefault(version, None)
         if run.record is not None and run.record.runtime is not None and "qnn" in versions:
@@ -315,51 +223,6 @@ def _versions(
         }
         for axis, found in known.items()
     }
-
-
-def _candidates(spec: AxisSpec | GridSpec) -> dict[Any, list[str]]:
-    if isinstance(spec, GridSpec):
-        return {spec.axes[0]: list(spec.rows), spec.axes[1]: list(spec.columns)}
-    return {spec.axis: list(spec.candidates)}
-
-
-def _answer(finding: AxisFinding | GridFinding | None) -> AxisAnswer | GridAnswer | None:
-    if finding is None:
-        return None
-    told: dict[str, Any] = vars(finding) | {"text": str(finding)}
-    if isinstance(finding, AxisFinding):
-        told |= {**dict.fromkeys(_ENDS), **finding.ends}
-        told["changes"] = [
-            ChangeShape(direction=one.direction, between=list(one.between), **one.ends)
-            for one in finding.changes
-        ]
-        told["failed"] = {
-            name: FailedShape(failed=failed, runs=runs)
-            for name, (failed, runs) in finding.failed.items()
-        }
-        return AxisAnswer(**{name: told[name] for name in AxisAnswer.model_fields})
-    decided = finding.kind in ("frontier", "partial")
-    newer = finding.newer
-    told |= {
-        "first": finding.first,
-        "first_are": "bad" if newer == (False, False) else "good",
-        "unsure": sorted(finding.unsure),
-        "newer_is_better": None if newer is None else dict(zip(finding.axes, newer, strict=True)),
-        "mattered": dict(zip(finding.axes, finding.mattered, strict=True)),
-        "axis_said": finding.axis_said() if decided else None,
-    }
-    return GridAnswer(**{name: told[name] for name in GridAnswer.model_fields})
-
-
-def _cells(finding: GridFinding) -> list[CellShape]:
-    edges = {*finding.edge_good, *finding.edge_bad}
-    marks = {"edge": edges, "unsure": finding.unsure, "contradicts": finding.witnesses}
-    return [
-        CellShape.model_validate(
-            {"at": list(at)} | vars(cell) | {mark: at in of for mark, of in marks.items()}
-        )
-        for at, cell in finding.cells.items()
-    ]
 
 
 def _run(number: int, entry: Answered, record: CaseRecord | None) -> RunShape:

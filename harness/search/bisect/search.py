@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Generic, Literal, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, model_validator
+from pydantic import Field, StrictInt, StringConstraints, model_validator
 
 from harness.answers.history.performance import MOST_RUNS
 from harness.ground.errors.outgoing_text import counted
-from harness.search.bisect.answers import (
-    Evidence,
-    Point,
-    Question,
-    Rate,
-    RunAnswer,
-    Stopped,
-    least_change,
-)
-from harness.search.bisect.flaky import WORST
-from harness.search.bisect.rates import runs_if_none_fails
+from harness.ground.facts.axes import AxisName
+from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer, Stopped
+from harness.verdict.failure.error import Part
 
 _CHEAPEST_S: Final = 0.001
 Cost = Callable[[Point], float]
@@ -36,14 +29,12 @@ class Bound:
     `alike` holds instead if both ends answer alike: then there is either no change, or two, and
     some runs go into looking for a point that differs. Runs that the lab spoils are not counted.
     `all_points` is how many runs there can be if no point is asked more than `repeat` times, None
-    if that has no limit. `if_none_fails` is how many runs tell that nothing changed if none fails,
-    None where answers are believed.
+    if that has no limit.
     """
 
     runs: int
     alike: int
     all_points: int | None = None
-    if_none_fails: int | None = None
 
     def limit(self, *, wasted: int = 0, alike: bool = False) -> int:
         """The number of runs that is not exceeded when `wasted` of them met untestable points."""
@@ -62,8 +53,6 @@ class Bound:
         text += ", plus one for each that cannot be tested"
         if self.alike > self.runs:
             text += f"; at most {self.alike} if both ends answer alike"
-        if self.if_none_fails is not None:
-            text += f"; some {self.if_none_fails} where none fails"
         return text
 
 
@@ -72,87 +61,60 @@ def halvings(gaps: int) -> int:
     return math.ceil(math.log2(gaps)) if gaps > 1 else 0
 
 
-# A run of a point decides it if 40 % of all answers are wrong, after about so many repetitions.
-_UNTIL_SURE = 200
-
-
-def ideal_flaky_runs(candidates: int, flake: float, confidence: float) -> float:
-    """The fewest runs that any search needs on average if a share `flake` of all answers is wrong.
-
-    log2(n) bits must pass through a channel of 1 - H(flake) bits a run, and the answer must be
-    confirmed: log(c / (1 - c)) against the drift of its odds at each run.
-    """
-    if flake <= 0:
-        return math.log2(candidates)
-    capacity = 1 + flake * math.log2(flake) + (1 - flake) * math.log2(1 - flake)
-    drift = (1 - 2 * flake) * math.log((1 - flake) / flake)
-    return math.log2(candidates) / capacity + math.log(confidence / (1 - confidence)) / drift
-
-
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 Candidates = Annotated[tuple[Name, ...], Field(min_length=1, max_length=1000)]
-Times = Annotated[StrictInt, Field(ge=1, le=100)]
-RunCount = Annotated[StrictInt, Field(ge=1, le=100_000)]
+Pair = tuple[Name, Name]
 
 
-class _Spec(BaseModel):
-    """What both kinds of search have in common.
+class _Spec(Part):
+    """The fields of both kinds of search.
 
-    `repeat` is how often a point is asked before it counts as good ("auto", "rate:10%": until the
-    answer is sure enough; "judged": until its figures are told from noise). `patience` troubles of
-    the lab in a row stop the search. `held` is what the other axes were held at, `match` what
-    counts as bad (None: any failure). `untestable` stands in every log and is empty: what cannot be
-    tested is found out.
+    `repeat` is how often a point is run before it counts as good. `patience` troubles of the lab in
+    a row stop the search.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    repeat: Times | Literal["auto", "judged"] | Rate = 1
-    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.99
-    patience: Times = 3
-    max_runs: RunCount | None = None
-    held: Mapping[Name, str] = {}
-    match: str | None = None
-
-    @property
-    def least(self) -> float | None:
-        """The smallest change of the rate of failures looked for; None if answers are believed."""
-        return least_change(self.repeat)
+    repeat: Annotated[StrictInt, Field(ge=1, le=1000)] | Literal["judged"] = 1
+    patience: Annotated[StrictInt, Field(ge=1, le=100)] = 3
+    max_runs: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
 
     @property
     def most_each(self) -> int:
         """How many runs a point may take."""
-        if self.repeat == "judged":
-            return MOST_RUNS
-        return self.repeat if isinstance(self.repeat, int) else _UNTIL_SURE
+        return self.repeat if isinstance(self.repeat, int) else MOST_RUNS
 
 
 class AxisSpec(_Spec):
     """A search on one axis, oldest candidate first.
 
     `good` and `bad` are what the user says of two of them; either may be missing. With both, only
-    what lies between them is searched. `prior` is how likely the change came with a candidate,
-    relative to the others (1 if not named).
+    what lies between them is searched.
     """
 
     kind: Literal["axis"] = "axis"
-    axis: Name
+    axis: AxisName
     candidates: Candidates
     good: Name | None = None
     bad: Name | None = None
-    prior: Mapping[Name, Annotated[float, Field(gt=0, le=1e6)]] = {}
-    untestable: tuple[()] = ()
 
     @model_validator(mode="after")
     def _names_are_candidates(self) -> Self:
         _distinct(self.axis, self.candidates)
-        for field, given in (("good", [self.good]), ("bad", [self.bad]), ("prior", self.prior)):
-            for name in given:
-                if name is not None and name not in self.candidates:
-                    raise ValueError(f"{field}: {name!r} is not one of the candidates")
+        for field, name in (("good", self.good), ("bad", self.bad)):
+            if name is not None and name not in self.candidates:
+                raise ValueError(f"{field}: {name!r} is not one of the candidates")
         if self.good is not None and self.good == self.bad:
             raise ValueError(f"{self.good!r} cannot be good and bad")
         return self
+
+    @property
+    def versions(self) -> dict[AxisName, tuple[str, ...]]:
+        """The candidates of each axis."""
+        return {self.axis: self.candidates}
+
+    @property
+    def reference(self) -> Point | None:
+        """The good end, which others may be compared with."""
+        return (self.good,) if self.good is not None else None
 
     def points(self) -> Iterator[Point]:
         """All candidates."""
@@ -162,36 +124,19 @@ class AxisSpec(_Spec):
         """The candidates between the two claims, claims included; all if one is missing."""
         if self.good is None or self.bad is None:
             return self.candidates
-        ends = sorted((self.candidates.index(self.good), self.candidates.index(self.bad)))
-        return self.candidates[ends[0] : ends[1] + 1]
+        return between(self.candidates, self.good, self.bad)
 
     def bound(self) -> Bound:
         """How many runs the search may take.
 
-        If answers are believed: both ends (and a single claim between them), and halving the gaps.
-        If the ends are alike: looking for a point that differs, and halving on both sides of it.
-        With several runs each: so many times more. With "auto": 2.5 times what an ideal search
-        needs on average if 40 % of all answers are wrong; an exact test ends long before. With
-        "rate:10%" it is that for rates 6 points apart: to exclude a change takes longer than to
-        find one.
+        Both ends (and a single claim between them), and halving the gaps. If the ends are alike:
+        looking for a point that differs, and halving on both sides of it. With several runs each:
+        so many times more.
         """
-        searched = self.searched()
+        searched, each = self.searched(), self.most_each
         candidates = len(searched)
-        if self.least is not None:
-            wrong = WORST if self.repeat == "auto" else 0.5 - 0.3 * self.least
-            sure = 1 - (1 - self.confidence) / 2
-            runs = math.ceil(2.5 * ideal_flaky_runs(2 * candidates, wrong, sure))
-            never = (
-                runs_if_none_fails(candidates, self.least, self.confidence) if candidates > 1 else 2
-            )
-            # one of four goes to what lies between the ends
-            return Bound(runs, runs, if_none_fails=never * 4 // 3).capped(self.max_runs)
         inner = {self.good, self.bad} - {None, searched[0], searched[-1]}
-        ends, halves, each = (
-            min(candidates, 2) + len(inner),
-            halvings(candidates - 1),
-            self.most_each,
-        )
+        ends, halves = min(candidates, 2) + len(inner), halvings(candidates - 1)
         most = each * candidates
         bound = Bound(
             min(each * (ends + halves), most), min(each * (ends + 3 * halves), most), most
@@ -199,50 +144,65 @@ class AxisSpec(_Spec):
         return bound.capped(self.max_runs)
 
 
-class GridSpec(_Spec):
-    """A search on two axes, oldest candidates first.
+class CornerSpec(_Spec):
+    """Which of two axes makes the difference between a good and a bad pair of versions.
 
-    It holds for grids on which going up on an axis always cures, or always breaks. The search finds
-    out which for each axis, unless `newer` says for each whether newer candidates are better or
-    worse. Then that is taken for granted, and the answer says so. `checks` is how many runs are
-    spent at most on points whose answer is already concluded, to see whether that holds. `every`
-    asks every point instead, and concludes nothing.
+    `candidates` are those of each axis, oldest first; only what lies between the two pairs counts.
     """
 
-    kind: Literal["grid"] = "grid"
-    axes: tuple[Name, Name]
-    rows: Candidates
-    columns: Candidates
-    untestable: tuple[()] = ()
-    newer: tuple[bool, bool] | None = None
-    checks: Annotated[StrictInt, Field(ge=0, le=3)] = 2
-    every: bool = False
+    kind: Literal["corners"] = "corners"
+    axes: tuple[AxisName, AxisName]
+    candidates: tuple[Candidates, Candidates]
+    good: Pair
+    bad: Pair
 
     @model_validator(mode="after")
-    def _names_are_candidates(self) -> Self:
-        _distinct(self.axes[0], self.rows)
-        _distinct(self.axes[1], self.columns)
+    def _pairs_are_candidates(self) -> Self:
         if self.axes[0] == self.axes[1]:
             raise ValueError(f"both axes are {self.axes[0]!r}")
-        if isinstance(self.repeat, str) and self.repeat.startswith("rate:"):
-            raise ValueError("rates are searched on one axis: hold the other at a version")
-        if len(self.rows) * len(self.columns) > 10_000:
-            raise ValueError("more than 10000 pairs")
+        for axis, names, good, bad in zip(
+            self.axes, self.candidates, self.good, self.bad, strict=True
+        ):
+            _distinct(axis, names)
+            for field, name in (("good", good), ("bad", bad)):
+                if name not in names:
+                    raise ValueError(f"{field}: {name!r} is not one of the candidates of {axis}")
+            if good == bad:
+                raise ValueError(f"{axis} is {good!r} in the good and in the bad pair")
         return self
 
+    @property
+    def versions(self) -> dict[AxisName, tuple[str, ...]]:
+        """The candidates of each axis."""
+        ends = zip(self.axes, self.candidates, self.good, self.bad, strict=True)
+        return {axis: between(names, good, bad) for axis, names, good, bad in ends}
+
+    @property
+    def reference(self) -> Point:
+        """The good pair, which others may be compared with."""
+        return self.good
+
     def points(self) -> Iterator[Point]:
-        """All pairs, row by row."""
-        return ((row, column) for row in self.rows for column in self.columns)
+        """The pairs that may be run: of one axis, all with an end of the other."""
+        first, second = self.candidates
+        ends, others = zip(self.good, self.bad, strict=True)
+        yield from itertools.product(first, others)
+        yield from itertools.product(ends, second)
 
     def bound(self) -> Bound:
-        """How many runs the search may take: rows + columns + 4 points, or every point."""
-        rows, columns = len(self.rows), len(self.columns)
-        each, points = self.most_each, rows * columns
-        asked = points if self.every else min(points, rows + columns + 4)
-        return Bound(each * asked, each * asked, each * points).capped(self.max_runs)
+        """How many runs the search may take: four corners, and halving the gaps of each axis."""
+        lengths = [len(names) for names in self.versions.values()]
+        runs = self.most_each * (4 + sum(halvings(length - 1) for length in lengths))
+        return Bound(runs, runs, self.most_each * sum(lengths)).capped(self.max_runs)
 
 
-Spec = Annotated[AxisSpec | GridSpec, Field(discriminator="kind")]
+Spec = Annotated[AxisSpec | CornerSpec, Field(discriminator="kind")]
+
+
+def between(candidates: tuple[str, ...], one: str, other: str) -> tuple[str, ...]:
+    """The candidates from one to the other, both included."""
+    first, last = sorted((candidates.index(one), candidates.index(other)))
+    return candidates[first : last + 1]
 
 
 def _distinct(axis: str, names: tuple[str, ...]) -> None:

@@ -16,8 +16,8 @@ from harness.ground.facts.axes import SEARCHED, AxisName
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.version_specs import is_path, split_specs
 from harness.search.bisect.answers import Point
-from harness.search.bisect.case_run import Task
 from harness.search.bisect.folder import read_text
+from harness.search.bisect.task import Task
 from harness.verdict.results.case_names import placement_in, split_node_id
 
 Named: TypeAlias = Mapping[str, str | None]
@@ -77,24 +77,23 @@ class Versions:
 
     def held(
         self, asked: Mapping[AxisName, str], axes: Sequence[AxisName], named: Named | None
-    ) -> list[dict[AxisName, str]]:
-        """What the other axes are held at: as asked for, else as the name of the case says.
+    ) -> dict[AxisName, str]:
+        """The versions of the other axes: as asked for, else as the name of the case says.
 
-        One of them may be held at several versions in turn: then there is a search for each.
-        Raises ConfigError for what means no version, or for several on two axes.
+        Raises ConfigError for what means no version, or several.
         """
-        held: list[dict[AxisName, str]] = [{}]
+        held: dict[AxisName, str] = {}
         for axis in SEARCHED:
             spec = asked.get(axis) or (named[axis] if named else None)
             if axis == "qnn" and spec is None:
                 spec = "latest"  # which may be another one when the search is gone on with
             if axis in axes or spec is None:
                 continue
-            found = self.meant(axis, spec, f"--{axis}")
-            if len(found) > 1 and len(held) > 1:
-                problem = "only one axis can be held at several versions"
-                raise ConfigError(problem, field=f"--{axis}")
-            held = [{**one, axis: version} for one in held for version in found]
+            meant = self.meant(axis, spec, f"--{axis}")
+            if len(meant) != 1:
+                problem = f"{spec!r} means {len(meant)} versions; this axis is held at one"
+                raise ConfigError(problem, field=f"--{axis}", choices=meant)
+            held[axis] = meant[0]
         return held
 
     def know(self, paths: Mapping[AxisName, Mapping[str, str]]) -> None:

@@ -18,14 +18,16 @@ from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.difference import Difference, difference
 from harness.libraries.runtimes.known_facts import KnownFacts
 from harness.libraries.runtimes.library_facts import build_id_of, kind_of
+from harness.search.bisect.answers import Question, Stopped
 from harness.search.bisect.before_after import edges_of
-from harness.search.bisect.case_run import Task, task_of
-from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.driver import search_of
+from harness.search.bisect.findings import Finding
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Answered
 from harness.search.bisect.loop import record_of
 from harness.search.bisect.report_text import bug_report, page_of
 from harness.search.bisect.result import BisectionResult, Builds, result_of
+from harness.search.bisect.task import Task
 from harness.search.bisect.versions import COMPILING_TARGET, Versions
 
 RESULT: Final = "result.json"
@@ -35,8 +37,7 @@ REPORT_PAGE: Final = "report.html"
 
 def write_reports(
     folder: BisectFolder,
-    task: Task,
-    finding: AxisFinding | GridFinding | None,
+    finding: Finding | None,
     catalog: Catalog | None,
     cache: Path,
 ) -> BisectionResult:
@@ -52,9 +53,9 @@ def write_reports(
     if catalog is not None:
         edges = edges_of(finding, answers)
         with_ort = any(one and one.runtime and one.runtime.ort for one in records)
-        differences, builds = _libraries(task, with_ort, answers, edges, catalog, cache)
+        differences, builds = _libraries(log.spec, with_ort, answers, edges, catalog, cache)
     result = result_of(
-        folder.path.name, log, task, finding, records, differences=differences, builds=builds
+        folder.path.name, log, finding, records, differences=differences, builds=builds
     )
     result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
     report = printable(bug_report(result))
@@ -76,17 +77,17 @@ def write_again(
     for a log that makes no sense, InfraError if nothing can be written.
     """
     log = folder.read()
-    task = task_of(log)
+    task = log.spec
     catalog = None
     with contextlib.suppress(HarnessError):
         catalog = Catalog.of(load_lab(task.lab, places=None), environment, cache)
         Versions(catalog, task.target).know(task.paths)
-    step = log.search().next()
-    finding = step if isinstance(step, AxisFinding | GridFinding) else None
+    step = search_of(log).next()
+    finding = None if isinstance(step, Question | Stopped) else step
     if finding is None and log.is_over and (folder.path / RESULT).is_file():
         # what was asked depends on what runs cost then, and the conclusion on what was asked
         return None
-    return write_reports(folder, task, finding, catalog, cache)
+    return write_reports(folder, finding, catalog, cache)
 
 
 def _libraries(

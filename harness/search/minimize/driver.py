@@ -17,11 +17,12 @@ from harness.ground.files.whole_file import disk_errors, write_whole
 from harness.libraries.containers.manifest import Expects
 from harness.run.pytest_plugin.own_contexts import nothing_beside
 from harness.search.bisect.answers import Point, Stopped
-from harness.search.bisect.case_run import RunEnd, case_arguments, judge, named_again
+from harness.search.bisect.case_run import RunEnd, judge, named_again
 from harness.search.bisect.folder import RUNS, SearchFolder
 from harness.search.bisect.log import FirstLine
 from harness.search.bisect.loop import Loop, Watcher, record_of
 from harness.search.bisect.match import ANY_FAILURE, Judged, Match
+from harness.search.bisect.task import case_arguments
 from harness.search.minimize.minimum import MinimizeSearch, Minimum
 from harness.search.minimize.search import Way
 from harness.search.minimize.subject import Minimizing, expected_of

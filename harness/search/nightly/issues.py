@@ -23,9 +23,8 @@ from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Coverage, Fault
 from harness.verdict.results.record import CaseRecord
 
-# Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
-_RUNS: Final = {1: 5, 2: 14, 3: 28}
-_RUNS_OF_FLAKY: Final = 150
+# Versions that a bisection runs, roughly, by how many axes changed; a third is held.
+_RUNS: Final = {1: 5, 2: 8, 3: 8}
 _CASES: Final = 200
 _MOST: Final = 500
 _AGAIN_OF_A_CAUSE: Final = 20
@@ -348,8 +347,7 @@ def to_bisect(
             hindrances.setdefault(cause, str(failure.hindrance))
             continue
         case = failure.after.case
-        runs = _RUNS_OF_FLAKY if failure.is_flaky else _RUNS[len(failure.changed)]
-        cost = records[case].duration_s * runs
+        cost = records[case].duration_s * _RUNS[len(failure.changed)] * failure.repeat
         if cause not in searches or cost < searches[cause].cost_s:
             searches[cause] = CauseSearch(command=tuple(words), case=case, cost_s=cost, since=night)
     return tuple(

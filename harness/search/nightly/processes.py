@@ -90,9 +90,9 @@ def _packed(issue: Issue, night: Night, folder: Path, run: Path) -> Issue:
 
 
 def answer_of(result: Any) -> str | None:
-    """What a bisection came to, of the JSON that it printed: of each slice one answer (pure)."""
-    slices = result if isinstance(result, list) else [result]
-    answers = [one.get("answer") for one in slices if isinstance(one, dict)]
+    """What a bisection came to, of the JSON that it printed: of several one answer each (pure)."""
+    results = result if isinstance(result, list) else [result]
+    answers = [one.get("answer") for one in results if isinstance(one, dict)]
     return "; ".join(one["text"] for one in answers if one) or None
 
 

@@ -1,4 +1,4 @@
-"""`qnn-harness bisect`: finds the version that changed a case, on one axis or two."""
+"""`qnn-harness bisect`: finds the version that changed a case, and which axis it is on."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.terminal import NO_DEVICE
-from harness.search.bisect.answers import Stopped, least_change
-from harness.search.bisect.case_run import MisfitError, named_again, task_of
-from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.answers import Question, Stopped
+from harness.search.bisect.case_run import MisfitError, named_again
+from harness.search.bisect.driver import search_of
 from harness.search.bisect.folder import LOG, BisectFolder, log_text
-from harness.search.bisect.log import read_log
+from harness.search.bisect.log import Begun, read_log
 from harness.search.bisect.match import parse_match
 from harness.search.bisect.request import Request, begin, other_kinds, replayed
 from harness.search.bisect.result import result_of
@@ -71,27 +71,19 @@ def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-class _Repeat(click.ParamType):  # type: ignore[type-arg]
-    name = "N|auto|rate:P%"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
-        if least_change(value) is not None:
-            return str(value)
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor auto nor rate:10% or so", param, ctx)
-
-
 @click.group(invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as reports name it; any versions in it.")
 @click.option(
     "--axis",
     metavar="AXIS[,AXIS]",
-    help=f"What to search: {', '.join(SEARCHED)}; {', '.join(EACH)}: of each the same.",
+    help=f"The axis to search: {', '.join(SEARCHED)}; or {', '.join(EACH)}: of each the same.",
 )
-@click.option("--good", metavar="VERSION", help="A version that is good.")
-@click.option("--bad", metavar="VERSION", help="A version that is bad.")
+@click.option(
+    "--good",
+    metavar="VERSION",
+    help="A version that is good; or a pair, qnn=2.32,ort=1.21: which of the two axes matters?",
+)
+@click.option("--bad", metavar="VERSION", help="A version that is bad; or a pair.")
 @click.option(
     "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all there are)."
 )
@@ -108,17 +100,9 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option(
     "--repeat",
-    type=_Repeat(),
-    help="Runs of each; auto if flaky; rate:10% if so much of a change in how often it fails "
-    "matters (default: as --match takes).",
-)
-@click.option("--confidence", type=float, help="How sure auto and rate have to be (default: 0.99).")
-@click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")
-@click.option(
-    "--newer",
-    "newer_on_axes",
-    metavar="BETTER|WORSE,...",
-    help="Two axes: whether newer is better or worse on each, where that is known.",
+    type=int,
+    metavar="N",
+    help="Runs of each version: bad if any is bad, good if all are (default: as --match takes).",
 )
 @click.option(
     "--patience",
@@ -127,12 +111,6 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     metavar="N",
     help="Failures of the lab in a row that stop it.",
-)
-@click.option(
-    "--prior",
-    multiple=True,
-    metavar="VERSION=WEIGHT",
-    help="One axis: how likely the change came with a version, beside 1 for each other.",
 )
 @click.option("--max-runs", type=int, help="Not more runs than these.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
@@ -159,7 +137,7 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
     is_flag=False,
     flag_value=_LATEST,
     metavar="[DIR]",
-    help="Go on with the bisection in DIR, or with the last that is not over; with all its slices.",
+    help="Go on with the bisection in DIR, or with the last that is not over.",
 )
 @lab_option
 @_reports_option
@@ -181,8 +159,11 @@ def bisect(context: click.Context, /, **given: Any) -> int:
         source = context.get_parameter_source("lab_file")
         folders = _resumed(given, source == ParameterSource.COMMANDLINE)
         return go_on_with(folders, stop_at, as_json=given["as_json"])
-    if not given["case"] or not given["axis"]:
-        raise click.UsageError("--case and --axis say what to bisect; or --resume")
+    if not given["case"] or not (given["axis"] or given["good"] or given["bad"]):
+        raise click.UsageError(
+            "--case and --axis say what to bisect, or --case with --good and --bad that name axes; "
+            "or --resume"
+        )
     request = _request(given)
     if request.lab == DEFAULT_LAB and not request.lab.exists():
         instead = simulated_instead(request.devices)
@@ -191,12 +172,12 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     catalog = Catalog.of(lab, os.environ, cache_root())
     misfits: list[str] = []
     for devices in (request.devices, *other_kinds(lab, request)):
-        begun = begin(replace(request, devices=devices), lab, catalog)
-        repeat = begun[0].spec.repeat
+        tasks = begin(replace(request, devices=devices), lab, catalog)
+        repeat = tasks[0].search.repeat
         doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
         if doubt is not None and not misfits:
             _log.warning(doubt)
-        folders = BisectFolder.create_all(request.reports, begun)
+        folders = BisectFolder.create_all(request.reports, [Begun(spec=task) for task in tasks])
         try:
             return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
         except MisfitError as error:  # only pytest knows what a test requires
@@ -231,17 +212,17 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
         Ending().watch()
         return go_on_with([replayed(file, reports)], None, as_json=as_json)
     log = read_log(log_text(file), file=str(file))
-    step = log.search().next()
+    step = search_of(log).next()
     finding, asked = None, None
-    if isinstance(step, AxisFinding | GridFinding):
-        finding, code, said = step, code_of(step), str(step)
-    else:
+    if isinstance(step, Question | Stopped):
         question = step.question if isinstance(step, Stopped) else step
         asked, code = {"at": list(question.at), "why": question.why}, NEGATIVE
         said = f"next to run: {' with '.join(question.at)} ({question.why})"
+    else:
+        finding, code, said = step, code_of(step), step.text
     if as_json:
         records = [None] * len(log.answers())
-        result = result_of(file.absolute().parent.name, log, task_of(log), finding, records)
+        result = result_of(file.absolute().parent.name, log, finding, records)
         say_json(result.as_json() | {"next": asked, "exit_code": code})
     else:
         say(said)
@@ -253,22 +234,11 @@ def _request(given: dict[str, Any]) -> Request:
     named: dict[AxisName, str | None] = {axis: given[axis] for axis in SEARCHED}
     return Request(
         **same,
-        axes=tuple(part.strip() for part in given["axis"].split(",")),
+        axes=tuple(part.strip() for part in (given["axis"] or "").split(",") if part.strip()),
         lab=given["lab_file"],
         versions={axis: spec for axis, spec in named.items() if spec is not None},
         devices=[part for one in given["device"] for part in one.split(",")],
-        newer=_newer(given["newer_on_axes"]),
     )
-
-
-def _newer(text: str | None) -> tuple[bool, bool] | None:
-    if text is None:
-        return None
-    words = {"better": True, "worse": False}
-    parts = [part.strip().lower() for part in text.split(",")]
-    if len(parts) != 2 or any(part not in words for part in parts):
-        raise ConfigError("one word for each axis", field="--newer", choices=words)
-    return words[parts[0]], words[parts[1]]
 
 
 def _stop_at(minutes: float | None) -> float | None:
@@ -300,12 +270,12 @@ def _resumed(given: dict[str, Any], lab_named: bool) -> list[BisectFolder]:
     if named == _LATEST:
         folders = BisectFolder.to_go_on_with(given["reports"])
     else:
-        folders = BisectFolder.open(Path(named)).slices()
-    lab = task_of(folders[0].read()).lab
+        folders = BisectFolder.open(Path(named)).together()
+    lab = folders[0].read().spec.lab
     if lab_named and lab.resolve() != given["lab_file"].resolve():
         raise ConfigError(f"what was asked before is about the lab in {lab}", field="--lab")
     for folder in folders:
-        kept = task_of(folder.read()).pytest_arguments
+        kept = folder.read().spec.pytest_arguments
         folder.words = named_again(kept, given["pytest_arguments"])
         folder.hold()
     return folders

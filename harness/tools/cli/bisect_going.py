@@ -18,16 +18,16 @@ from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.search.bisect.answers import Point, Question, Stopped
-from harness.search.bisect.case_run import MisfitError, RunEnd, task_of
+from harness.search.bisect.case_run import MisfitError, RunEnd
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.findings import Finding
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import LEFT_OUT, Answered, Asked, BisectLog, Concluded, Resumed
 from harness.search.bisect.loop import Watcher
 from harness.search.bisect.match import Judged
 from harness.search.bisect.report_text import doubts, held_text, summary
 from harness.search.bisect.result import BisectionResult
-from harness.search.bisect.search import AxisSpec
+from harness.search.bisect.search import CornerSpec
 from harness.search.bisect.versions import Supply, Versions
 from harness.search.bisect.write_reports import write_reports
 from harness.tools.cli.say import say, say_json
@@ -36,9 +36,9 @@ FOUND: Final = 0
 NEGATIVE: Final = 1
 STOPPED: Final = 3
 INTERRUPTED: Final = 130
-_FOUND_KINDS = ("change", "frontier")
+_FOUND = "change"
 _WHY_CHARS = 60
-_DECIDED_KINDS = (*_FOUND_KINDS, "no-change")
+_DECIDED = {_FOUND, "no-change"}
 _COLORS = {"good": "green", "bad": "red"}
 
 
@@ -77,7 +77,7 @@ def go_on_with(
                 ends.append(end)
                 results[folder] = end.result
             except ConfigError as error:
-                task = task_of(folder.read())
+                task = folder.read().spec
                 fits = task.on is None or not (task.engine or isinstance(error, MisfitError))
                 if fits or folder.read().answers() or len(left_out) == len(folders) - 1:
                     raise
@@ -119,20 +119,17 @@ def go_on_with(
 def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> str:
     """The command that goes on with all that are left."""
     left = [folder for folder in folders if folder not in gone]
-    every = f" with all {len(left)} slices" if len(left) > 1 else ""
+    every = f" with all {len(left)} bisections" if len(left) > 1 else ""
     return f"to go on{every}: qnn-harness bisect --resume {shlex.quote(shown(left[0].path))}"
 
 
 def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What was found on several devices or with several engines: those that answered the same are
     named together."""
-    named = [str(result.get("on")) for result in results]
     said: dict[str, list[str]] = {}
-    for result, on in zip(results, named, strict=True):
+    for result in results:
         answer = result.get("answer")
-        held = held_text(result.get("held") or {})
-        where = f"{on} ({held} held)" if named.count(on) > 1 and held else on
-        said.setdefault(answer["text"] if answer else "not over", []).append(where)
+        said.setdefault(answer["text"] if answer else "not over", []).append(str(result.get("on")))
     for text, names in said.items():
         yield f"{'with' if results[0].get('engine') else 'on'} {' and '.join(names)}: {text}"
 
@@ -141,14 +138,14 @@ def code_of_each(results: Sequence[Mapping[str, Any]]) -> int:
     """Something is found if each device has its answer, and something differs."""
     answers = [result["answer"] for result in results]
     kinds = {answer["kind"] for answer in answers}
-    differ = len({answer["verdict"] for answer in answers}) > 1 or kinds & {*_FOUND_KINDS}
-    return FOUND if differ and kinds <= {*_DECIDED_KINDS} else NEGATIVE
+    differ = len({answer["verdict"] for answer in answers}) > 1 or _FOUND in kinds
+    return FOUND if differ and kinds <= _DECIDED else NEGATIVE
 
 
 def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _End:
     log = folder.read()
-    task = task_of(log)
-    step: AxisFinding | GridFinding | Stopped | None = None
+    task = log.spec
+    step: Finding | Stopped | None = None
     try:
         lab = load_lab(task.lab)
         catalog = Catalog.of(lab, os.environ, cache_root())
@@ -159,9 +156,9 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
     except KeyboardInterrupt:
         say("", err=True)
         return _End(INTERRUPTED, _not_begun(folder), "stopped")
-    finding = step if isinstance(step, AxisFinding | GridFinding) else None
+    finding = None if isinstance(step, Stopped) else step
     code = code_of(step)
-    result = write_reports(folder, task, finding, catalog, cache_root())
+    result = write_reports(folder, finding, catalog, cache_root())
     told = result.as_json() | {"folder": str(folder.path), "exit_code": code}
     if not as_json:
         for line in result_lines(result, shown(folder.path)):
@@ -173,16 +170,16 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
 
 def _not_begun(folder: BisectFolder) -> dict[str, Any]:
     """The result of one that was not gone on with."""
-    task = task_of(folder.read())
+    task = folder.read().spec
     which = {"on": task.on, "engine": task.engine}
     return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False, **which}
 
 
-def code_of(step: AxisFinding | GridFinding | Stopped | None) -> int:
+def code_of(step: Finding | Stopped | None) -> int:
     """The exit code for how a search ended."""
-    if isinstance(step, AxisFinding | GridFinding):
-        return FOUND if step.kind in _FOUND_KINDS else NEGATIVE
-    return STOPPED
+    if step is None or isinstance(step, Stopped):
+        return STOPPED
+    return FOUND if step.kind == _FOUND else NEGATIVE
 
 
 def shown(path: Path) -> str:
@@ -238,13 +235,13 @@ class BisectProgress(RunLines):
 
     def __init__(self, log: BisectLog, folder: Path, stream: IO[str] | None = None) -> None:
         super().__init__(stream)
-        self._say(outgoing(f"{_searched(log)}: {log.spec.bound()}"))
+        self._say(outgoing(f"{_searched(log)}: {log.spec.search.bound()}"))
         self._say(outgoing(str(folder)))
 
 
 def log_lines(log: BisectLog) -> Iterator[str]:
     """A log for a person, a line an entry."""
-    yield f"{_searched(log)}: {log.spec.bound()}"
+    yield f"{_searched(log)}: {log.spec.search.bound()}"
     for entry in log.entries:
         if isinstance(entry, Answered):
             run = f"  {entry.run}" if entry.run else ""
@@ -266,29 +263,26 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
     if result.answer is not None:
         yield result.answer.text
         yield from (f"  {line}" for line in summary(result))
-        if result.grid:
-            yield from result.grid.splitlines()
         yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
     else:
         yield f"not over yet, {len(result.runs)} runs were made: {folder}"
 
 
 def _searched(log: BisectLog) -> str:
-    spec = log.spec
-    if isinstance(spec, AxisSpec):
-        searched = spec.searched()
-        ends = f"{searched[0]} to {searched[-1]}"
-        text = f"bisecting {spec.axis} over {len(searched)} versions, {ends}"
-        if len(searched) == 1:
-            text = f"running {spec.axis} {searched[0]}"
+    task, search = log.spec, log.spec.search
+    if isinstance(search, CornerSpec):
+        pairs = (zip(search.axes, at, strict=True) for at in (search.good, search.bad))
+        good, bad = (" with ".join(map(" ".join, pair)) for pair in pairs)
+        text = f"corners of {' and '.join(search.axes)}: good {good}, bad {bad}"
     else:
-        text = (
-            f"bisecting {spec.axes[0]} and {spec.axes[1]} over {len(spec.rows)} x "
-            f"{len(spec.columns)} pairs"
-        )
-    if log.task.get("on") is not None:
-        text = f"{'with' if log.task.get('engine') else 'on'} {log.task['on']}: {text}"
-    held = held_text(spec.held)
+        searched = search.searched()
+        ends = f"{searched[0]} to {searched[-1]}"
+        text = f"bisecting {search.axis} over {len(searched)} versions, {ends}"
+        if len(searched) == 1:
+            text = f"running {search.axis} {searched[0]}"
+    if task.on is not None:
+        text = f"{'with' if task.engine else 'on'} {task.on}: {text}"
+    held = held_text(task.held)
     return f"{text} ({held} held)" if held else text
 
 

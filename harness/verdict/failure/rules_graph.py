@@ -274,8 +274,8 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "a node failed when it was executed, and the library named no cause; GPU drivers and "
         "certain versions are known for that: ONNX Runtime 1.20.1 with QNN 2.28.2 failed so, 1.21 "
         "with 2.32 did not",
-        "`qnn-harness bisect --axis ort,qnn` tells which of the two versions it was; if none, the "
-        "driver",
+        "`qnn-harness bisect --good qnn=2.32,ort=1.21 --bad qnn=2.28.2,ort=1.20.1` tells which of "
+        "the two versions it was; if none, the driver",
         "the log at level VERBOSE has the driver's failure where there was one",
         ("microsoft/onnxruntime#24004",),
         (possible(codes=(6999,), api=r"QnnGraph_execute\w*|Run"),),

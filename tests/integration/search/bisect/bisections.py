@@ -84,10 +84,10 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         return None
 
 
-def interrupted_in_slice(
-    lab: DeviceRuns, number: int, *arguments: object, cwd: Path, within_s: float
-) -> str:
-    """What it says on stderr that gets Ctrl-C once a run of that slice has answered."""
+def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path, number: str = "*") -> str:
+    """What it says on stderr that gets Ctrl-C once a run has answered, of the so-manyth bisection
+    of those begun together.
+    """
     process = subprocess.Popen(
         command(lab, *arguments),
         cwd=cwd,
@@ -96,7 +96,7 @@ def interrupted_in_slice(
         stderr=subprocess.PIPE,
         text=True,
     )
-    until, logs = time.monotonic() + within_s, f"*-{number}-bisect/log.*"
+    until, logs = time.monotonic() + 300, f"*-{number}-bisect/log.*"
     while not any('"answered"' in log.read_text() for log in lab.reports.glob(logs)):
         assert time.monotonic() < until
         time.sleep(0.1)
@@ -117,11 +117,6 @@ def require_nothing_made_twice(lab: DeviceRuns, done: Done) -> int:
         assert (before, after) != ("asked", "asked")
     assert kinds.count("asked") <= len(answered) + kinds.count("resumed")
     return kinds.count("resumed")
-
-
-def bisect_flaky(lab: DeviceRuns, folder: Path, first_bad: str, rate: str, *more: str) -> Done:
-    """Bisects the runtime with a backend that fails from one version on, and not always."""
-    return bisect_stand_in(lab, folder, first_bad, *("--repeat", "auto", *more), FLAKY_RATE=rate)
 
 
 def bisect_stand_in(

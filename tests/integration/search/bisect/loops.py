@@ -38,7 +38,7 @@ def beside_a_loop(
     bisect_s = time.monotonic() - began
     assert done.code == 0, done.errors
     codes, loop_s = _loop(lab, chosen, axes, held)
-    said = _told(done.result)
+    said = done.answers
     truth = {at: "good" if codes[at] == 0 else "bad" for at in places}
     assert {at: said[at] for at in said} == {at: truth[at] for at in said}
     return {
@@ -49,13 +49,6 @@ def beside_a_loop(
         "runs": f"{len(done.result['runs'])} of {len(places)}",
         "answer": done.result["answer"]["text"],
     }
-
-
-def _told(result: Mapping[str, object]) -> dict[tuple[str, ...], str]:
-    """What a result says of each place: of a grid also what was concluded."""
-    shown = result["cells"] or result["runs"]
-    assert isinstance(shown, list)
-    return {tuple(one["at"]): one.get("verdict") or one.get("answer") for one in shown}
 
 
 def _loop(

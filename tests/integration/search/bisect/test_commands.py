@@ -26,8 +26,7 @@ from tests.integration.search.bisect.bisections import (
     SESSION,
     bisect,
     command,
-    every_version,
-    interrupted_in_slice,
+    interrupted,
     refused,
 )
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
@@ -128,34 +127,38 @@ def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert not left.stdout
 
 
-@pytest.mark.nightly
-def test_three_axes_are_slices_of_two_and_are_gone_on_with_together(lab: DeviceRuns) -> None:
-    orts, qnns, compilers = ("1.27.0", "1.28.0"), (QNN[0], QNN[1]), (QNN[0], QNN[1])
-    truth = every_version(
-        lab, "test_session and tiny", "--ort", ",".join(orts), "--qnn", ",".join(qnns)
-    )
-    asked = (
-        *("--case", SESSION, "--axis", "ort,qnn", "--device", "sim-v73"),
-        *("--ort", ",".join(orts), "--qnn", ",".join(qnns), "--compiler", ",".join(compilers)),
-    )
-    errors = interrupted_in_slice(lab, 1, *asked, cwd=ROOT, within_s=120)
-    assert errors.count("to go on") == 1
-    assert "to go on with all 2 slices: qnn-harness bisect --resume " in errors
+@pytest.mark.slow
+def test_corners_are_gone_on_with_after_ctrl_c(lab: DeviceRuns) -> None:
+    """Only an old QNN with a new ORT fails: each axis is searched with the other at its bad end."""
+    pairs = ("--good", f"qnn={QNN[1]},ort=1.27.0", "--bad", f"qnn={QNN[0]},ort=1.28.0")
+    asked = ("--case", SESSION, "--device", "sim-v73", *pairs)
+    errors = interrupted(lab, *asked, cwd=ROOT)
+    assert "to go on: qnn-harness bisect --resume " in errors
     # one that is begun and refused later does not stand in the way, and is not left behind
     logs = set(lab.reports.glob("*-bisect/log.jsonl"))
     assert bisect(lab, "--case", SESSION.replace("tiny", "huge"), "--axis", "qnn").code == 2
     assert set(lab.reports.glob("*-bisect/log.jsonl")) == logs
     done = bisect(lab, "--resume")
-    assert isinstance(done.result, list)
-    assert [one["held"]["compiler"] for one in done.result] == list(compilers)
-    for one in done.result:
-        assert one["finished"]
-        assert {tuple(cell["at"]): cell["verdict"] for cell in one["cells"]} == truth
-        again = [tuple(run["at"]) for run in one["runs"]]
-        assert len(again) == len(set(again)) <= len(truth), "each pair is run once"
-    assert done.code == (0 if len(set(truth.values())) > 1 else 1)
-    # contexts play no part in what ONNX Runtime compiles itself
-    assert f"--compiler {QNN[0]} has no effect" in done.errors
+    assert done.code == 0, done.errors
+    answer = done.result["answer"]
+    assert (answer["kind"], answer["fails_with"]) == ("change", "both")
+    assert {tuple(one["at"]): one["verdict"] for one in answer["corners"]} == {
+        (QNN[1], "1.27.0"): "good",
+        (QNN[0], "1.28.0"): "bad",
+        (QNN[0], "1.27.0"): "good",
+        (QNN[1], "1.28.0"): "good",
+    }
+    searches = {one["axis"]: one for one in answer["searches"]}
+    assert searches["qnn"]["held"] == {"ort": "1.28.0"}
+    assert searches["qnn"]["answer"]["first_good"] == QNN[1]
+    assert searches["ort"]["held"] == {"qnn": QNN[0]}
+    assert searches["ort"]["answer"]["first_bad"] == "1.28.0"
+    assert len(done.answers) == len(done.result["runs"]) == 4, "each pair is run once"
+    # each axis has an edge of its own, with what changed in its libraries
+    assert sorted(edge["axis"] for edge in done.result["edges"]) == ["ort", "qnn"]
+    changed = done.result["libraries"]["ort"]["changed"]
+    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed)
+    assert done.result["libraries"]["qnn"]["changed"]
 
 
 def test_wrong_options_name_themselves(lab: DeviceRuns, tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def test_wrong_options_name_themselves(lab: DeviceRuns, tmp_path: Path) -> None:
         ((*asked, "--max-minutes", "nan"), "--max-minutes: "),
         ((*asked, "--repeat", "0"), "--repeat: "),
         ((*asked, "--patience", "0"), "--patience: "),
-        ((*asked, "--newer", "better,better"), "--newer: "),
+        ((*asked, "--good", "qnn=2.47.0,ort=1.27.0"), "--bad: "),
         (("--resume", *asked), "--case: "),
     ):
         done = refused(lab, *arguments)

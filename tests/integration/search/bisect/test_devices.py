@@ -12,7 +12,7 @@ import pytest
 from harness.ground.facts.versions import QNN_WHEELS
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module
-from tests.integration.search.bisect.bisections import Done, command, interrupted_in_slice, refused
+from tests.integration.search.bisect.bisections import Done, command, interrupted, refused
 
 QNN = list(QNN_WHEELS)
 LAB = """schema: 1
@@ -80,9 +80,9 @@ def test_from_which_version_on_each_kind_of_device(lab: DeviceRuns, case: str) -
     words = ("--case", case, "--axis", "qnn,device", "--device", "auto,phone-1,phone-2,phone-3")
     suite = lab.folder / "suite"
     words = (*words, "--compiler", QNN[0])
-    errors = interrupted_in_slice(lab, 3, *words, cwd=suite, within_s=300)
+    errors = interrupted(lab, *words, cwd=suite, number="3")
     assert "auto is left out: " in errors
-    assert "to go on with all 3 slices: " in errors
+    assert "to go on with all 3 bisections: " in errors
     done = asked(lab, "--resume")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -31,7 +31,7 @@ def bisection(tmp_path: Path) -> Bisection:
     made = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs)
     finding = made.go_on()
     assert isinstance(finding, AxisFinding)
-    write_reports(made.folder, made.task, finding, None, tmp_path)
+    write_reports(made.folder, finding, None, tmp_path)
     made.folder.close()
     return made
 

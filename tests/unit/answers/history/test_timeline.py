@@ -382,7 +382,7 @@ def test_a_case_that_became_flaky_with_a_version_is_bisected_as_flaky() -> None:
     with history_of(made, bisectable) as found:
         (row,) = found.cases()
     assert row.bisect is not None
-    assert " ".join(row.bisect).count("--good 2.51.0 --bad 2.52.0 --repeat auto") == 1
+    assert " ".join(row.bisect).count("--good 2.51.0 --bad 2.52.0 --repeat 7") == 1
 
 
 def test_what_has_no_verdict_now_is_not_said_to_pass() -> None:

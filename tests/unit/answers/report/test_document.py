@@ -62,7 +62,6 @@ def test_each_block(block: Block, as_markdown: str, as_html: str) -> None:
         ("", Span("x", mark="failed"), '<td><span class="o o-failed">x</span></td>'),
         ("", Span("x", title='"', link="./a"), '<td title="&#34;"><a href="./a">x</a></td>'),
         ("stacked", Span("x", style="bad"), '<td data-label="A"><span class="bad">x</span></td>'),
-        ("grid", Span("x", mark="a-good run"), '<td class="a-good run">x</td>'),
     ],
 )
 def test_each_kind_of_cell(style: str, cell: Span, shown: str) -> None:

@@ -14,12 +14,13 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError, Version
 from harness.ground.facts.axes import AxisName
 from harness.run.pytest_plugin.problem import Problem, write_problem
 from harness.search.bisect.answers import Point
-from harness.search.bisect.case_run import PROBLEM, RunEnd, Task, read_run
+from harness.search.bisect.case_run import PROBLEM, RunEnd, read_run
 from harness.search.bisect.driver import Bisection
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Begun
 from harness.search.bisect.loop import Watcher
-from harness.search.bisect.search import AxisSpec, GridSpec
+from harness.search.bisect.search import AxisSpec, CornerSpec
+from harness.search.bisect.task import Task
 from harness.search.bisect.versions import Supply
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord, DeviceRecord
@@ -156,7 +157,7 @@ class Silent(Watcher):
 
 def new_bisection(
     folder: Path,
-    spec: AxisSpec | GridSpec,
+    spec: AxisSpec | CornerSpec,
     runs: ScriptedRuns,
     *,
     supply: Supply | None = None,
@@ -164,10 +165,9 @@ def new_bisection(
     **more: Any,
 ) -> Bisection:
     """A bisection of its own; `more` are fields of the task."""
-    axes = (spec.axis,) if isinstance(spec, AxisSpec) else spec.axes
     fields = {
+        "search": spec,
         "case": CASE,
-        "axes": axes,
         "devices": ("sim",),
         "target": "linux-x64",
         "backend": "htp",
@@ -176,7 +176,7 @@ def new_bisection(
     }
     task = Task.model_validate(fields | more)
     runs.axes = task.axes
-    state = BisectFolder.create(folder, Begun(spec=spec, task=task.model_dump(mode="json")))
+    state = BisectFolder.create(folder, Begun(spec=task))
     return Bisection(state, Silent(), supply=supply, run=runs, stop_at=stop_at, sleep=runs.sleep)
 
 

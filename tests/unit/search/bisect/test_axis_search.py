@@ -26,23 +26,6 @@ def asked(spec: AxisSpec, answers: str, dear: str = "") -> Question:
 
 
 @pytest.mark.parametrize(
-    ("answers", "gaps", "dear", "at"),
-    [
-        # before the one and behind the other lies a quarter of what is likely
-        ("gb", (1, 1, 1, 0.5, 0.5), "2.12 2.14", "2.13"),
-        ("gb", (0.5, 0.5, 1, 1, 1), "2.11 2.13", "2.12"),
-        ("gbg", (1, 1, 1, 1, 1, 1, 1, 0.5, 0.5), "2.16 2.18", "2.17"),
-        ("gbb", (0.5, 0.5, 1, 1, 1, 1, 1, 1, 1), "2.11 2.13", "2.12"),
-    ],
-)
-def test_of_two_that_tell_as_much_the_one_near_the_middle_is_run(
-    answers: str, gaps: tuple[float, ...], dear: str, at: str
-) -> None:
-    prior = dict(zip(names(len(gaps) + 1)[1:], gaps, strict=True))
-    assert asked(axis(len(gaps) + 1, prior=prior), answers, dear).at == (at,)
-
-
-@pytest.mark.parametrize(
     ("number", "given", "answers", "cheap", "at"),
     [
         (9, {}, "gb", "2.11", "2.14"),  # three runs are left for eight gaps

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.search.bisect.answers import Evidence, RunAnswer
-from harness.search.bisect.axis_state import AxisState
-from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.axis_search import AxisState
+from harness.search.bisect.findings import AxisFinding, Change
 from tests.unit.search.bisect.histories import axis, names
 
 TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}
@@ -24,11 +24,10 @@ def state(*answers: str, **given: Any) -> AxisState:
     return AxisState.of(axis(len(answers), **given), evidence, lambda at: costs.get(at[0], 1.0))
 
 
-def test_gaps_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
-    prior = {"2.10": 9, "2.12": 3, "2.13": 2, "2.15": 5}
-    found = state("g", "", "n", "gb", "", "", prior=prior, good="2.10")
+def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
+    found = state("g", "", "n", "gb", "", "", good="2.10")
     assert found.names == ("2.10", "2.11", "2.13", "2.14", "2.15")
-    assert found.gaps == (1, 5, 1, 5)
+    assert found.places == (0, 1, 3, 4, 5)
     # a half, three quarters and so on beside what cannot be, by the seconds of a run
     assert found.weights == (0.75, 0.5 / 4, 0.5, 0.75, 0.875)
     assert found.said == ("good", None, None, None, None)
@@ -79,24 +78,6 @@ def test_nothing_is_said_of_what_is_not_known(
 
 
 @pytest.mark.parametrize(
-    ("answers", "given", "notes"),
-    [
-        (["gb", "b"], {"good": "2.10"}, ("2.10 was said to be good, and failed in 1 of 2 runs",)),
-        (["b", "b"], {"good": "2.10"}, ("2.10 was said to be good, and failed in 1 of 1 run",)),
-        (["gg", "b"], {"good": "2.10"}, ()),
-        (["b", "g"], {"bad": "2.11"}, ("2.11 was said to be bad, and did not fail in 1 run",)),
-        (["b", "gg"], {"bad": "2.11"}, ("2.11 was said to be bad, and did not fail in 2 runs",)),
-        (["g", "gb"], {"bad": "2.11"}, ()),
-        (["g", ""], {"bad": "2.11"}, ()),
-    ],
-)
-def test_where_no_answer_is_believed_what_was_seen_is_told(
-    answers: list[str], given: dict[str, str], notes: tuple[str, ...]
-) -> None:
-    assert state(*answers, repeat="auto", **given).finding("undecided").notes == notes
-
-
-@pytest.mark.parametrize(
     ("given", "states", "notes"),
     [
         ({"good": "2.10", "bad": "2.11"}, ["good", "bad"], ()),
@@ -117,12 +98,13 @@ def test_where_no_answer_is_believed_what_was_seen_is_told(
 def test_claims_beside_what_is_so(
     given: dict[str, str], states: list[Any], notes: tuple[str, ...]
 ) -> None:
-    assert state("g", "g", **given).finding("undecided", states).notes == notes
+    assert state("g", "g", **given).finding("undecided", states=states).notes == notes
 
 
 def test_a_finding_counts_the_runs_and_names_what_lies_between() -> None:
     found = state("g", "n", "b")
-    told = found.change(found.between("regression", 0, 1), ["good", "bad"], notes=("so",))
+    change = found.change(["good", "bad"], 0, 1)
+    told = found.finding("change", states=["good", "bad"], notes=["so"], changes=[change])
     assert (told.kind, told.before, told.after, told.between) == (
         *("range", "2.10", "2.12", ("2.11",)),
     )
@@ -130,14 +112,15 @@ def test_a_finding_counts_the_runs_and_names_what_lies_between() -> None:
     none = found.finding("no-change", verdict="good")
     assert (none.between, none.notes) == (("2.11",), ())
     plain = state("g", "b")
-    assert plain.change(plain.between("fix", 0, 1), ["bad", "good"]).kind == "change"
+    assert plain.change(["bad", "good"], 0, 1) == Change.of("fix", "2.10", "2.11")
 
 
-MENDED = {"direction": "fix", "before": "2.10", "after": "2.11"}
+MENDED = Change.of("fix", "2.10", "2.11")
+BROKE = Change.of("regression", "2.10", "2.11")
 
 
 @pytest.mark.parametrize(
-    ("told", "states", "notes"),
+    ("change", "states", "notes"),
     [
         (
             MENDED,
@@ -147,15 +130,13 @@ MENDED = {"direction": "fix", "before": "2.10", "after": "2.11"}
                 "oldest that can run the case",
             ),
         ),
-        (MENDED | {"least": 0.1}, [], ("newer versions fail less often than older ones",)),
-        (MENDED | {"direction": "regression"}, ["good", "bad"], ()),
-        (MENDED | {"direction": "regression", "least": 0.1}, [], ()),
+        (BROKE, ["good", "bad"], ()),
     ],
 )
 def test_a_version_that_fixed_it_is_called_so(
-    told: dict[str, Any], states: list[Any], notes: tuple[str, ...]
+    change: Change, states: list[Any], notes: tuple[str, ...]
 ) -> None:
-    assert state("", "").finding("change", states, **told).notes == notes
+    assert state("", "").finding("change", states=states, changes=[change]).notes == notes
 
 
 @pytest.mark.parametrize(
@@ -171,7 +152,7 @@ def test_a_version_that_fixed_it_is_called_so(
 )
 def test_two_changes_are_told_in_their_order(states: list[Any], note: str) -> None:
     known = state("", "", "")
-    newer = known.between("regression", 1, 2)
-    found = known.finding("change", states, newer=(newer,), **MENDED)
+    newer = known.change(["bad", "good", "bad"], 1, 2)
+    found = known.finding("change", states=states, changes=[MENDED, newer])
     assert isinstance(found, AxisFinding)
     assert found.notes == (note,)

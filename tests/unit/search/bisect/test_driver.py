@@ -19,15 +19,15 @@ from harness.ground.facts.axes import AxisName
 from harness.run.pytest_plugin.problem import Problem
 from harness.search.bisect import loop
 from harness.search.bisect.answers import Point, Stopped
-from harness.search.bisect.case_run import RunEnd, judge, task_of
+from harness.search.bisect.case_run import RunEnd, judge
 from harness.search.bisect.driver import FEWEST_GOOD, Bisection
-from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.findings import AxisFinding, CornersFinding
 from harness.search.bisect.folder import LOG, BisectFolder
 from harness.search.bisect.log import Answered, Asked
 from harness.search.bisect.match import ANY_FAILURE
 from harness.search.bisect.report_text import doubts, summary
 from harness.search.bisect.request import replayed
-from harness.search.bisect.search import AxisSpec, GridSpec
+from harness.search.bisect.search import AxisSpec, CornerSpec
 from harness.search.bisect.write_reports import write_reports
 from tests.unit.search.bisect.scripted_runs import (
     NO_RECORD,
@@ -72,7 +72,7 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
         bisection = new_bisection(tmp_path / str(number), spec(), runs)
         found = bisection.go_on()
         assert isinstance(found, AxisFinding)
-        assert (found.ends["last_good"], found.ends["first_bad"]) == (VERSIONS[number], version)
+        assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
         assert len(runs.made) <= 6
         assert len(bisection.folder.read().answers()) == len(runs.made)
         with reopened(bisection, runs) as again:
@@ -80,15 +80,31 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
         assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
 
 
-def test_a_grid_is_driven_the_same_way(tmp_path: Path) -> None:
-    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
+CORNERS = CornerSpec(
+    axes=("ort", "qnn"),
+    candidates=(("1", "2", "3"), VERSIONS[:5]),
+    good=("1", VERSIONS[0]),
+    bad=("3", VERSIONS[4]),
+)
+
+
+JUDGED_CORNERS = CORNERS.model_copy(update={"repeat": "judged"})
+
+
+def test_corners_are_driven_the_same_way(tmp_path: Path) -> None:
     runs = ScriptedRuns(
-        lambda at, _: "passed" if at[0] >= "2" and at[1] >= VERSIONS[3] else "failed"
+        lambda at, _: "failed" if at[0] >= "2" and at[1] >= VERSIONS[3] else "passed"
     )
-    found = new_bisection(tmp_path, grid, runs).go_on()
-    assert isinstance(found, GridFinding)
-    assert found.first == (("2", VERSIONS[3]),)
-    assert len(runs.made) <= 3 + 5 + 4
+    bisection = new_bisection(tmp_path, CORNERS, runs)
+    found = bisection.go_on()
+    assert isinstance(found, CornersFinding)
+    assert (found.fails_with, [one.answer.first_bad for one in found.searches]) == (
+        "both",
+        ["2", VERSIONS[3]],
+    )
+    assert len(runs.made) == len(set(runs.made)) <= CORNERS.bound().runs
+    with reopened(bisection, runs) as again:
+        assert again.go_on() == found
 
 
 def by_day(few: int, *, of: int) -> list[Any]:
@@ -98,12 +114,15 @@ def by_day(few: int, *, of: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", by_day(8, of=40))
-def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("axes", [1, 2])
+def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
+    tmp_path: Path, seed: int, axes: int
+) -> None:
     dice = random.Random(seed)
-    version = dice.choice(VERSIONS[1:])
-    runs = broke_at(version)
+    version = dice.choice(VERSIONS[1:5])
+    runs = ScriptedRuns(lambda at, _: "failed" if at[-1] >= version else "passed")
     runs.dies = killed_at(dice.randrange(1, 12))
-    bisection = new_bisection(tmp_path, spec(), runs)
+    bisection = new_bisection(tmp_path, spec() if axes == 1 else CORNERS, runs)
     deaths: list[str] = []
     found = None
     while found is None:
@@ -117,8 +136,12 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, see
                 log = bisection.folder.path / LOG
                 whole = log.read_bytes()
                 log.write_bytes(whole + b'{"schema":1,"kind":"answ')  # died within a line
-    assert isinstance(found, AxisFinding)
-    assert found.ends["first_bad"] == version
+    if isinstance(found, CornersFinding):
+        (search,) = found.searches
+        assert (found.fails_with, search.answer.first_bad) == ("qnn", version)
+    else:
+        assert isinstance(found, AxisFinding)
+        assert found.first_bad == version
     again_made = Counter(runs.made)
     # a run that died before its end is made again, one that had ended is not
     assert sum(count - 1 for count in again_made.values()) <= len(deaths) - deaths.count("after")
@@ -141,7 +164,7 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     with reopened(bisection, healed) as again:
         found = again.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.ends["first_bad"] == VERSIONS[4]
+    assert found.first_bad == VERSIONS[4]
 
 
 def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
@@ -166,7 +189,7 @@ def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
     bisection = new_bisection(tmp_path, spec(patience=6), runs)
     found = bisection.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.ends["first_bad"] == VERSIONS[4]
+    assert found.first_bad == VERSIONS[4]
     assert runs.waited == [15.0, 60.0, 60.0, 60.0]
     assert isinstance(bisection.watcher, Silent)
     assert bisection.watcher.remarks[0] == "the lab failed; it is tried again in 15 s"
@@ -188,27 +211,13 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
     runs = ScriptedRuns(
         lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > "2.47.0" else "passed"
     )
-    found = new_bisection(tmp_path / "a", spec(), runs).go_on()
+    found = new_bisection(tmp_path, spec(), runs).go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.kind, found.ends["last_good"], found.ends["first_bad"]) == (
+    assert (found.kind, found.last_good, found.first_bad) == (
         "change",
         VERSIONS[7],
         VERSIONS[8],
     )
-    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
-    runs = ScriptedRuns(
-        lambda at, _: (
-            "refused"
-            if at[0] == "1" or at[1] == VERSIONS[4]
-            else "passed"
-            if at[1] >= VERSIONS[2]
-            else "failed"
-        )
-    )
-    pairs = new_bisection(tmp_path / "b", grid, runs).go_on()
-    assert isinstance(pairs, GridFinding)
-    assert pairs.kind == "frontier"
-    assert pairs.first[0][1] == VERSIONS[2]
 
 
 def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
@@ -233,7 +242,7 @@ def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, a
     with reopened(bisection, mended) as again:
         found = again.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.ends["first_bad"] == VERSIONS[5]
+    assert found.first_bad == VERSIONS[5]
     assert not set(mended.made) & set(runs.made[:after])
 
 
@@ -259,9 +268,10 @@ def test_an_axis_that_the_case_does_not_have_is_refused(
     asked = AxisSpec(axis=axis, candidates=("1", "2", "3"))
     with pytest.raises(ConfigError, match=f"--axis: .*{says}"):
         new_bisection(tmp_path / "one", asked, runs).go_on()
-    grid = GridSpec(axes=("qnn", axis), rows=("1", "2"), columns=("1", "2"))
+    two = (("1", "2"), ("1", "2"))
+    both = CornerSpec(axes=("qnn", axis), candidates=two, good=("1", "1"), bad=("2", "2"))
     with pytest.raises(ConfigError, match=says):
-        new_bisection(tmp_path / "two", grid, runs).go_on()
+        new_bisection(tmp_path / "two", both, runs).go_on()
     assert len(runs.made) == 2
     held = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
     held.go_on()
@@ -281,15 +291,13 @@ def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) ->
     runs = ScriptedRuns(
         lambda at, _: "passed", value=lambda at: 10.0 if at[0] < VERSIONS[9] else 13.0
     )
-    asked = spec(good=VERSIONS[0], match="measurement took_us > 1.2 * good")
-    found = new_bisection(
-        tmp_path, asked, runs, match="measurement took_us > 1.2 * good", good=(VERSIONS[0],)
-    ).go_on()
+    asked = spec(good=VERSIONS[0])
+    found = new_bisection(tmp_path, asked, runs, match="measurement took_us > 1.2 * good").go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.ends["first_bad"], runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
+    assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
 
 
-DRIFT = {"match": "drift:2", "good": (VERSIONS[0],)}
+DRIFT = {"match": "drift:2"}
 
 
 def drifting(first: str) -> ScriptedRuns:
@@ -302,16 +310,16 @@ def drifting(first: str) -> ScriptedRuns:
 @pytest.mark.parametrize("first", VERSIONS[1:])
 def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path, first: str) -> None:
     runs = drifting(first)
-    asked = spec(good=VERSIONS[0], match="drift:2")
+    asked = spec(good=VERSIONS[0])
     found = new_bisection(tmp_path, asked, runs, **DRIFT).go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.ends["first_bad"], runs.made[0]) == (first, (VERSIONS[0],))
+    assert (found.first_bad, runs.made[0]) == (first, (VERSIONS[0],))
     assert len(runs.made) <= 6
 
 
 def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
     runs = drifting(VERSIONS[9])
-    asked = spec(good=VERSIONS[0], match="drift:2")
+    asked = spec(good=VERSIONS[0])
     bisection = new_bisection(tmp_path, asked, runs, **DRIFT)
     left = [4]
 
@@ -326,12 +334,12 @@ def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
     with reopened(bisection, runs) as again:
         found = again.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.ends["first_bad"] == VERSIONS[9]
+    assert found.first_bad == VERSIONS[9]
     assert Counter(runs.made)[VERSIONS[0],] == 1
 
 
 def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
-    asked = spec(good=VERSIONS[0], match="drift:2")
+    asked = spec(good=VERSIONS[0])
     nothing = ScriptedRuns(lambda at, _: "passed")
     with pytest.raises(ConfigError, match=r"--case: .* keeps outputs"):
         new_bisection(tmp_path / "a", asked, nothing, **DRIFT).go_on()
@@ -345,8 +353,8 @@ def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize("match", ["drift:2", "measurement took_us > 2 * good"])
 def test_a_good_end_that_tells_nothing_is_not_asked_again(tmp_path: Path, match: str) -> None:
     runs = ScriptedRuns(lambda at, _: "unsupported" if at[0] == VERSIONS[0] else "passed")
-    asked = spec(good=VERSIONS[0], match=match)
-    bisection = new_bisection(tmp_path, asked, runs, match=match, good=GOOD)
+    asked = spec(good=VERSIONS[0])
+    bisection = new_bisection(tmp_path, asked, runs, match=match)
     with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 told nothing"):
         bisection.go_on()
     assert runs.made == [(VERSIONS[0],)]
@@ -365,7 +373,7 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
     ]
     (tmp_path / "edited.jsonl").write_text("".join([lines[0], *edited]))
     copy = replayed(tmp_path / "edited.jsonl", tmp_path)
-    assert task_of(copy.read()) == bisection.task
+    assert copy.read().spec == bisection.task
     again = broke_at(VERSIONS[9])
     copy.close()
     bisection.folder = copy
@@ -440,8 +448,8 @@ def slower_from(version: str, odd: Point = GOOD) -> ScriptedRuns:
 
 
 def judging(folder: Path, runs: ScriptedRuns, **more: object) -> Bisection:
-    given = spec(repeat="judged", match=SLOWER, good=VERSIONS[0], **more)
-    return new_bisection(folder, given, runs, match=SLOWER, good=GOOD)
+    given = spec(repeat="judged", good=VERSIONS[0], **more)
+    return new_bisection(folder, given, runs, match=SLOWER)
 
 
 def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> None:
@@ -449,7 +457,7 @@ def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> Non
     bisection = judging(tmp_path / "a", runs)
     found = bisection.go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.kind, found.ends["last_good"], found.ends["first_bad"]) == (
+    assert (found.kind, found.last_good, found.first_bad) == (
         "change",
         VERSIONS[5],
         VERSIONS[6],
@@ -461,8 +469,8 @@ def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> Non
     assert answers[0] == "unsure"
     assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.made)) - 1
     believed = slower_from(VERSIONS[6])
-    exact = spec(match=SLOWER, good=VERSIONS[0])
-    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER, good=GOOD).go_on()
+    exact = spec(good=VERSIONS[0])
+    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER).go_on()
     assert isinstance(found, AxisFinding)
     assert found.kind == "no-change", "nothing is slower than the odd one"
 
@@ -510,7 +518,7 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
         str(one.detail["why"]) for one in bisection.folder.read().answers() if one.at == (hidden,)
     ]
     assert "noise hides it: x " in why[-1]
-    result = write_reports(bisection.folder, bisection.task, found, None, tmp_path)
+    result = write_reports(bisection.folder, found, None, tmp_path)
     assert f"noise hides: {hidden}" in summary(result)
     assert "; this computer is too noisy to tell less than x 1." in why[-1]
     assert doubts(result) == [], "what was asked for is more than what noise does"
@@ -522,40 +530,25 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     assert before.between == (hidden,)
 
 
-@pytest.mark.parametrize("axes", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_wild_noise_ends_within_the_bound(tmp_path: Path, axes: int) -> None:
+@pytest.mark.parametrize("wild", [spec(repeat="judged", good=VERSIONS[0]), JUDGED_CORNERS])
+def test_wild_noise_ends_within_the_bound(tmp_path: Path, wild: AxisSpec | CornerSpec) -> None:
     dice = random.Random(5)
     runs = ScriptedRuns(lambda at, _: "passed", value=lambda at: 1000 * dice.lognormvariate(0, 0.4))
-    grid = {"axes": ("ort", "qnn"), "rows": ("1", "2", "3"), "columns": VERSIONS[:5]}
-    wild = (
-        spec(repeat="judged", good=VERSIONS[0])
-        if axes == 1
-        else GridSpec.model_validate(grid | {"repeat": "judged"})
-    )
-    good = GOOD if axes == 1 else ("1", VERSIONS[0])
-    bisection = new_bisection(tmp_path, wild, runs, match=SLOWER, good=good)
+    bisection = new_bisection(tmp_path, wild, runs, match=SLOWER)
     found = bisection.go_on()
-    assert isinstance(found, AxisFinding | GridFinding)
+    assert isinstance(found, AxisFinding | CornersFinding)
     hidden = sum(entry.answer == "untestable" for entry in bisection.folder.read().answers())
-    assert hidden > 1
+    assert hidden > 0
     assert found.runs <= wild.bound().alike + hidden
 
 
 def test_noise_is_judged_on_two_axes_as_well(tmp_path: Path) -> None:
-    grid = GridSpec(
-        axes=("ort", "qnn"),
-        rows=("1", "2", "3"),
-        columns=VERSIONS[:5],
-        repeat="judged",
-        match=SLOWER,
-    )
-    runs = slower_from(VERSIONS[3])
-    good = ("1", VERSIONS[0])
-    found = new_bisection(tmp_path, grid, runs, match=SLOWER, good=good).go_on()
-    assert isinstance(found, GridFinding)
-    assert (found.kind, found.mattered) == ("frontier", (False, True))
-    assert set(found.edge_bad) == {("1", VERSIONS[3])}
-    assert found.runs <= grid.bound().runs
+    runs = slower_from(VERSIONS[3], odd=CORNERS.good)
+    found = new_bisection(tmp_path, JUDGED_CORNERS, runs, match=SLOWER).go_on()
+    assert isinstance(found, CornersFinding)
+    assert (found.kind, found.fails_with) == ("change", "qnn")
+    assert found.searches[0].answer.first_bad == VERSIONS[3]
+    assert found.runs <= JUDGED_CORNERS.bound().runs
     assert max(Counter(runs.made).values()) <= MOST_RUNS
 
 

@@ -1,4 +1,4 @@
-"""Bisections on the disk: their order, which of them is gone on with, slices."""
+"""Bisections on the disk: their order, which of them is gone on with, those begun together."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.ground.errors import ConfigError
 from harness.search.bisect.case_run import named_again
 from harness.search.bisect.folder import LOG, BisectFolder
 from harness.search.bisect.log import Answered, Begun, Concluded
-from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.bisect import bisect
 from harness.verdict.results.run_numbers import number_folder, ordered
+from tests.unit.search.bisect.histories import axis, task
 
-BEGUN = Begun(spec=AxisSpec(axis="qnn", candidates=("1", "2")))
+BEGUN = Begun(spec=task(axis(2)))
 OVER = Concluded(text="no change")
 
 
@@ -44,8 +44,7 @@ def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
 def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
     tmp_path: Path,
 ) -> None:
-    task = {"case": "x"}
-    mine = BEGUN.model_copy(update={"task": task})
+    mine = Begun(spec=task(axis(2), case="x"))
     (before,) = BisectFolder.create_all(tmp_path, [mine])
     before.close()
     night = tmp_path / "30261121T060000Z-00ff-nightly"
@@ -67,11 +66,11 @@ KEPT = ["-q", "--index=https://***@host/x"]
 
 
 def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
-    begun = BEGUN.model_copy(update={"task": {"case": "x", "pytest_arguments": WORDS}})
+    begun = Begun(spec=task(axis(2), pytest_arguments=WORDS))
     with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
-        assert folder.read().task == begun.task, "its runs are to be as asked"
+        assert folder.read().spec == begun.spec, "its runs are to be as asked"
         assert SECRET not in (folder.path / LOG).read_text()
-        assert BisectFolder.open(folder.path).read().task["pytest_arguments"] == KEPT
+        assert BisectFolder.open(folder.path).read().spec.pytest_arguments == tuple(KEPT)
 
 
 @pytest.mark.parametrize(
@@ -99,15 +98,8 @@ def test_what_is_gone_on_with_is_as_it_was_asked(
 def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
     tmp_path: Path,
 ) -> None:
-    task = {
-        "case": "x.py::x",
-        "axes": ["qnn"],
-        "devices": ["sim"],
-        "target": "linux-x64",
-        "backend": "htp",
-    }
-    task |= {"lab": str(tmp_path / "no.yaml"), "folder": str(tmp_path)}
-    begun = BEGUN.model_copy(update={"task": task | {"pytest_arguments": WORDS}})
+    there = {"lab": tmp_path / "no.yaml", "folder": tmp_path}
+    begun = Begun(spec=task(axis(2), pytest_arguments=WORDS, **there))
     with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
         file = folder.path / LOG
     for words, says in (
@@ -123,33 +115,33 @@ def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_nam
     assert SECRET not in file.read_text()
 
 
-def test_slices_stay_together_in_their_order(tmp_path: Path) -> None:
+def test_those_begun_together_stay_together_in_their_order(tmp_path: Path) -> None:
     twelve = new(tmp_path, 12)
     new(tmp_path)
     assert twelve[0].path.name.endswith("-1-bisect")
     for one in (twelve[0], twelve[4], twelve[11]):
-        assert paths(one.slices()) == paths(twelve)
+        assert paths(one.together()) == paths(twelve)
 
 
 def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
     (folder,) = new(tmp_path / "reports")
     moved = folder.path.rename(tmp_path / "mine")
-    assert paths(BisectFolder.open(moved).slices()) == [moved]
+    assert paths(BisectFolder.open(moved).together()) == [moved]
 
 
 def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no bisection"):
         BisectFolder.to_go_on_with(tmp_path)
     first = new(tmp_path, over=1)
-    slices = new(tmp_path, 3, over=2)
+    several = new(tmp_path, 3, over=2)
     last = new(tmp_path, over=1)
-    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(slices)
-    slices[2].hold()
-    slices[2].append(OVER)
-    slices[2].close()
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(several)
+    several[2].hold()
+    several[2].append(OVER)
+    several[2].close()
     assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(last)
     first[0].hold()
-    first[0].append(Answered(at=("1",), answer="good"))
+    first[0].append(Answered(at=("2.10",), answer="good"))
     first[0].close()
     assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(first), (
         "an edited log is open again"
@@ -171,7 +163,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
 def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
     (folder,) = BisectFolder.create_all(tmp_path, [BEGUN])
     assert not folder.read().answers()
-    folder.append(Answered(at=("1",), answer="unknown"))
+    folder.append(Answered(at=("2.10",), answer="unknown"))
     assert folder.read().answers()
     folder.discard()
     assert not folder.path.exists()

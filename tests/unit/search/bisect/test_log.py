@@ -9,9 +9,8 @@ from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
 from harness.search.bisect.answers import Question
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.findings import AxisFinding, GridFinding
-from harness.search.bisect.grid_search import GridSearch
+from harness.search.bisect.driver import search_of
+from harness.search.bisect.findings import AxisFinding, CornersFinding
 from harness.search.bisect.log import (
     LEFT_OUT,
     Answered,
@@ -23,14 +22,15 @@ from harness.search.bisect.log import (
     read_log,
     to_line,
 )
-from harness.search.bisect.search import AxisSpec, GridSpec
-from tests.unit.search.bisect.histories import World, axis, changing, grid
+from harness.search.bisect.search import AxisSpec, CornerSpec
+from tests.unit.search.bisect.histories import World, axis, changing, corners, task
 
 
-def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
+def written(spec: AxisSpec | CornerSpec, world: World) -> tuple[str, list[Any]]:
     """The log of a whole search, and what it asked at each of its lines."""
-    search = AxisSearch(spec) if isinstance(spec, AxisSpec) else GridSearch(spec)
-    entries: list[Entry] = [Begun(spec=spec)]
+    begun = Begun(spec=task(spec))
+    search = search_of(read_log(to_line(begun)))
+    entries: list[Entry] = [begun]
     standing: list[Any] = [search.next()]
     while isinstance(question := search.next(), Question):
         entries.append(Asked(**vars(question)))
@@ -48,15 +48,14 @@ def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
     ("spec", "world"),
     [
         (axis(12), changing(12, 7, holes=frozenset({6, 9}))),
-        (axis(6, repeat="auto", good="2.10"), changing(6, 2)),
         (axis(6, repeat=3, bad="2.11"), changing(6, 4, "bad")),
-        (grid(4, 5), lambda at: "good" if at >= ("1.2", "2.12") and at[1] >= "2.12" else "bad"),
-        (grid(2, 2, held={"compiler": "2.47.0"}), lambda _: "untestable"),
+        (corners(5, 4), lambda at: "bad" if at[0] >= "2.12" and at[1] >= "1.22" else "good"),
+        (corners(2, 2), lambda _: "untestable"),
     ],
 )
 @pytest.mark.parametrize("closely", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_killed_at_any_byte_it_goes_on_where_it_was(
-    spec: AxisSpec | GridSpec, world: World, closely: bool
+    spec: AxisSpec | CornerSpec, world: World, closely: bool
 ) -> None:
     text, standing = written(spec, world)
     first = text.index("\n") + 1
@@ -65,52 +64,52 @@ def test_killed_at_any_byte_it_goes_on_where_it_was(
     ends |= {at + by for at in range(first, len(text)) if text[at] == "\n" for by in (0, 1)}
     for end in sorted(ends):
         log = read_log(text[:end])
-        assert log.spec == spec
-        assert log.search().next() == standing[text[:end].count("\n") - 1]
+        assert log.spec.search == spec
+        assert search_of(log).next() == standing[text[:end].count("\n") - 1]
         under_way = log.under_way()
-        assert under_way is None or log.search().next().at == under_way  # type: ignore[union-attr]
+        assert under_way is None or search_of(log).next().at == under_way  # type: ignore[union-attr]
 
 
 def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
     truth = changing(9, 6)
     wrong, standing = written(axis(9), lambda at: "bad" if at == ("2.14",) else truth(at))
     assert standing[-1].after == "2.14"
-    search = read_log(
-        wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
-    ).search()
+    edited = wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
+    search = search_of(read_log(edited))
     while isinstance(question := search.next(), Question):
-        search.answer(question, truth(question.at))  # type: ignore[arg-type]
+        search.answer(question, truth(question.at))
     assert isinstance(question, AxisFinding)
-    assert (question.after, question.one_change) == ("2.16", True)
+    assert (question.after, len(question.changes)) == ("2.16", 1)
 
 
 @given(st.data())
 def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> None:
-    spec = data.draw(st.sampled_from([axis(9), axis(5, repeat="auto"), grid(3, 4)]))
+    specs: list[AxisSpec | CornerSpec] = [axis(9), axis(5, repeat=3), corners(3, 4)]
+    spec = data.draw(st.sampled_from(specs))
     answers = st.sampled_from(["good", "bad", "untestable", "unknown"])
-    places = [(n,) for n in spec.candidates] if isinstance(spec, AxisSpec) else [*spec.points()]  # type: ignore[attr-defined]
+    places = [*spec.points()]
     given_ = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
-    text = to_line(Begun(spec=spec)) + "".join(
+    text = to_line(Begun(spec=task(spec))) + "".join(
         to_line(Answered(at=at, answer=answer)) for at, answer in given_
     )
-    search = read_log(text).search()
+    search = search_of(read_log(text))
     search.resume()
     for _ in range(search.spec.bound().runs + 40):
         step = search.next()
         if not isinstance(step, Question):
             break
         search.answer(step, data.draw(answers.filter(lambda a: a != "unknown")))  # type: ignore[arg-type]
-    assert isinstance(search.next(), AxisFinding | GridFinding)
+    assert isinstance(search.next(), AxisFinding | CornersFinding)
 
 
 def test_resuming_gives_the_lab_another_chance() -> None:
     spec = axis(3, patience=1)
-    text = to_line(Begun(spec=spec)) + to_line(Answered(at=("2.10",), answer="unknown"))
-    assert not isinstance(read_log(text).search().next(), Question)
-    assert isinstance(read_log(text + to_line(Resumed())).search().next(), Question)
+    text = to_line(Begun(spec=task(spec))) + to_line(Answered(at=("2.10",), answer="unknown"))
+    assert not isinstance(search_of(read_log(text)).next(), Question)
+    assert isinstance(search_of(read_log(text + to_line(Resumed()))).next(), Question)
 
 
-BEGUN = to_line(Begun(spec=axis(2)))
+BEGUN = to_line(Begun(spec=task(axis(2))))
 
 
 @pytest.mark.parametrize(
@@ -193,29 +192,3 @@ def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> N
 def test_what_was_left_out_is_over_and_says_why(detail: Any, why: str | None) -> None:
     log = read_log(BEGUN + to_line(Concluded(text="x", detail=detail)))
     assert (log.is_over, log.left_out) == (True, why)
-
-
-SEARCHES = (
-    '"repeat":1,"confidence":0.99,"patience":3,"max_runs":null,"held":{"compiler":"1"},"match":null,'
-    '"kind":"axis","axis":"qnn","candidates":["1","2"],"good":"1","bad":null,"prior":{"2":5.0},'
-    '"untestable":[]',
-    '"repeat":"auto","confidence":0.99,"patience":3,"max_runs":9,"held":{},"match":"code=1002",'
-    '"kind":"grid","axes":["ort","qnn"],"rows":["1"],"columns":["1","2"],"untestable":[],'
-    '"newer":[true,false],"checks":2,"every":false',
-)
-
-
-@pytest.mark.parametrize(("search", "at"), [(SEARCHES[0], '["2"]'), (SEARCHES[1], '["1","2"]')])
-def test_a_log_of_long_ago_is_read_and_written_to_the_letter(search: str, at: str) -> None:
-    lines = [
-        '{"schema":1,"kind":"begun","spec":{' + search + '},"task":{"case":"a.py::b"}}',
-        '{"kind":"asked","at":' + at + ',"number":1,"why":"the newest"}',
-        '{"kind":"answered","at":' + at + ',"answer":"unknown","run":null,"case":null,"detail":{}}',
-        '{"kind":"resumed"}',
-        '{"kind":"concluded","text":"no change: ü","detail":{"bound":"at most 2 runs"}}',
-    ]
-    log = read_log("".join(f"{line}\n" for line in lines))
-    entries = [Begun(spec=log.spec, task=dict(log.task)), *log.entries]
-    assert [to_line(entry) for entry in entries] == [f"{line}\n" for line in lines]
-    assert (log.evidence().unknown, log.evidence().troubles) == (1, 0)
-    assert isinstance(log.search().next(), Question)

@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 from harness.search.bisect.answers import Point
 from harness.search.bisect.before_after import sides_of
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.findings import AxisFinding, GridFinding
+from harness.search.bisect.findings import AxisFinding, CornersFinding, Finding
 from harness.search.bisect.report_text import summary, title
-from harness.search.bisect.result import AxisAnswer, BisectionResult, SideShape, build_date
-from harness.search.bisect.search import AxisSpec, GridSpec
+from harness.search.bisect.result import BisectionResult, SideShape, build_date
+from harness.search.bisect.search import AxisSpec, CornerSpec
 from harness.search.bisect.write_reports import RESULT, write_reports
 from harness.tools.cli.bisect_going import result_lines
 from harness.tools.cli.schema import schemas
@@ -46,10 +46,10 @@ def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
 SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
 
 
-def written(bisection: Bisection, finding: AxisFinding | GridFinding | None) -> dict[str, Any]:
+def written(bisection: Bisection, finding: Finding | None) -> dict[str, Any]:
     """The result, which is what its schema says, and nothing more."""
     folder = bisection.folder.path
-    made = write_reports(bisection.folder, bisection.task, finding, None, folder)
+    made = write_reports(bisection.folder, finding, None, folder)
     result = made.as_json()
     assert json.loads((folder / RESULT).read_text()) == result
     assert BisectionResult.model_validate(result) == made
@@ -100,60 +100,87 @@ def test_one_axis(tmp_path: Path) -> None:
     assert "script" not in parser.seen
 
 
-def test_a_grid(tmp_path: Path) -> None:
-    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2"), columns=VERSIONS)
-    runs = ScriptedRuns(lambda at, _: "passed" if at[1] >= "2.49" else "failed")
-    bisection = new_bisection(tmp_path, grid, runs)
-    finding = bisection.go_on()
-    assert isinstance(finding, GridFinding)
-    result = written(bisection, finding)
-    assert result["answer"]["first"] == [["1", "2.49.40"]]
-    assert result["answer"]["mattered"] == {"ort": False, "qnn": True}
-    page = (bisection.folder.path / "report.html").read_text()
-    assert page.count('class="a-') == len(grid.rows) * len(grid.columns)
-    assert "The grid" in page
-    assert (result["before"]["at"][0], result["after"]["at"][0]) == ("1", "1")
-    assert "ort \\ qnn" in (bisection.folder.path / "report.md").read_text()
+CORNERS = CornerSpec(
+    axes=("qnn", "ort"),
+    candidates=(VERSIONS, ("1", "2", "3")),
+    good=(VERSIONS[0], "1"),
+    bad=(VERSIONS[2], "3"),
+)
 
 
-def grid_result(folder: Path, bad: Callable[[Point], bool], **more: Any) -> tuple[Any, str, str]:
-    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS, **more)
+def corners_result(
+    folder: Path, bad: Callable[[Point], bool], **more: Any
+) -> tuple[dict[str, Any], str, str]:
+    """The result where these pairs are bad, report.md and report.html."""
     runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
-    bisection = new_bisection(folder, grid, runs)
+    bisection = new_bisection(folder, CORNERS.model_copy(update=more), runs)
     finding = bisection.go_on()
-    assert isinstance(finding, GridFinding)
+    assert isinstance(finding, CornersFinding)
     result = written(bisection, finding)
     pages = ((bisection.folder.path / name).read_text() for name in ("report.md", "report.html"))
     return result, *pages
 
 
 def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
-    result, text, page = grid_result(tmp_path, lambda at: at[0] >= "2" and at[1] < "2.48")
-    assert result["answer"]["mattered"] == {"ort": True, "qnn": True}
-    edges = {tuple(edge["axes"]): edge for edge in result["edges"]}
-    assert set(edges) == {("ort",), ("qnn",)}
-    for axes, edge in edges.items():
-        place = 0 if axes == ("ort",) else 1
-        assert edge["before"]["at"][1 - place] == edge["after"]["at"][1 - place]
-        assert edge["before"]["at"][place] < edge["after"]["at"][place]
-        assert {edge["before"]["answer"], edge["after"]["answer"]} == {"good", "bad"}
-        for shown in (text, page):
-            assert f"Side by side on {axes[0]}" in shown
-    places = {tuple(edge[side]["at"]) for edge in result["edges"] for side in ("before", "after")}
-    assert text.count("--only-case") == len(places)
+    result, text, page = corners_result(tmp_path, lambda at: at[0] >= "2.48" and at[1] >= "3")
+    answer = result["answer"]
+    assert (answer["kind"], answer["fails_with"], answer["axes"]) == (
+        *("change", "both", ["qnn", "ort"]),
+    )
+    assert [(one["at"], one["verdict"]) for one in answer["corners"]] == [
+        (["2.47.0", "1"], "good"),
+        (["2.49.40", "3"], "bad"),
+        (["2.49.40", "1"], "good"),
+        (["2.47.0", "3"], "good"),
+    ]
+    searches = {one["axis"]: (one["held"], one["answer"]) for one in answer["searches"]}
+    assert {axis: held for axis, (held, _) in searches.items()} == {
+        "qnn": {"ort": "3"},
+        "ort": {"qnn": "2.49.40"},
+    }
+    assert searches["qnn"][1]["first_bad"] == "2.48.40"
+    assert searches["ort"][1]["last_good"] == "2"
+    edges = {edge["axis"]: edge for edge in result["edges"]}
+    assert {axis: (edge["before"]["at"], edge["after"]["at"]) for axis, edge in edges.items()} == {
+        "qnn": (["2.47.0", "3"], ["2.48.40", "3"]),
+        "ort": (["2.49.40", "2"], ["2.49.40", "3"]),
+    }
     assert (result["before"], result["after"]) == (
         result["edges"][0]["before"],
         result["edges"][0]["after"],
     )
+    places = {tuple(edge[side]["at"]) for edge in result["edges"] for side in ("before", "after")}
+    assert text.count("--only-case") == len(places)
+    for shown in (text, page):
+        assert "The corners" in shown
+        assert "Side by side at qnn 2.48.40" in shown
+        assert "Side by side at ort 3" in shown
 
 
-def test_a_contradiction_is_marked(tmp_path: Path) -> None:
-    odd = {("1", "2.47.0"), ("2", "2.48.40"), ("3", "2.49.40")}
-    result, _, page = grid_result(tmp_path, lambda at: at in odd, every=True)
-    witnesses = [one["at"] for one in result["cells"] if one["contradicts"]]
-    assert sorted(witnesses) == sorted(result["answer"]["witnesses"])
-    assert len(witnesses) == page.count(' contradicts"') == 2
-    assert page.count("!</td>") == 2
+def test_an_axis_that_alone_matters_is_shown_alone(tmp_path: Path) -> None:
+    result, _, _ = corners_result(tmp_path, lambda at: at[1] >= "2")
+    assert result["answer"]["fails_with"] == "ort"
+    assert [edge["axis"] for edge in result["edges"]] == ["ort"]
+    assert result["answer"]["searches"][0]["held"] == {"qnn": "2.47.0"}
+
+
+def test_flaky_versions_are_part_of_the_result_and_its_reports(tmp_path: Path) -> None:
+    made = list[Point]()
+
+    def says(at: Point, _: str) -> str:
+        made.append(at)
+        return "failed" if at == (VERSIONS[2],) and made.count(at) == 2 else "passed"
+
+    spec = AxisSpec(axis="qnn", candidates=VERSIONS, repeat=5)
+    bisection = new_bisection(tmp_path, spec, ScriptedRuns(says))
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = written(bisection, finding)
+    assert result["answer"]["flaky"] == [{"at": ["2.49.40"], "failed": 1, "runs": 5, "repeats": 21}]
+    said = "flaky: 1 of 5 failed at 2.49.40; with --repeat 21 a miss is less likely than 1 %"
+    assert said in "\n".join(result_lines(BisectionResult.model_validate(result), "folder"))
+    for name in ("report.md", "report.html"):
+        assert said in (bisection.folder.path / name).read_text()
 
 
 SINCE = "last good 2.48.40, first bad 2.49.40"
@@ -164,7 +191,7 @@ SHORT = "a.py::test_b[sim-htp-2.51.0-tiny]"
 
 def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> str:
     bad = SideShape.model_construct(answer="bad", error=error)
-    answer = None if text is None else AxisAnswer.model_construct(text=text)
+    answer = None if text is None else AxisFinding.model_construct(text=text)
     return title(
         BisectionResult.model_construct(
             axes=["qnn"], on=None, case=case, answer=answer, before=None, after=bad
@@ -188,7 +215,7 @@ def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
     said = []
     for match in ("code=1002", "code=1002 else good"):
         runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
-        axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS)
         bisection = new_bisection(tmp_path / match, axis, runs, match=match)
         finding = bisection.go_on()
         assert isinstance(finding, AxisFinding)
@@ -202,7 +229,7 @@ def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path) -> None:
     said, pages = [], []
     for match in (None, "code=1002 else good"):
         runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
-        axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS)
         bisection = new_bisection(tmp_path / str(match), axis, runs, match=match)
         finding = bisection.go_on()
         assert isinstance(finding, AxisFinding)
@@ -239,14 +266,13 @@ def test_a_change_of_times_is_put_beside_noise(
     )
     bisection = new_bisection(
         tmp_path,
-        AxisSpec(axis="qnn", candidates=versions, repeat="auto"),
+        AxisSpec(axis="qnn", candidates=versions, good=versions[0], repeat=4),
         runs,
         match=f"measurement {name} > 1.1 * good",
-        good=(versions[0],),
     )
     finding = bisection.go_on()
     assert isinstance(finding, AxisFinding)
-    result = write_reports(bisection.folder, bisection.task, finding, None, tmp_path)
+    result = write_reports(bisection.folder, finding, None, tmp_path)
     said = [line for line in summary(result) if "beside noise" in line]
     assert [line.split(", x ")[0] for line in said] == (
         [f"{name} beside noise: {verdict}"] if verdict else []
@@ -261,14 +287,13 @@ def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
     match = "measurement took_s > 1.2 * good"
     bisection = new_bisection(
         tmp_path,
-        AxisSpec(axis="qnn", candidates=VERSIONS, repeat=6, match=match),
+        AxisSpec(axis="qnn", candidates=VERSIONS, good=VERSIONS[0], repeat=6),
         ScriptedRuns(lambda *_: "passed", value=lambda _: 1000 * next(noise)),
         match=match,
-        good=(VERSIONS[0],),
     )
     finding = bisection.go_on()
     assert isinstance(finding, AxisFinding)
-    result = write_reports(bisection.folder, bisection.task, finding, None, tmp_path)
+    result = write_reports(bisection.folder, finding, None, tmp_path)
     noisy = "this computer is too noisy to tell less than x "
     first, *_ = result_lines(result, "folder")
     assert first.startswith(noisy) == said

@@ -14,19 +14,17 @@ from harness.answers.history.performance import MOST_RUNS
 from harness.search.bisect.answers import Evidence, GoodOrBad, Point, Question, RunAnswer, Stopped
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding
-from harness.search.bisect.rates import runs_if_none_fails
 from harness.search.bisect.search import (
     AxisSpec,
     Bound,
-    GridSpec,
+    CornerSpec,
     free,
     halvings,
-    ideal_flaky_runs,
     seconds,
     testable as likely_testable,
 )
 from tests.properties import reached, reaches
-from tests.unit.search.bisect.histories import axis, changing, drive, grid, names
+from tests.unit.search.bisect.histories import axis, changing, corners, drive, names
 
 FIRST: tuple[RunAnswer, ...] = ("good", "bad")
 
@@ -43,7 +41,6 @@ def test_every_history_within_the_bound(number: int) -> None:
             assert found.direction == ("regression" if first == "good" else "fix")
         else:
             assert found.kind == "no-change"
-        assert found.confidence is None  # each answer was believed: there is nothing to say
 
 
 @pytest.mark.parametrize("number", range(2, 8))
@@ -80,18 +77,17 @@ def test_why_an_end_is_asked_is_told() -> None:
 
 @reaches(0.35)
 @given(st.data())
-def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
+def test_any_costs_claims_and_repeats(data: st.DataObject) -> None:
     number = data.draw(st.integers(2, 40))
     order = names(number)
     k = data.draw(st.integers(1, number - 1))
     first = data.draw(st.sampled_from(FIRST))
     holes = data.draw(st.frozensets(st.integers(0, number - 1), max_size=number // 2))
     costs = data.draw(st.lists(st.floats(0, 1e4), min_size=number, max_size=number))
-    weights = data.draw(st.lists(st.floats(0.01, 100), min_size=number, max_size=number))
     claimed = data.draw(st.sampled_from([None, "good", "bad"]))
     repeat = data.draw(st.integers(1, 3))
     claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
-    spec = axis(number, prior=dict(zip(order, weights, strict=True)), repeat=repeat, **claim)
+    spec = axis(number, repeat=repeat, **claim)
     search = AxisSearch(spec, cost=lambda at: costs[order.index(at[0])])
     found, asked = drive(search, changing(number, k, first, holes))
     wasted = sum(order.index(at[0]) in holes for at in asked)
@@ -112,7 +108,7 @@ def test_one_claim_within_is_confirmed_first_and_then_where_it_is_to_differ(
     found, asked = drive(AxisSearch(axis(9, **claim)), changing(9, 5))
     assert [at[0] for at in asked[:2]] == [*claim.values(), end]
     assert len({at[0] for at in asked} & {"2.10", "2.18"}) == 1
-    assert (found.ends["last_good"], found.ends["first_bad"]) == ("2.14", "2.15")
+    assert (found.last_good, found.first_bad) == ("2.14", "2.15")
     for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
         if k < n and claimed < n:
             claim = {"good" if claimed < k else "bad": names(n)[claimed]}
@@ -125,7 +121,7 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
     found, asked = drive(AxisSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
     assert all("2.12" <= at[0] <= "2.15" for at in asked)
     assert asked[0] == ("2.15",)
-    assert (found.direction, found.ends["last_bad"], found.ends["first_good"]) == (
+    assert (found.direction, found.last_bad, found.first_good) == (
         "fix",
         "2.13",
         "2.14",
@@ -169,15 +165,13 @@ def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: GoodOrB
         found_some += 1
         # what is asked is what broke it, whether that was the older change or the newer one
         assert (found.kind, found.direction) == ("change", "regression")
-        assert (found.one_change, found.confidence) == (False, None)
+        assert len(found.changes) == 2
         assert [(one.before, one.after) for one in found.changes] == [
             (order[start - 1], order[start]),
             (order[end - 1], order[end]),
         ]
-        assert found.ends == {
-            "last_good": order[start - 1] if outer == "good" else order[end - 1],
-            "first_bad": order[start] if outer == "good" else order[end],
-        }
+        changed = start if outer == "good" else end
+        assert (found.last_good, found.first_bad) == (order[changed - 1], order[changed])
     assert found_some > 250
 
 
@@ -220,11 +214,6 @@ def test_no_change_names_what_could_not_be_tested() -> None:
     assert "2.10 was said to be good, and cannot be tested" in found.notes
     exact, _ = drive(AxisSearch(axis(5)), changing(5, 5))
     assert (str(exact), exact.between) == ("no change: all 4 that were run are good", ())
-    flaky, _ = drive(AxisSearch(axis(4, repeat="auto")), changing(4, 4, "bad", frozenset({3})))
-    assert str(flaky) == (
-        "no change: 29 of 29 runs failed, and from the oldest to the newest the share that "
-        "fails does not change by 50 points or more; undecided: 2.13"
-    )
 
 
 def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:
@@ -235,27 +224,6 @@ def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:
     # 2.12 leaves seven gaps, which three runs decide as well as four: cheap enough to begin with
     search = AxisSearch(axis(10), cost=lambda at: 1 if at[0] == "2.12" else 60)
     assert drive(search, changing(10, 5))[1][2] == ("2.12",)
-
-
-@pytest.mark.parametrize(
-    ("prior", "at"),
-    [
-        ({}, "2.12"),  # 2 of 5 places before it: as near to a half as can be, and the older
-        ({"2.11": 8}, "2.11"),
-        ({"2.12": 8}, "2.12"),
-        ({"2.14": 8}, "2.13"),  # 3 of 12 before it; before 2.14 are 11 of 12
-        ({"2.15": 8}, "2.14"),
-    ],
-)
-def test_what_is_suspected_is_split_from_all_else(prior: dict[str, float], at: str) -> None:
-    search = AxisSearch(axis(6, prior=prior))
-    for answer in ("good", "bad"):
-        end = search.next()
-        assert isinstance(end, Question)
-        search.answer(end, answer)  # type: ignore[arg-type]
-    split = search.next()
-    assert isinstance(split, Question)
-    assert split.at == (at,)
 
 
 def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
@@ -319,56 +287,48 @@ def test_what_turned_out_untestable_is_never_asked_again() -> None:
     [
         ({"good": "9"}, "good: '9' is not one"),
         ({"good": "2.10", "bad": "2.10"}, "cannot be good and bad"),
-        ({"prior": {"2.10": 0}}, "greater than 0"),
-        ({"confidence": 1.0}, "less than 1"),
+        ({"repeat": 0}, "repeat"),
+        ({"repeat": 1001}, "repeat"),
+        ({"repeat": "auto"}, "repeat"),
         ({"untestable": ["2.10"]}, "untestable"),
         ({"patience": 0}, "patience"),
         ({"patience": 101}, "patience"),
         ({"max_runs": 0}, "max_runs"),
         ({"max_runs": 100_001}, "max_runs"),
-        ({"held": {"x" * 201: "1"}}, "at most 200 characters"),
-        ({"held": {"": "1"}}, "at least 1 character"),
+        ({"candidates": ("x" * 201,)}, "at most 200 characters"),
+        ({"candidates": ("",)}, "at least 1 character"),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        axis(3, **given)
+        AxisSpec.model_validate(axis(3).model_dump() | given)
 
 
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"rows": ("1", "1")}, "ort: 1 listed twice"),
-        ({"columns": ("1", "2", "1", "2")}, "qnn: 1, 2 listed twice"),
+        ({"candidates": (("1", "1"), ("2",))}, "qnn: 1 listed twice"),
         ({"axes": ("qnn", "qnn")}, "both axes are 'qnn'"),
-        ({"repeat": "rate:10%"}, "rates are searched on one axis"),
-        ({"rows": names(73), "columns": names(137)}, "more than 10000 pairs"),
-        ({"rows": names(1001)}, "at most 1000 items"),
-        ({"rows": (b"1",)}, "valid string"),
-        ({"checks": 4}, "checks"),
-        ({"checks": -1}, "checks"),
+        ({"good": ("2.10", "1.29")}, "good: '1.29' is not one of the candidates of ort"),
+        ({"bad": ("2.10", "1.21")}, "qnn is '2.10' in the good and in the bad pair"),
+        ({"good": ("2.10",)}, "good"),
+        ({"candidates": (names(1001), ("1.20", "1.21"))}, "at most 1000 items"),
     ],
 )
-def test_a_grid_that_makes_no_sense_is_refused(given: dict[str, Any], text: str) -> None:
-    fields = {"axes": ("ort", "qnn"), "rows": ("1",), "columns": ("1",)} | given
+def test_corners_that_make_no_sense_are_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        GridSpec.model_validate(fields)
+        CornerSpec.model_validate(corners(2, 2).model_dump() | given)
 
 
-def test_what_a_spec_may_hold_at_most_and_what_it_holds_if_nothing_is_said() -> None:
-    most = axis(1000, max_runs=100_000, held={"x" * 200: "1"}, patience=100)
+def test_limits_and_defaults_of_a_spec() -> None:
+    most = axis(1000, max_runs=100_000, patience=100, repeat=1000)
     assert axis(2, max_runs=1).bound().runs == 1
-    assert most.bound().runs == 12
-    assert len(list(grid(100, 100, checks=3).points())) == 10_000
+    assert most.bound().runs == 12_000
     assert list(axis(2).points()) == [("2.10",), ("2.11",)]
-    one, two = axis(1), grid(1, 1)
-    assert (AxisSpec.model_validate(vars(one)), GridSpec.model_validate(vars(two))) == (one, two)
-    assert (one.repeat, one.confidence, one.patience, one.least) == (1, 0.99, 3, None)
-    assert (two.checks, two.every, two.newer, two.patience) == (2, False, None, 3)
-    assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged", "auto", "rate:10%")] == [
-        *(7, MOST_RUNS, 200, 200),
-    ]
-    assert [axis(1, repeat=one).least for one in ("judged", "auto", "rate:10%")] == [None, 0.5, 0.1]
+    one = axis(1)
+    assert AxisSpec.model_validate(vars(one)) == one
+    assert (one.repeat, one.patience, one.max_runs) == (1, 3, None)
+    assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged")] == [7, MOST_RUNS]
     with pytest.raises(ValueError, match="frozen"):
         one.patience = 4
 
@@ -386,14 +346,14 @@ def test_what_is_not_exceeded(bound: Bound, limit: int, alike: int, wasted: int)
 @pytest.mark.parametrize(
     ("most", "bound"),
     [
-        (None, Bound(3, 5, 4, 9)),
-        (10, Bound(3, 5, 4, 9)),
-        (4, Bound(3, 4, 4, 9)),
-        (2, Bound(2, 2, 2, 9)),
+        (None, Bound(3, 5, 4)),
+        (10, Bound(3, 5, 4)),
+        (4, Bound(3, 4, 4)),
+        (2, Bound(2, 2, 2)),
     ],
 )
 def test_a_bound_is_capped(most: int | None, bound: Bound) -> None:
-    assert Bound(3, 5, 4, 9).capped(most) == bound
+    assert Bound(3, 5, 4).capped(most) == bound
     assert Bound(3, 5).capped(4) == Bound(3, 4, 4)
 
 
@@ -405,7 +365,7 @@ WASTED = ", plus one for each that cannot be tested"
     [
         (Bound(1, 1), f"at most 1 run{WASTED}"),
         (Bound(3, 5), f"at most 3 runs{WASTED}; at most 5 if both ends answer alike"),
-        (Bound(3, 3, 3, 9), f"at most 3 runs{WASTED}; some 9 where none fails"),
+        (Bound(3, 3, 3), f"at most 3 runs{WASTED}"),
     ],
 )
 def test_a_bound_in_words(bound: Bound, text: str) -> None:
@@ -414,12 +374,6 @@ def test_a_bound_in_words(bound: Bound, text: str) -> None:
 
 def test_how_often_gaps_are_halved() -> None:
     assert [halvings(gaps) for gaps in (0, 1, 2, 3, 4, 5, 8, 9)] == [0, 0, 1, 2, 2, 3, 3, 4]
-
-
-def test_what_no_search_can_do_better() -> None:
-    assert ideal_flaky_runs(8, 0, 0.99) == 3
-    # 2 bits by 1 - H(0.25) = 0.188722 a run; log(9) by 0.5 * log(3) a run
-    assert ideal_flaky_runs(4, 0.25, 0.9) == pytest.approx(2 / 0.188722 + 4, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -435,40 +389,16 @@ def test_what_no_search_can_do_better() -> None:
         (axis(30, bad="2.12", good="2.28"), Bound(6, 14, 17)),
         (axis(17, repeat=2), Bound(12, 28, 34)),
         (axis(17, repeat=2, max_runs=20), Bound(12, 20, 20)),
-        (grid(3, 4), Bound(11, 11, 12)),
-        (grid(5, 4), Bound(13, 13, 20)),
-        (grid(5, 4, every=True), Bound(20, 20, 20)),
-        (grid(5, 4, repeat=2), Bound(26, 26, 40)),
-        (grid(2, 2, max_runs=3), Bound(3, 3, 3)),
+        (corners(2, 2), Bound(4, 4, 4)),
+        (corners(9, 3), Bound(8, 8, 12)),
+        (corners(9, 3, good=("2.12", "1.20"), bad=("2.16", "1.22")), Bound(7, 7, 8)),
+        (corners(9, 3, repeat=2), Bound(16, 16, 24)),
+        (corners(9, 3, max_runs=5), Bound(5, 5, 5)),
     ],
 )
-def test_how_many_runs_a_search_may_take(spec: AxisSpec | GridSpec, bound: Bound) -> None:
+def test_how_many_runs_a_search_may_take(spec: AxisSpec | CornerSpec, bound: Bound) -> None:
     assert spec.bound() == bound
     assert AxisSearch(axis(9)).spec.bound() == Bound(5, 9, 9)
-
-
-@pytest.mark.parametrize(
-    ("number", "repeat", "runs"),
-    [
-        # 2.5 of log2(2 n) / (1 - H(w)) + log(199) / ((1 - 2 w) log((1 - w) / w))
-        (4, "auto", 422),  # w = 0.4
-        (1, "auto", 250),
-        (4, "rate:10%", 4723),  # w = 0.47
-        (4, "rate:100%", 43),  # w = 0.2
-    ],
-)
-def test_how_many_runs_a_search_for_rates_may_take(number: int, repeat: str, runs: int) -> None:
-    spec = axis(number, repeat=repeat)
-    bound = spec.bound()
-    assert (bound.runs, bound.alike, bound.all_points) == (runs, runs, None)
-    assert spec.least is not None
-    never = 2 if number == 1 else runs_if_none_fails(number, spec.least, 0.99)
-    assert bound.if_none_fails == never + never // 3
-
-
-def test_two_versions_are_told_from_none_that_changes() -> None:
-    never = runs_if_none_fails(2, 0.5, 0.99)
-    assert axis(2, repeat="auto").bound().if_none_fails == never * 4 // 3 > 2
 
 
 def test_what_a_run_costs_and_how_likely_it_tells() -> None:

@@ -9,33 +9,26 @@ import pytest
 
 from harness.libraries.runtimes.catalog import Catalog
 from harness.search.bisect import versions as versions_module
-from harness.search.bisect.case_run import Task
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.search import AxisSpec
+from harness.search.bisect.search import AxisSpec, CornerSpec
 from harness.search.bisect.versions import Supply, is_here
+from tests.unit.search.bisect.histories import task
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, Silent, new_bisection
 
-
-def task(folder: Path) -> Task:
-    return Task.model_validate(
-        {
-            "case": "test_a.py::test_b",
-            "axes": ("ort", "qnn"),
-            "held": {"compiler": "2.47.0"},
-            "devices": ("a",),
-            "target": "linux-x64",
-            "backend": "htp",
-            "lab": folder / "devices.yaml",
-            "folder": folder,
-        }
-    )
+CORNERS = CornerSpec(
+    axes=("ort", "qnn"),
+    candidates=(("1.27.0", "1.31.1"), ("2.47.0", "2.50.40", "2.51.0")),
+    good=("1.27.0", "2.47.0"),
+    bad=("1.31.1", "2.51.0"),
+)
+TASK = task(CORNERS, held={"compiler": "2.47.0"})
 
 
 def test_only_a_version_that_can_be_fetched_is_dear(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "cache")
     assert not is_here(catalog, "qnn", "2.47.0", "linux-x64")
     assert is_here(catalog, "qnn", "9.9.9", "linux-x64")  # nobody knows: not our business
-    assert Supply(catalog, task(tmp_path)).cost(("1.31.1", "2.47.0")) > 100
+    assert Supply(catalog, TASK).cost(("1.31.1", "2.47.0")) > 100
 
 
 def test_what_has_run_or_come_meanwhile_is_dear_no_more(
@@ -45,7 +38,7 @@ def test_what_has_run_or_come_meanwhile_is_dear_no_more(
     monkeypatch.setattr(
         versions_module, "is_here", lambda catalog, axis, version, target: version in here
     )
-    costs = Supply(Catalog(tmp_path / "cache"), task(tmp_path))
+    costs = Supply(Catalog(tmp_path / "cache"), TASK)
     first = costs.cost(("1.27.0", "2.51.0"))
     assert first == costs.cost(("1.31.1", "2.50.40")) > 120
     here.update(("1.27.0", "2.51.0", "2.47.0"))
@@ -72,7 +65,7 @@ def test_the_driver_tells_what_has_run(tmp_path: Path) -> None:
         def ran(self, points: object) -> None:
             told.append(set(points))  # type: ignore[call-overload]
 
-    supply = Told(Catalog(tmp_path / "cache"), task(tmp_path))
+    supply = Told(Catalog(tmp_path / "cache"), TASK)
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] == "3" else "passed")
     spec = AxisSpec(axis="qnn", candidates=("1", "2", "3"))
     bisection = new_bisection(tmp_path, spec, runs, supply=supply)

@@ -12,7 +12,7 @@ from tests.integration.in_process import qnn_harness
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["bisect"], "--case and --axis say what to bisect; or --resume"),
+        (["bisect"], "--case and --axis say what to bisect, or --case with --good and --bad that"),
         (["compare", "--previous", "a", "b"], "--previous finds BASE: only NEW can be named"),
         (["compare"], "name the run to compare reports/latest with, or two runs, or --previous"),
         (["doctor", "--acceptance"], "--acceptance takes one DEVICE"),

@@ -18,7 +18,6 @@ from harness.answers.history.importing import import_run, runs_in_order
 from harness.ground.errors import InfraError
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Begun
-from harness.search.bisect.search import AxisSpec
 from harness.verdict.results import run_folder, run_numbers
 from harness.verdict.results.run_folder import RunFolder, new_run_id, run_folders
 from harness.verdict.results.run_numbers import (
@@ -30,13 +29,11 @@ from harness.verdict.results.run_numbers import (
     ordered,
     take_number,
 )
+from tests.unit.search.bisect.histories import axis, task
 
 SERIES = ("0" * 16, "1" * 16, "2" * 16)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-BISECTION = Begun(
-    spec=AxisSpec(axis="qnn", candidates=("2.47.0", "2.51.0"), good="2.47.0", bad="2.51.0"),
-    task={},
-)
+BISECTION = Begun(spec=task(axis(2)))
 
 SetClock = Callable[[datetime], None]
 

@@ -1,0 +1,88 @@
+"""The case of a bisection, and pytest's arguments for a run of it with some versions (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field, StrictInt
+
+from harness.ground.facts.axes import AxisName
+from harness.run.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
+from harness.search.bisect.answers import Point
+from harness.search.bisect.match import parse_match
+from harness.search.bisect.search import Spec
+from harness.verdict.failure.error import Part
+from harness.verdict.results.case_names import split_node_id
+
+_LEASE_WAIT_S: Final = 600
+
+
+class Task(Part):
+    """One case, to be run with versions that a search chooses.
+
+    `case` is a node id whose versions do not count. `devices` are the device that it runs on and
+    those that may stand in for it. `held` has the versions of axes that are not searched and not at
+    their usual version, `paths` the path of each version that is named by a path. `match` is what
+    counts as bad (None: any failure). `on` is the device, the kind or the engine that this is
+    about, if several are asked; `engine` is set if it is an engine. `folder` is where pytest is
+    started, `pytest_arguments` goes to it as it is.
+    """
+
+    search: Spec
+    case: str
+    held: Mapping[AxisName, str] = {}
+    paths: Mapping[AxisName, Mapping[str, str]] = {}
+    devices: Annotated[tuple[str, ...], Field(min_length=1)]
+    on: str | None = None
+    engine: str | None = None
+    target: str
+    backend: str
+    lab: Path
+    folder: Path
+    known_issues: Path | None = None
+    match: str | None = None
+    run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
+    pytest_arguments: tuple[str, ...] = ()
+
+    @property
+    def axes(self) -> tuple[AxisName, ...]:
+        """The axes that are searched."""
+        return tuple(self.search.versions)
+
+    def versions(self, at: Point) -> dict[AxisName, str]:
+        """Every version that is fixed in a run at a point."""
+        return {**self.held, **dict(zip(self.axes, at, strict=True))}
+
+    def given(self, at: Point) -> dict[AxisName, str]:
+        """The versions of a run as pytest must be told them."""
+        return {
+            axis: self.paths.get(axis, {}).get(version, version)
+            for axis, version in self.versions(at).items()
+        }
+
+    def arguments(self, at: Point, reports: Path, devices: Sequence[str]) -> list[str]:
+        """pytest's arguments for a run at a point, on the first of `devices` that can be used."""
+        arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
+        arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
+        if self.known_issues is not None:
+            arguments.append(f"--known-issues={self.known_issues}")
+        profiles = self.match is not None and parse_match(self.match).profiles
+        arguments += ["--profile=ops"] if profiles else []
+        # those of a test in Python belong to it
+        arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
+        return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
+
+
+def case_arguments(
+    case: str, lab: Path, reports: Path, devices: Sequence[str], backend: str
+) -> list[str]:
+    """pytest's arguments for one case alone, on the first of `devices` that can be used."""
+    # Paths are given with "=": pytest takes a word of its own for the path of a test.
+    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={case}"]
+    arguments += [f"--lab={lab}", f"--reports={reports}", f"--backend={backend}"]
+    # so that the case is called after what they all are, and not after one of them
+    arguments += ["--each-soc"] if len(devices) > 1 else []
+    # other people's runs may come between; a search that waits is better than one that stops
+    return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]

@@ -222,13 +222,6 @@ def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
         assert (step.fails_with, step.searches) == (whole.fails_with, whole.searches)
 
 
-def test_likely_next_names_pairs_that_can_be_fetched_ahead() -> None:
-    search = CornerSearch(corners(3, 3))
-    while isinstance(step := search.next(), Question):
-        assert set(search.likely_next()) <= set(search.spec.points())
-        search.answer(step, "bad" if step.at == search.spec.bad else "good")
-
-
 def test_the_cheap_version_is_taken_where_the_bound_allows_it() -> None:
     spec = corners(10, 2)
     search = CornerSearch(spec, cost=lambda at: 1 if at[0] == "2.12" else 60)

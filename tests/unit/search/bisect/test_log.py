@@ -128,7 +128,6 @@ BEGUN = to_line(Begun(spec=task(axis(2))))
         (BEGUN + "x" * 2_000_000 + "\n", "2: is too long"),
         (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
         (BEGUN.replace('"spec":{', '"spec":{"subject":1,'), "1: is of a minimization: "),
-        ('{"order":[0,1],"residency":"all","answer":"same"}\n', "1: an older qnn-harness wrote it"),
         ('"spec"\n', "1: Input should be"),
     ],
 )

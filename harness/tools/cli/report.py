@@ -106,10 +106,8 @@ def _of_bisections(path: Path) -> bool:
 def _bisection(path: Path) -> None:
     from harness.search.bisect.folder import BisectFolder
     from harness.search.bisect.write_reports import write_again
-    from harness.tools.cli.bisect_going import log_lines, result_lines
+    from harness.tools.cli.bisect_going import result_lines
 
     folder = BisectFolder.open(path)
-    result = write_again(folder, os.environ, cache_root())
-    lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())
-    for line in lines:
+    for line in result_lines(write_again(folder, os.environ, cache_root()), str(path)):
         say(line)

@@ -104,7 +104,7 @@ import json, sys, time
 from pathlib import Path
 from harness.tools.cli.main import commands
 run = Path(sys.argv[1])
-commands(["report", str(run)], standalone_mode=False)
+commands(["report", "write", str(run)], standalone_mode=False)
 took = time.process_time()
 (peak,) = (int(line.split()[1]) // 1024 for line in open("/proc/self/status") if "VmHWM" in line)
 began = time.process_time()

@@ -21,8 +21,6 @@ HISTORY: Final = "history.sqlite"
 """Where history is held among reports, where no other place was named."""
 VERSION: Final = "7"
 """Of the tables; others are refused."""
-MERGED: Final = "merged"
-"""What stands as `told` of a run that is a shard of a merged one, which has its cases."""
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _EXTRA: Final = "pip install 'qnn-harness[postgres]'"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from harness.answers.history.brief import Brief, DeviceName, Fate, HeldFigures, moment_text
-from harness.answers.history.database import MERGED, AnyConnection, Database
+from harness.answers.history.database import AnyConnection, Database
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
 from harness.answers.history.rows import (
     ATTEMPT_COLUMNS,
@@ -103,18 +103,14 @@ def import_run(database: Database, path: Path) -> Imported:
                 f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
             )
             held = _held(connection, run)
-        if held.digest == digest and held.told in (told, MERGED):
+        if held.digest == digest and held.told == told:
             count = "SELECT count(*) FROM attempts WHERE run = :run"
             ((attempts,),) = connection.execute(count, run=run)
             return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
         for table in ("attempts", "device_runs"):
             connection.execute(f"DELETE FROM {table} WHERE run = :run", run=run)
-        _without_shards(connection, info.get("shards"))
-        merged = bool(info.get("shards"))
-        others = _of_others(connection, run, journal) if merged else set()
         rows = _rows(run, journal, seen)
-        new = (row for row in rows if tuple(row[name] for name in _SAME) not in others)
-        connection.execute_many(insert_into("attempts", ATTEMPT_COLUMNS), new)
+        connection.execute_many(insert_into("attempts", ATTEMPT_COLUMNS), rows)
         connection.execute_many(insert_into("device_runs", DEVICE_COLUMNS), seen.devices.rows(run))
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
@@ -173,7 +169,7 @@ def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, st
     in its place.
     """
     if not held.folder:
-        return False  # nothing is held, or a shard of a merged run
+        return False  # nothing is held
     if held.started != sortable_time(started):
         return True
     if held.folder == without_nul(str(folder)):
@@ -196,39 +192,6 @@ def _first(journal: Path) -> tuple[str, str]:
     """When the first record began, and its case; empty if there is none. Raises ConfigError."""
     first = next(cases_in(journal, LeftOut()), None)
     return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
-
-
-def _without_shards(connection: AnyConnection, shards: object) -> None:
-    """Sees to it that shards of a merged run add nothing, before or after it: its cases are theirs.
-
-    A journal is known by what is in it, so that no run.json can drop another run's cases.
-    """
-    for one in shards if isinstance(shards, list) else ():
-        if isinstance(one, dict) and one.get("run") and one.get("journal"):
-            which = {"run": bounded(str(one["run"])), "digest": bounded(str(one["journal"]))}
-            connection.execute(_RUN, **which)
-            for table in ("attempts", "device_runs"):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE run IN "
-                    "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
-                    **which,
-                )
-            connection.execute(
-                "UPDATE runs SET told = :merged, not_run = 0 WHERE run = :run AND digest = :digest",
-                merged=MERGED,
-                **which,
-            )
-
-
-def _of_others(connection: AnyConnection, run: str, journal: Path) -> set[tuple[object, ...]]:
-    """The attempts that other runs hold: two merged runs may have a shard in common."""
-    begun = (moment_text(record.started) for _, record in cases_in(journal, LeftOut()))
-    rows = connection.execute(
-        f"SELECT {', '.join(_SAME)} FROM attempts WHERE run <> :run AND started >= :since",
-        run=run,
-        since=min(begun, default=""),
-    )
-    return set(map(tuple, rows))
 
 
 def refuse_unknown(database: Database, asked: Filter) -> None:

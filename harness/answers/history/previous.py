@@ -203,11 +203,6 @@ def last_rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
     return []
 
 
-def durations(folder: RunFolder) -> dict[str, float]:
-    """How long each case took in a run. Raises ConfigError if its journal cannot be read."""
-    return {case: seconds for case, _, _, seconds in _rows(folder)}
-
-
 def _rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
     last: dict[str, tuple[int, tuple[str, str, str, float]]] = {}
     for _, record in cases_in(folder.path / JOURNAL, LeftOut()):

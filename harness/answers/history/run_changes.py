@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.changes import NightChange, changes_of
-from harness.answers.history.database import MERGED, Database
+from harness.answers.history.database import Database
 from harness.answers.history.facts import CauseFacts, facts_of
 from harness.answers.history.importing import runs_in_order, stored_attempts
 from harness.answers.history.states import said_versions
@@ -39,12 +39,12 @@ class RunHeld(NamedTuple):
 def runs_held(database: Database) -> list[RunHeld]:
     """The runs that have cases of their own, the oldest first. Raises InfraError."""
     with database.transaction(writes=False) as connection:
-        rows = connection.execute("SELECT run, digest, told FROM runs")
-        digests = {run: digest for run, digest, told in rows if told != MERGED}
+        digests = dict[str, str](
+            (run, digest) for run, digest in connection.execute("SELECT run, digest FROM runs")
+        )
     return [
         RunHeld(one.run, one.started, one.not_run, digests[one.run])
         for one in runs_in_order(database)
-        if one.run in digests
     ]
 
 

@@ -15,7 +15,6 @@ from harness.answers.history.brief import read_briefs
 from harness.answers.history.comparison import compare
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
-from harness.answers.history.previous import durations
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError
 from harness.tools.cli.main import commands
@@ -129,7 +128,7 @@ MOST_FAILING = ("report", "compare", "history")
 def told_by(folder: Path) -> Iterator[str]:
     """What the commands say of it, each of which must end in order."""
     words = {
-        "report": ["report", str(folder), "--trace"],
+        "report": ["report", "write", str(folder)],
         "compare": ["compare", str(folder), str(folder), "--json"],
         "history": ["history", "--reports", str(folder), "--json"],
     }
@@ -155,14 +154,13 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
         try:
             contents = read_journal(folder / "results.jsonl")
         except ConfigError:
-            for reader in (*READERS, durations_of):
+            for reader in READERS:
                 with pytest.raises(ConfigError, match="this version reads schema 2"):
                     reader(folder)
             return
         expected = final(folder)
         for reader in READERS:
             assert reader(folder) == expected, reader.__name__
-        assert durations(RunFolder(folder)).keys() == expected.keys()
         for said in told_by(folder):
             for one in contents.damage[:5]:
                 assert f"results.jsonl:{one.line}: left out, not a record: " in said
@@ -178,10 +176,6 @@ def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> No
     (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name}))
     assert final(tmp_path) == {"a\ufffdb": 1}
     assert [reader(tmp_path) for reader in READERS] == [{"a\ufffdb": 1}] * 2
-
-
-def durations_of(folder: Path) -> dict[str, int]:
-    return dict.fromkeys(durations(RunFolder(folder)), 0)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
 
 def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
     nights(tmp_path)
-    words = ["--out", str(tmp_path / "out"), "--reports", str(tmp_path)]
+    words = ["--output", str(tmp_path / "out"), "--reports", str(tmp_path)]
     done = CliRunner().invoke(site, words, catch_exceptions=False)
     assert re.search(r"out/index.html: \d\d pages written in [\d.]+ s$", done.output.strip())
     again = CliRunner().invoke(site, words, catch_exceptions=False)

@@ -18,6 +18,7 @@ from harness.run.pytest_plugin.attempts import MovedCase
 if TYPE_CHECKING:
     import pytest
 
+    from harness.answers.merging.shards import Shard
     from harness.run.pytest_plugin.scheduler import CaseNeeds
 
 _WORKER: Final = "worker-"
@@ -41,20 +42,26 @@ class Messages:
         worker: str,
         cases: Mapping[str, CaseNeeds],
         code: Mapping[str, str],
+        shard: Shard | None = None,
     ) -> None:
-        """Which of the tests that a worker collected are cases, and of which code.
+        """Which of the tests that a worker collected are cases, of which code and which shard.
 
         Told before pytest-xdist says which tests there are.
         """
-        (self.folder / f"{_CASES}{worker}").write_text(json.dumps([cases, code]))
+        told = [cases, code, shard.model_dump(mode="json") if shard is not None else None]
+        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
 
-    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], dict[str, str]]:
+    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], dict[str, str], Shard | None]:
         """What a worker told by `tell_cases`; empty if it has no case."""
         try:
-            cases, code = json.loads((self.folder / f"{_CASES}{worker}").read_text())
+            cases, code, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
         except FileNotFoundError:
-            return {}, {}
-        return cases, code
+            return {}, {}, None
+        if shard is not None:
+            from harness.answers.merging.shards import Shard
+
+            shard = Shard.model_validate(shard)
+        return cases, code, shard
 
     def is_pause(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Whether a worker is to begin a case, or has done so and waits for the next one.

@@ -235,7 +235,8 @@ def farm_run(reports: Path, number: int, draw: random.Random) -> RunFolder:
         moment = began + timedelta(minutes=5, seconds=3 * at)
         folder.journal.append(record_of(one, folder.run_id, moment, draw, end, 1))
     code = 1 if failed else 3 if number == LOST_NIGHT else 0
-    finish(folder, exit_code=code, finished=began + timedelta(hours=2))
+    finish(folder, exit_code=code)
+    folder.end({}, began + timedelta(hours=2))
     return folder
 
 

@@ -56,16 +56,11 @@ class _WrongError(Exception):
     """An event does not have the form that its kind demands."""
 
 
-def kept_events(
-    stream: bytes, of_events: OpenKey | None = None, of_noise: OpenKey | None = None
-) -> bytes:
-    """A stream as it is kept, without secrets. An event that had one is sealed anew (pure).
-
-    A key that began in the stream before goes on in this one.
-    """
-    of_events, of_noise = of_events or OpenKey(), of_noise or OpenKey()
-    if not (of_events.is_open or of_noise.is_open or may_have_secrets(stream)):
+def kept_events(stream: bytes) -> bytes:
+    """A stream as it is kept, without secrets. An event that had one is sealed anew (pure)."""
+    if not may_have_secrets(stream):
         return stream
+    of_events, of_noise = OpenKey(), OpenKey()
     return b"\n".join(
         _kept(line, of_events, of_noise) if MARK in line else log_without_secrets(line, of_noise)
         for line in stream.split(b"\n")

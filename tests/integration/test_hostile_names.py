@@ -17,8 +17,8 @@ import pytest
 from pydantic import ValidationError
 
 from harness.answers.history.importing import _digest
-from harness.answers.merging.merging import _copied
 from harness.answers.report.html import _tail
+from harness.answers.report.merge import _copied
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.sources.artefact_sources import contexts_of
 from harness.contexts.sources.context_file import ContextFile, ContextFiles
@@ -197,7 +197,8 @@ def a_part_of_a_run(world: Watched, one: Example) -> None:
     world.put(logs, one)
     world.seen()
     record(logs=(f"logs/{one.name}",))
-    if not _copied(world.given, world.out, f"logs/{one.name}"):
+    name = f"logs/{one.name}"
+    if not _copied(world.given, world.out, name, (name,)):
         raise ValueError("left out")
     assert (world.out / "logs" / one.name).read_bytes() == CONTEXT
 

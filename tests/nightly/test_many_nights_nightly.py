@@ -34,7 +34,9 @@ def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path)
     held_back = last.rename(tmp_path / last.name)
     peak = peak_mb("history", "import", reports, "--database", file)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    site_mb = peak_mb("site", "--out", site, "--database", file, "--reports", tmp_path / "none")
+    site_mb = peak_mb(
+        "report", "site", "--output", site, "--database", file, "--reports", tmp_path / "none"
+    )
     site_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     database = open_database(str(file))
     taken, night_s = cpu_s(lambda: import_run(database, held_back))

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from harness.answers.history.attempts import Attempt, moment_text
-from harness.answers.history.database import MERGED, AnyConnection, Database
+from harness.answers.history.brief import Brief, DeviceName, Fate, HeldFigures, moment_text
+from harness.answers.history.database import AnyConnection, Database
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
 from harness.answers.history.rows import (
     ATTEMPT_COLUMNS,
@@ -35,7 +35,7 @@ from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.rule import CONFIDENCES
 from harness.verdict.failure.rules import RULES
-from harness.verdict.results.journal import Damage, LeftOut, cases_in, lines_in
+from harness.verdict.results.journal import Damage, LeftOut, cases_in, said_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_numbers import RunNumber, in_order, sortable_time
@@ -103,18 +103,14 @@ def import_run(database: Database, path: Path) -> Imported:
                 f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
             )
             held = _held(connection, run)
-        if held.digest == digest and held.told in (told, MERGED):
+        if held.digest == digest and held.told == told:
             count = "SELECT count(*) FROM attempts WHERE run = :run"
             ((attempts,),) = connection.execute(count, run=run)
             return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
         for table in ("attempts", "device_runs"):
             connection.execute(f"DELETE FROM {table} WHERE run = :run", run=run)
-        _without_shards(connection, info.get("shards"))
-        merged = bool(info.get("shards"))
-        others = _of_others(connection, run, journal) if merged else set()
         rows = _rows(run, journal, seen)
-        new = (row for row in rows if tuple(row[name] for name in _SAME) not in others)
-        connection.execute_many(insert_into("attempts", ATTEMPT_COLUMNS), new)
+        connection.execute_many(insert_into("attempts", ATTEMPT_COLUMNS), rows)
         connection.execute_many(insert_into("device_runs", DEVICE_COLUMNS), seen.devices.rows(run))
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
@@ -173,7 +169,7 @@ def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, st
     in its place.
     """
     if not held.folder:
-        return False  # nothing is held, or a shard of a merged run
+        return False  # nothing is held
     if held.started != sortable_time(started):
         return True
     if held.folder == without_nul(str(folder)):
@@ -196,39 +192,6 @@ def _first(journal: Path) -> tuple[str, str]:
     """When the first record began, and its case; empty if there is none. Raises ConfigError."""
     first = next(cases_in(journal, LeftOut()), None)
     return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
-
-
-def _without_shards(connection: AnyConnection, shards: object) -> None:
-    """Sees to it that shards of a merged run add nothing, before or after it: its cases are theirs.
-
-    A journal is known by what is in it, so that no run.json can drop another run's cases.
-    """
-    for one in shards if isinstance(shards, list) else ():
-        if isinstance(one, dict) and one.get("run") and one.get("journal"):
-            which = {"run": bounded(str(one["run"])), "digest": bounded(str(one["journal"]))}
-            connection.execute(_RUN, **which)
-            for table in ("attempts", "device_runs"):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE run IN "
-                    "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
-                    **which,
-                )
-            connection.execute(
-                "UPDATE runs SET told = :merged, not_run = 0 WHERE run = :run AND digest = :digest",
-                merged=MERGED,
-                **which,
-            )
-
-
-def _of_others(connection: AnyConnection, run: str, journal: Path) -> set[tuple[object, ...]]:
-    """The attempts that other runs hold: two merged runs may have a shard in common."""
-    begun = (moment_text(record.started) for _, record in cases_in(journal, LeftOut()))
-    rows = connection.execute(
-        f"SELECT {', '.join(_SAME)} FROM attempts WHERE run <> :run AND started >= :since",
-        run=run,
-        since=min(begun, default=""),
-    )
-    return set(map(tuple, rows))
 
 
 def refuse_unknown(database: Database, asked: Filter) -> None:
@@ -304,27 +267,28 @@ class _Seen:
 
 
 def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
-    for number, said in lines_in(journal):
+    for number, _, said in said_in(journal):
         if isinstance(said, Damage):
             seen.left_out.add(said)
             continue
         seen.devices.take(said)
         if not isinstance(said, CaseRecord):
             continue
-        attempt = Attempt.of(said)
+        brief = Brief.of(said)
         seen.attempts += 1
-        seen.names.add(attempt.case, fits=attempt.device is not None)
-        if attempt.engine is not None and attempt.engine not in ENGINES:
-            seen.engines.setdefault(bounded(attempt.engine), number)
-        yield attempt_row(run, number, said, attempt, seen.devices.hosts)
+        seen.names.add(brief.case, fits=brief.device is not None)
+        if brief.engine is not None and brief.engine not in ENGINES:
+            seen.engines.setdefault(bounded(brief.engine), number)
+        yield attempt_row(run, number, said, brief, seen.devices.hosts)
 
 
-_HELD_FIELDS: Final = (
-    *("case", "test", "placement", "axes", "outcome", "cause", "device", "ort", "known_issue"),
-    *("failure", "diagnosis", "started", "attempt", "figures"),
-)
-_object = lru_cache(1000)(json.loads)
-"""The axes or figures of an attempt; many have them in common, so nobody may change them."""
+_axes = lru_cache(1000)(json.loads)
+"""The axes of an attempt; many have them in common, so nobody may change them."""
+
+
+@lru_cache(1000)
+def _fate(outcome: Any, cause: Any, device: str | None, *known: Any) -> Fate:
+    return Fate(outcome, cause, DeviceName(device) if device else None, *known)
 
 
 @lru_cache(1000)
@@ -351,7 +315,7 @@ def runs_in_order(database: Database) -> list[LackingRun]:
 
 def stored_attempts(
     database: Database, asked: Filter, *, by_test: bool = False
-) -> Iterator[tuple[str, str, Attempt]]:
+) -> Iterator[tuple[str, str, Brief]]:
     """The attempts asked for: kin, run, attempt. Those of one kin and run come together; `by_test`
     also all kins of one test.
 
@@ -372,17 +336,16 @@ def stored_attempts(
             where.append(connection.contains)
             values["part"] = asked.case
         rows = connection.execute(
-            "SELECT kin, runs.run, name, test, placement, axes, outcome, cause, device, ort, "
-            "known_issue, signature, diagnosis, attempts.started, attempt, figures "
+            "SELECT kin, runs.run, name, test, placement, axes, outcome, attempts.started, cause, "
+            "device, ort, known_issue, signature, diagnosis, attempt, figures "
             f"FROM attempts JOIN runs ON runs.run = attempts.run WHERE {' AND '.join(where)} "
             f"ORDER BY {'test, ' * by_test}kin, runs.run, line",
             **values,
         )
-        for kin, run, *columns in rows:
-            fields = dict(zip(_HELD_FIELDS, columns, strict=True))
-            fields["placement"] = _placement(fields["placement"])
-            fields["axes"] = _object(fields["axes"])
-            fields["figures"] = _object(fields["figures"] or "{}")
-            attempt = Attempt(**fields)
-            if not asked.axes or asked.takes(attempt):
-                yield kin, run, attempt
+        for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
+            *known, attempt, figures = more
+            fate, placement = _fate(outcome, cause, device, *known), _placement(placed)
+            source = None if figures is None else HeldFigures(figures)
+            brief = Brief(name, test, placement, _axes(axes), fate, started, attempt, source)
+            if not asked.axes or asked.takes(brief):
+                yield kin, run, brief

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.changes import NightChange, changes_of
-from harness.answers.history.database import MERGED, Database
+from harness.answers.history.database import Database
 from harness.answers.history.facts import CauseFacts, facts_of
 from harness.answers.history.importing import runs_in_order, stored_attempts
 from harness.answers.history.states import said_versions
@@ -39,12 +39,12 @@ class RunHeld(NamedTuple):
 def runs_held(database: Database) -> list[RunHeld]:
     """The runs that have cases of their own, the oldest first. Raises InfraError."""
     with database.transaction(writes=False) as connection:
-        rows = connection.execute("SELECT run, digest, told FROM runs")
-        digests = {run: digest for run, digest, told in rows if told != MERGED}
+        digests = dict[str, str](
+            (run, digest) for run, digest in connection.execute("SELECT run, digest FROM runs")
+        )
     return [
         RunHeld(one.run, one.started, one.not_run, digests[one.run])
         for one in runs_in_order(database)
-        if one.run in digests
     ]
 
 
@@ -284,7 +284,7 @@ class Harvest:
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
         changed = {change.at for change in told}
         tested = (
-            (seen.at, seen.last.test, seen.last.device, said_versions(under), not seen.failed)
+            (seen.at, seen.last.test, seen.last.device.name, said_versions(under), not seen.failed)
             for kin in kins
             for line in kin.read
             for seen, under in zip(line.seen, line.under, strict=True)
@@ -295,7 +295,7 @@ class Harvest:
     def _count(self, line: CaseLine) -> None:
         for one in line.seen:
             if (device := one.last.device) is not None:
-                self.by_device[device, one.at][one.last.standing] += 1
+                self.by_device[device.name, one.at][one.last.standing] += 1
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""

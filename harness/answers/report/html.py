@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -37,7 +37,6 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import open_inside
 from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord
 
 _SHORT_CHARS: Final = 160
@@ -88,7 +87,7 @@ def html_text(run: RunData) -> str:
 
     What stands on its first screen is in the template, the rest are sections (`sections.py`).
     """
-    cases, info, since, counts = run.cases, run.info, run.since, totals(run.cases)
+    cases, info, since = run.cases, run.info, run.since
     groups, cut, coverage = failure_groups(cases), cut_short(info), run.coverage
     reasons = _reasons(groups, since)
     issues = _issue_links(info)
@@ -108,8 +107,8 @@ def html_text(run: RunData) -> str:
         since=since,
         coverage=coverage,
         became=_became(since),
-        totals=counts,
-        bar=outcome_bar(counts),
+        totals=totals(cases),
+        bar=outcome_bar(totals(cases)),
         behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
         cases=counted(len(cases), "case"),
@@ -140,12 +139,13 @@ def verdict(
     """
     said = ["Cut short."] if cut else []
     said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
-    failing, known = coverage.failed, coverage.known
+    failing = [one for one in cases if one.standing == "failed"]
+    known = coverage.known
     if failing:
         kinds = sum(section(one.first) == "failing" for one in reasons)
-        verb = "fails" if failing == 1 else "fail"
-        why = f"for {counted(kinds, 'reason')}{_of_these_new(cases, since)}"
-        said.append(f"{failing} {verb}, {why}.")
+        verb = "fails" if len(failing) == 1 else "fail"
+        why = f"for {counted(kinds, 'reason')}{_of_these_new(failing, since)}"
+        said.append(f"{len(failing)} {verb}, {why}.")
     elif coverage.is_green and coverage.passed:
         # without an earlier run nothing can be called new, nor not new
         what = "Nothing new fails" if since else "Nothing fails"
@@ -159,10 +159,9 @@ def verdict(
     return " ".join(said)
 
 
-def _of_these_new(cases: Iterable[CaseRecord], since: Since | None) -> str:
+def _of_these_new(failing: Sequence[CaseRecord], since: Since | None) -> str:
     if since is None:
         return ""
-    failing = (one for one in cases if one.standing == "failed")
     new = sum(since.became.get(one.case) in _NEW for one in failing)
     return f"; {new} of them new" if new else ", none of them new"
 
@@ -244,15 +243,11 @@ def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     left = _MOST_EVIDENCE_BYTES
-    bad = [at for at, record in enumerate(cases) if record.is_bad]
-    unexpected = [
-        at for at, record in zip(bad, picked(cases, bad), strict=True) if record.is_unexpected
-    ]
-    for record in picked(cases, dict.fromkeys((*unexpected, *bad))):
+    for record in sorted(
+        (one for one in cases if one.is_bad), key=lambda one: not one.is_unexpected
+    ):
         for name in record.logs:
-            if left <= 0:
-                return found
-            if name in found or not name.endswith(_TEXTS):
+            if left <= 0 or name in found or not name.endswith(_TEXTS):
                 continue
             data = _tail(folder, name)
             if data:

@@ -14,7 +14,6 @@ from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
 from harness.ground.facts.engines import ENGINES
-from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord, final_attempts, is_figure
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
@@ -179,8 +178,7 @@ def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[
     On a `page` ops have a section of their own. Only a page has what can be unfolded there, and
     long tables.
     """
-    cases = final_attempts(records)
-    own = picked(cases, [at for at, record in enumerate(cases) if record.suite in _SUITES])
+    own = [record for record in final_attempts(records) if record.suite in _SUITES]
     left = ops_tables if page else elements
     told = [made for made in FIGURES if made is not left]
     blocks = [block for made in told for block in made(own)] if own else []
@@ -198,7 +196,7 @@ def _begun(blocks: Sequence[Block]) -> Iterator[Block]:
 
 def parts(record: CaseRecord, name: str) -> list[Mapping[str, Any]]:
     """The parts of a measurement that is a list of objects; nothing if it is none."""
-    return entries({name: record.measurements.get(name)}, name)
+    return entries({name: record.measured(name)}, name)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) -> Iterator[Block]:
@@ -261,7 +259,7 @@ def _name(one: Mapping[str, Any], key: str) -> str:
 
 def _load(record: CaseRecord) -> str:
     for name in ("load_us", "create_us"):
-        times = record.measurements.get(name)
+        times = record.measured(name)
         if isinstance(times, list) and times:
             return duration(sum(one for one in times if is_figure(one)))
     return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +27,7 @@ def _junit(run: RunData, path: Path) -> None:
 
 
 def _metrics(run: RunData, path: Path) -> None:
-    text = metrics_text(run.cases, run.contents.events, run.info, run.coverage)
+    text = metrics_text(run.cases, run.contents.events, run.info)
     write_whole(path, text.encode("utf-8", "replace"))
 
 
@@ -70,9 +69,8 @@ def finish(
     problem: str | None = None,
     other_failures: bool = False,
     since: Since | None = None,
-    finished: datetime | None = None,
 ) -> RunData:
-    """Ends a run, now or at `finished`, and writes what is made of its journal.
+    """Ends a run, and writes what is made of its journal.
 
     With `other_failures` it fails for what is in no record: a test without a device, or outputs
     that drift. run.json is completed even if the reports cannot be written. Raises InfraError then.
@@ -83,5 +81,5 @@ def finish(
         "drift": [output.document().model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
     }
-    folder.end(said, finished)
+    folder.end(said)
     return project(folder, since)

@@ -18,7 +18,6 @@ from harness.run.pytest_plugin.attempts import MovedCase
 if TYPE_CHECKING:
     import pytest
 
-    from harness.answers.merging.shards import Shard
     from harness.run.pytest_plugin.scheduler import CaseNeeds
 
 _WORKER: Final = "worker-"
@@ -42,26 +41,20 @@ class Messages:
         worker: str,
         cases: Mapping[str, CaseNeeds],
         code: Mapping[str, str],
-        shard: Shard | None = None,
     ) -> None:
-        """Which of the tests that a worker collected are cases, of which code and which shard.
+        """Which of the tests that a worker collected are cases, and of which code.
 
         Told before pytest-xdist says which tests there are.
         """
-        told = [cases, code, shard.model_dump(mode="json") if shard is not None else None]
-        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
+        (self.folder / f"{_CASES}{worker}").write_text(json.dumps([cases, code]))
 
-    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], dict[str, str], Shard | None]:
+    def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], dict[str, str]]:
         """What a worker told by `tell_cases`; empty if it has no case."""
         try:
-            cases, code, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
+            cases, code = json.loads((self.folder / f"{_CASES}{worker}").read_text())
         except FileNotFoundError:
-            return {}, {}, None
-        if shard is not None:
-            from harness.answers.merging.shards import Shard
-
-            shard = Shard.model_validate(shard)
-        return cases, code, shard
+            return {}, {}
+        return cases, code
 
     def is_pause(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Whether a worker is to begin a case, or has done so and waits for the next one.

@@ -362,19 +362,6 @@ class Options:
         "run again what a file names (JSON: how often by node id), and nothing else (for programs)",
         read=_path,
     )
-    # which part of the cases a run has is said beside its selection, which all parts share
-    shard: str | None = _option(
-        "--shard I/N",
-        "of the cases, run the I-th of N parts, as other machines run the others; "
-        "`qnn-harness merge` makes one run of them",
-    )
-    shard_by: Path | None = _option(
-        "--shard-by RUN",
-        "divide by how long cases took in a run (its folder, its name, or its journal), which "
-        "has to be the same on all machines (default: each case counts the same)",
-        type=named,
-        read=_run,
-    )
     profile: ProfileAsked | None = _option(
         "--profile",
         "profile files of one's own: basic (totals) or ops (cycles of each op)",

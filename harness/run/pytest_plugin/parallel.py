@@ -156,7 +156,7 @@ class Controller:
         if self._cases:
             return
         records = self._run.records
-        told, records.code, records.shard = self._messages.cases(node.gateway.id)
+        told, records.code = self._messages.cases(node.gateway.id)
         self._cases.update({name: told[name] for name in ids if name in told})
         if self._cases:
             for text in ignored_options(node.config, ()):
@@ -210,10 +210,8 @@ class Controller:
         from harness.answers.history.previous import last_rows
         from harness.run.scheduling.pace import paces_of
 
-        records = self._run.records
-        if records.durations or records.folder is None:
-            return records.durations, {}
-        return paces_of(last_rows(records.folder))
+        folder = self._run.records.folder
+        return ({}, {}) if folder is None else paces_of(last_rows(folder))
 
     def _bind(self, node_id: str, device: str) -> None:
         """Tells where a case goes on, or where one begins that several devices can run."""

@@ -184,7 +184,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             from harness.run.pytest_plugin.case_names import without_repeats
 
             items[:] = without_repeats(items)
-        leave_out(config, items, run.records.of_other_shards(items))
         done = [item for item in items if run.records.is_done(item)]
     except HarnessError as error:
         _stop(config, error)
@@ -214,7 +213,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
         told = {name: (*one.told, run.asked.kinds_for(one.placement)) for name, one in needs}
         run.records.note_code([item for item in session.items if placement_of(item)])
-        run.messages.tell_cases(worker, told, run.records.code, run.records.shard)
+        run.messages.tell_cases(worker, told, run.records.code)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,10 +18,9 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.whole_file import read_json
 from harness.run.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.run.pytest_plugin.selection import selection
-from harness.run.pytest_plugin.terminal import RECORDS, fits_nowhere
+from harness.run.pytest_plugin.terminal import RECORDS
 
 if TYPE_CHECKING:
-    from harness.answers.merging.shards import Shard
     from harness.contexts.sources.contexts import Source
     from harness.device.lab.health import LabEvent
     from harness.run.pytest_plugin.asked import Selection
@@ -46,7 +45,6 @@ class Records:
         """
         self.to_run = 0
         self.folder: RunFolder | None = None
-        self.shard: Shard | None = None
         self.code: Mapping[str, str] = {}
         self._asked = asked
         self._ending = ending
@@ -85,7 +83,6 @@ class Records:
                     "known_issues": {issue.id: issue.link for issue in self._asked.known_issues},
                     "selection": list(selection(sys.argv)),
                     "code": dict(self.code),
-                    **(self.shard.in_run_json(selection(sys.argv)) if self.shard else {}),
                 },
                 run_id=self.planned_folder.name,
             )
@@ -142,51 +139,9 @@ class Records:
         sources = sources_of(parameters_of(item), item.path.parent)
         return not any(_is_other(one, told) for one in sources)
 
-    @cached_property
-    def durations(self) -> dict[str, float]:
-        """How long cases took in the run of `--shard-by`. Raises ConfigError if it is none."""
-        if self._asked.options.shard_by is None:
-            return {}
-        from harness.answers.history.previous import durations
-        from harness.verdict.results.run_folder import RunFolder
-
-        return durations(RunFolder.open(self._asked.options.shard_by))
-
-    def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """The tests that `--shard` leaves to other machines; raises ConfigError.
-
-        Tests without a device are divided, too, by their number.
-        """
-        options, held = self._asked.options, None
-        if options.resume is not None:
-            from harness.verdict.results.run_folder import RunFolder
-
-            held = RunFolder.open(options.resume).info().get("shard")
-        if options.shard is None:
-            if held or options.shard_by:
-                problem = "is not given: the run to resume is a shard, or --shard-by is given"
-                raise ConfigError(problem, field="--shard", choices=("I/N",))
-            return []
-        from harness.answers.merging.shards import divided, parse_shard, shard_of
-
-        asked = parse_shard(options.shard)
-        places = {item.nodeid: one.where for item in items if (one := placement_of(item))}
-        others = {item.nodeid: "" for item in items if item.nodeid not in places}
-        own = {name for name, number in divided(others, {}, asked[1]).items() if number == asked[0]}
-        if places:
-            knows = self.durations.keys() & places.keys()
-            by = options.shard_by.resolve().name if options.shard_by and knows else None
-            unfit = [item.nodeid for item in items if _is_unfit(item)]
-            code = test_code(items, self._asked)
-            self.shard, cases = shard_of(asked, places, self.durations, by, unfit, code)
-            own |= cases
-            if options.resume:
-                self.shard.refuse_to_complete(held)
-        return [item for item in items if item.nodeid not in own]
-
     def note_code(self, items: Sequence[pytest.Item]) -> None:
         """Takes note of what says what these tests do, so that runs tell whether it changed."""
-        self.code = self.shard.code if self.shard else test_code(items, self._asked)
+        self.code = test_code(items, self._asked)
 
     def will_run(self, cases: Collection[str]) -> None:
         """Opens the run's folder: from now on every case that has no record was not run."""
@@ -200,10 +155,6 @@ class Records:
             if before and added:
                 more = counted(added, "case")
                 _log.warning("--resume adds %s to this run, which had %d", more, len(before))
-        advice = self.shard.advice if self.shard is not None else None
-        # where cases are named after devices, labs have the same ones
-        if advice is not None and not self.is_worker and self._asked.options.fan_out == "any":
-            _log.warning(advice)
 
     def note_event(self, event: LabEvent) -> None:
         """Takes note of what happened to a device, once there is a journal."""
@@ -238,8 +189,6 @@ class Records:
         from harness.verdict.results.known_issue_lint import review_lines
 
         found = preflight_lines(records)
-        if self.shard is not None:
-            found.append(f"{self.shard}; `qnn-harness merge` makes one run of all of them")
         if self.folder is not None:
             found += event_lines(self.folder.contents().events)
             if self.to_run:
@@ -269,12 +218,6 @@ class Records:
             since=since_previous(self.folder),
         )
         return tell_ci(made_of, self.folder.path, os.environ)
-
-
-def _is_unfit(item: pytest.Item) -> bool:
-    """Whether a test could run in another lab than this one."""
-    reasons = (str(mark.kwargs.get("reason")) for mark in item.iter_markers("skip"))
-    return any(map(fits_nowhere, reasons))
 
 
 def _is_other(source: Source, told: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from harness.search.bisect.findings import (
     FindingKind,
     flaky_versions,
 )
-from harness.search.bisect.search import AxisSpec, Cost, Search, halvings, seconds, testable
+from harness.search.bisect.search import AxisSpec, Search, halvings
 
 Verdicts = Sequence[GoodOrBad | None]
 
@@ -24,17 +24,17 @@ class AxisSearch(Search[AxisSpec, AxisFinding]):
     """Finds where one axis changes."""
 
     def _step(self, evidence: Evidence) -> Question | AxisFinding:
-        return axis_step(self.spec, evidence, self._cost)
+        return axis_step(self.spec, evidence)
 
 
-def axis_step(spec: AxisSpec, evidence: Evidence, cost: Cost) -> Question | AxisFinding:
+def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     """Return the next run, or the answer.
 
     First the ends. If they differ, the gaps between them are halved. If they are alike, nothing
     changed, or something changed twice (broken and mended, or the other way). Then the widest
     stretches are looked into, as often as halving would have taken.
     """
-    state = AxisState.of(spec, evidence, cost)
+    state = AxisState.of(spec, evidence)
     verdicts = [tally.settled(spec.repeat) for tally in state.tallies]
     if not state.names:
         return state.finding("undecided", notes=["no candidate can be tested"])
@@ -70,8 +70,8 @@ def axis_step(spec: AxisSpec, evidence: Evidence, cost: Cost) -> Question | Axis
 class AxisState:
     """The testable candidates in their order; `tallies`, `said` and `weights` go with them.
 
-    `places` are theirs among all candidates that are searched. `weights` says how likely a run of a
-    candidate tells anything, per second of its cost.
+    `places` are theirs among all candidates that are searched. `weights` says how likely a
+    candidate can be tested: what breaks an installation mostly breaks those of its neighbours, too.
     """
 
     spec: AxisSpec
@@ -83,7 +83,7 @@ class AxisState:
     weights: tuple[float, ...]
 
     @classmethod
-    def of(cls, spec: AxisSpec, evidence: Evidence, cost: Cost) -> AxisState:
+    def of(cls, spec: AxisSpec, evidence: Evidence) -> AxisState:
         """Return what is searched of an axis, without what is known to be untestable."""
         searched = spec.searched()
         untestable = {at[0] for at in evidence.untestable()}
@@ -98,8 +98,7 @@ class AxisState:
             tallies=tuple(evidence.of((name,)) for name in names),
             said=tuple(_said(spec, name) for name in names),
             weights=tuple(
-                testable(min((abs(i - hole) for hole in holes), default=None)) / seconds(cost, (n,))
-                for i, n in zip(places, names, strict=True)
+                1 - 0.5 ** min((abs(i - hole) for hole in holes), default=math.inf) for i in places
             ),
         )
 
@@ -240,7 +239,7 @@ def _look(state: AxisState, verdicts: Verdicts) -> Question | None:
 
 
 def _halve(state: AxisState, left: int, right: int) -> Question:
-    """The run that tells most per second, among those after which the bound still holds."""
+    """The run that tells most, among those after which the bound still holds."""
     inside = range(left + 1, right)
     for i in inside:
         if state.tallies[i].told:

@@ -14,7 +14,7 @@ from harness.search.bisect.findings import (
     HeldSearch,
     flaky_versions,
 )
-from harness.search.bisect.search import AxisSpec, CornerSpec, Cost, Search
+from harness.search.bisect.search import AxisSpec, CornerSpec, Search
 
 Pair = tuple[str, str]
 
@@ -38,14 +38,11 @@ class CornerSearch(Search[CornerSpec, CornersFinding]):
             return ended
         searches: list[HeldSearch] = []
         for line in corners.lines():
-            step = axis_step(line.spec, line.evidence, self._cost_on(line))
+            step = axis_step(line.spec, line.evidence)
             if isinstance(step, Question):
                 return replace(step, at=line.point(step.at[0]), number=evidence.runs + 1)
             searches.append(HeldSearch(axis=line.spec.axis, held=line.held, answer=step))
         return corners.answer(searches)
-
-    def _cost_on(self, line: _Line) -> Cost:
-        return lambda at: self._cost(line.point(at[0]))
 
 
 @dataclass(frozen=True)

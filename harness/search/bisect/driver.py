@@ -24,9 +24,8 @@ from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Answered, BisectLog
 from harness.search.bisect.loop import Loop, Watcher, record_of
 from harness.search.bisect.match import ANY_FAILURE, Formula, Judged, parse_match
-from harness.search.bisect.search import AxisSpec, Cost, Search, free
+from harness.search.bisect.search import AxisSpec, Search
 from harness.search.bisect.task import Task
-from harness.search.bisect.versions import Supply
 from harness.verdict.results.drift import KEPT, Output, changes
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
@@ -38,30 +37,23 @@ One proves nothing, and of two nobody knows which was the odd one.
 """
 
 
-def search_of(log: BisectLog, cost: Cost = free) -> Search[Any, Finding]:
+def search_of(log: BisectLog) -> Search[Any, Finding]:
     """Return the search as it stood at the end of a log."""
     spec, evidence = log.spec.search, log.evidence()
     if isinstance(spec, AxisSpec):
-        return AxisSearch(spec, cost=cost, evidence=evidence)
-    return CornerSearch(spec, cost=cost, evidence=evidence)
+        return AxisSearch(spec, evidence)
+    return CornerSearch(spec, evidence)
 
 
 class Bisection(Loop[Finding]):
     """The loop that runs a case with versions."""
 
-    def __init__(
-        self, folder: BisectFolder, watcher: Watcher, *, supply: Supply | None = None, **more: Any
-    ) -> None:
-        """Without a `supply`, all runs cost the same.
-
-        `more` is as for `Loop`.
-        """
+    def __init__(self, folder: BisectFolder, watcher: Watcher, **more: Any) -> None:
+        """`more` is as for `Loop`."""
         log = folder.read()
         self.task: Task = log.spec
-        cost = supply.cost if supply is not None else free
-        super().__init__(folder, watcher, search_of(log, cost), **more)
+        super().__init__(folder, watcher, search_of(log), **more)
         self._good = self.task.search.reference
-        self._supply = supply
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
         self._noisy = self._match.judged if self.task.search.repeat == "judged" else None
         if self._noisy is not None:
@@ -71,8 +63,6 @@ class Bisection(Loop[Finding]):
         self._warned: set[AxisName] = set()
 
     def _next(self) -> Question | Stopped | Finding:
-        if self._supply is not None:
-            self._supply.ran(self._search.evidence.tallies)
         step = super()._next()
         return self._reference_first(step) if isinstance(step, Question) else step
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Generic, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, StrictInt, StringConstraints, model_validator
 
@@ -16,10 +16,6 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AxisName
 from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer, Stopped
 from harness.verdict.failure.error import Part
-
-_CHEAPEST_S: Final = 0.001
-Cost = Callable[[Point], float]
-"""How many seconds a run takes, with fetching, pushing and compiling."""
 
 
 @dataclass(frozen=True)
@@ -211,24 +207,6 @@ def _distinct(axis: str, names: tuple[str, ...]) -> None:
         raise ValueError(f"{axis}: {', '.join(twice)} listed twice")
 
 
-def seconds(cost: Cost, at: Point) -> float:
-    """What a run costs; what is free still takes a moment."""
-    return max(_CHEAPEST_S, cost(at))
-
-
-def testable(distance: float | None) -> float:
-    """How likely a point can be tested, at this distance from the next one that could not be.
-
-    What breaks an installation mostly breaks those of its neighbours, too.
-    """
-    return 1.0 if distance is None else 1 - 0.5**distance
-
-
-def free(_: Point) -> float:
-    """The cost of a run if all cost the same."""
-    return 1.0
-
-
 class SearchSpec(Protocol):
     """What every search is told."""
 
@@ -244,18 +222,13 @@ _Found_co = TypeVar("_Found_co", covariant=True)
 class Search(ABC, Generic[_Asked, _Found_co]):
     """What every search does: it asks, is told, and is resumed.
 
-    What it asks follows from the spec, the answers and the costs alone, whatever the order of the
-    answers. So a search is resumed by telling it again what is known, and an answer may be
-    corrected.
+    What it asks follows from the spec and the answers alone, whatever the order of the answers. So
+    a search is resumed by telling it again what is known, and an answer may be corrected.
     """
 
-    def __init__(
-        self, spec: _Asked, *, cost: Cost = free, evidence: Evidence | None = None
-    ) -> None:
-        """`cost` says how many seconds a run takes, with fetching, pushing and compiling."""
+    def __init__(self, spec: _Asked, evidence: Evidence | None = None) -> None:
         self.spec: _Asked = spec
         self.evidence = evidence or Evidence()
-        self._cost = cost
 
     def next(self) -> Question | Stopped | _Found_co:
         """What to run next; or what was found; or that the lab must be seen to first."""

@@ -1,10 +1,10 @@
-"""The versions of an axis: which there are, what they cost a run; and the device that runs them."""
+"""The versions of an axis, and the devices that may run a case."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,9 +15,7 @@ from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.facts.axes import SEARCHED, AxisName
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.version_specs import is_path, split_specs
-from harness.search.bisect.answers import Point
 from harness.search.bisect.folder import read_text
-from harness.search.bisect.task import Task
 from harness.verdict.results.case_names import placement_in, split_node_id
 
 Named: TypeAlias = Mapping[str, str | None]
@@ -183,48 +181,5 @@ def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
         )
 
 
-_RUN_S, _FETCH_S, _NEW_S = 6.0, 40.0, 2.0
 COMPILING_TARGET: Final = "linux-x64"
 """Compilers run on this computer, whatever the target."""
-
-
-class Supply:
-    """The versions that need no download, and what a run with others costs."""
-
-    def __init__(self, catalog: Catalog, task: Task) -> None:
-        self._catalog = catalog
-        self._task = task
-        self._here: dict[tuple[AxisName, str], bool] = {}
-        self._used: set[tuple[AxisName, str]] = set()
-
-    def cost(self, at: Point) -> float:
-        """The seconds that a run takes, and what its versions need first.
-
-        What has run in this search is on the device and compiled. What is only on this computer
-        costs a little, what must be fetched much.
-        """
-        return _RUN_S + sum(self._of(*one) for one in self._task.versions(at).items())
-
-    def ran(self, points: Collection[Point]) -> None:
-        """These have run by now; others may have been fetched or thrown away meanwhile."""
-        self._here.clear()
-        for at in points:
-            self._used.update(self._task.versions(at).items())
-
-    def _of(self, axis: AxisName, version: str) -> float:
-        one = axis, version
-        if one in self._used:
-            return 0.0
-        if one not in self._here:
-            self._here[one] = is_here(self._catalog, axis, version, self._task.target)
-        return _NEW_S if self._here[one] else _FETCH_S
-
-
-def is_here(catalog: Catalog, axis: AxisName, version: str, target: str) -> bool:
-    """Whether a version needs no network. What cannot be told is taken to be here."""
-    try:
-        if axis == "ort":
-            return ":" in version or catalog.ort.is_cached(version, target)
-        return catalog.is_cached(version, COMPILING_TARGET if axis == "compiler" else target)
-    except HarnessError:
-        return True

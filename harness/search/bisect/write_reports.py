@@ -69,11 +69,10 @@ def write_reports(
 
 def write_again(
     folder: BisectFolder, environment: Mapping[str, str], cache: Path
-) -> BisectionResult | None:
-    """Makes and writes the result anew from the log; nothing is run.
+) -> BisectionResult:
+    """Make and write the result anew from the log; nothing is run.
 
-    What changed in the libraries is told as far as its lab can still be read. None for a bisection
-    that is left as it is, since its log alone does not lead to its conclusion. Raises ConfigError
+    What changed in the libraries is told as far as its lab can still be read. Raises ConfigError
     for a log that makes no sense, InfraError if nothing can be written.
     """
     log = folder.read()
@@ -84,9 +83,6 @@ def write_again(
         Versions(catalog, task.target).know(task.paths)
     step = search_of(log).next()
     finding = None if isinstance(step, Question | Stopped) else step
-    if finding is None and log.is_over and (folder.path / RESULT).is_file():
-        # what was asked depends on what runs cost then, and the conclusion on what was asked
-        return None
     return write_reports(folder, finding, catalog, cache)
 
 

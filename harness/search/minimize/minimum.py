@@ -44,7 +44,7 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
     """Finds the smallest way that fails."""
 
     def __init__(self, spec: Minimizing, evidence: Evidence) -> None:
-        super().__init__(spec, evidence=evidence)
+        super().__init__(spec, evidence)
         self.contexts: dict[Point, int | None] = {}
         """The places in their order at which ways failed, as far as they are known."""
         self.allowed = _made(evidence) + spec.max_runs

@@ -58,7 +58,6 @@ from harness.search.nightly.processes import (
     bisection,
     ended,
     first_bad_of,
-    with_bundles,
 )
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, point_to, run_folders
@@ -368,7 +367,6 @@ class Chain:
         self._hold(run)
         self._keep(lab_after=self._lab(self.night.lab_before))
         (self.path / "issues").mkdir(exist_ok=True)
-        self._keep(issues=with_bundles(self.night, self.path, run.path))
         for issue in self.night.issues:
             write_whole(
                 self.path / f"issues/{issue.id}.md", issue_text(issue, self._reports).encode()

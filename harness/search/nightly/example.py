@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from harness.answers.report.again import again
 from harness.answers.report.document import Line, Paragraph, Table, as_code, code
@@ -40,7 +40,7 @@ class Example(Part):
     in all `places` that were tried. The `command` runs it again, from the `folder`.
 
     `logs` is its folder among the reports, `bundle` the command that packs it for others, if it can
-    be packed, with files of `bundle_bytes`; `packed` is where that is done.
+    be packed.
     """
 
     ran: tuple[str, ...]
@@ -50,8 +50,6 @@ class Example(Part):
     folder: str = ""
     logs: str | None = None
     bundle: tuple[str, ...] | None = None
-    bundle_bytes: int = 0
-    packed: str | None = None
 
 
 def example_of(
@@ -77,7 +75,7 @@ def example_of(
     said = chain or (error.message.splitlines() if error else [])
     left = record.logs[0].rpartition("/")[0] if record.logs else None
     words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
-    files: Any = record.measurements.get("context_files") if is_of_a_file(record.case) else None
+    is_packable = is_of_a_file(record.case) and record.measured("context_files")
     return Example(
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
@@ -85,8 +83,7 @@ def example_of(
         command=tuple(again(record, f"--lab={lab}")),
         folder=folder,
         logs=str(PurePath(reports, run, left)) if left else None,
-        bundle=words if files else None,
-        bundle_bytes=sum(one.get("bytes", 0) for one in (files or {}).values()),
+        bundle=words if is_packable else None,
     )
 
 
@@ -171,7 +168,5 @@ def example_lines(example: Example) -> Iterator[str]:
     yield f"- to reproduce{where}: {as_code(shlex.join(example.command), 2000)}"
     if example.logs:
         yield f"- what it left: {as_code(example.logs)}"
-    if example.packed:
-        yield f"- packed for others: {as_code(example.packed)}"
-    elif example.bundle:
+    if example.bundle:
         yield f"- packed for others by: {as_code(shlex.join(example.bundle), 2000)}"

@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any, Final
 
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import spawn_guarded
-from harness.search.nightly.issues import Issue
-from harness.search.nightly.night import Night
 
 ENOUGH_S: Final = 10.0
 """With less time than this nothing is begun."""
 # What a bisection may take after its time is over: the run under way, and its reports.
 _LAST_RUN_S: Final = 2400.0
-_PACK_S: Final = 60.0
-_PACKED_BYTES: Final = 256 << 20
 
 
 def ended(
@@ -63,30 +57,6 @@ def answered(
             return code, json.loads(output.read())
         except ValueError:
             return code, None
-
-
-def with_bundles(night: Night, folder: Path, run: Path) -> tuple[Issue, ...]:
-    """The issues of a night, in this folder; those seen in its run have bundles of their examples.
-
-    Not where the example is no case of a file, is too large, or cannot be packed in time.
-    """
-    return tuple(
-        _packed(one, night, folder, run)
-        if one.state == "open" and one.last_run == night.run
-        else one
-        for one in night.issues
-    )
-
-
-def _packed(issue: Issue, night: Night, folder: Path, run: Path) -> Issue:
-    example, to = issue.example, folder / f"issues/{issue.id}.zip"
-    if example is None or not example.bundle or example.bundle_bytes > _PACKED_BYTES:
-        return issue
-    if not to.exists() and (left_s := night.left(time.time())) >= ENOUGH_S:
-        words = [*example.bundle[1:-1], str(run), "--lab", night.lab, "--out", str(to), "--json"]
-        answered(words, min(left_s, _PACK_S), cwd=night.folder)
-    where = night.named(to) if to.exists() else None
-    return issue.model_copy(update={"example": example.model_copy(update={"packed": where})})
 
 
 def answer_of(result: Any) -> str | None:

@@ -28,7 +28,7 @@ from harness.search.bisect.match import Judged
 from harness.search.bisect.report_text import doubts, held_text, summary
 from harness.search.bisect.result import BisectionResult
 from harness.search.bisect.search import CornerSpec
-from harness.search.bisect.versions import Supply, Versions
+from harness.search.bisect.versions import Versions
 from harness.search.bisect.write_reports import write_reports
 from harness.tools.cli.say import say, say_json
 
@@ -150,9 +150,7 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
         lab = load_lab(task.lab)
         catalog = Catalog.of(lab, os.environ, cache_root())
         Versions(catalog, task.target).know(task.paths)
-        progress = BisectProgress(log, folder.path)
-        supply = Supply(catalog, task)
-        step = Bisection(folder, progress, supply=supply, stop_at=stop_at).go_on()
+        step = Bisection(folder, BisectProgress(log, folder.path), stop_at=stop_at).go_on()
     except KeyboardInterrupt:
         say("", err=True)
         return _End(INTERRUPTED, _not_begun(folder), "stopped")

@@ -30,20 +30,15 @@ COMMANDS: Final = {
     "history": "Say what all runs together say: since when, where, how often, and what to bisect.",
     "init": "Write a devices.yaml of the devices that the adb server sees, with what each says it "
     "is.",
-    "merge": "Make one run of RUNs with --shard: its journal, logs and reports.",
     "nightly": "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and "
     "publish.",
     "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
-    "report": "Write the reports of RUN (default: reports/latest) anew and print its summary.",
+    "report": "Write reports of runs anew, merge runs into one, or write the lab's pages.",
     "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
     "runtimes": "QNN runtimes: where they come from, their files, download.",
-    "site": "Write the lab's pages into a folder: nights, cases, devices, causes.",
     "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
 }
 """Each command, a function in the module of its name, and the first sentence of its help."""
-
-_MODULES: Final = {"merge": "report"}
-"""Where a command is that has no module of its name."""
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_NAMES: Final = (errno.ENAMETOOLONG, errno.ELOOP)
@@ -64,7 +59,7 @@ class LazyGroup(click.Group):
             if meant := did_you_mean(cmd_name, COMMANDS):
                 raise click.UsageError(f"No such command {cmd_name!r}{meant}", ctx)
             return None
-        module = importlib.import_module(f"harness.tools.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"harness.tools.cli.{cmd_name}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command

@@ -1,4 +1,4 @@
-"""`qnn-harness report`: makes the readable reports of a run or a bisection again."""
+"""`qnn-harness report`: the reports of runs and bisections, of merged runs, and of the lab."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from harness.answers.report.bisections import bisections_in
 from harness.answers.report.ci import tell_ci
 from harness.answers.report.projections import project
 from harness.answers.report.summary import cut_short, summary_lines, totals
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.cache import cache_root
 from harness.tools.cli.lab_options import NamedPath, json_option
 from harness.tools.cli.printout import Printout
@@ -21,21 +22,40 @@ from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 
 class RunsMerged(Printout):
-    """`merge --json`: the new run. `lacks` says what is missing, `left_out` counts what was bad."""
+    """`report merge --json`: the new run. `lost_logs` could not be copied."""
 
-    run: str
     folder: str
-    shards: int
+    merged: list[str]
     cases: int
     coverage: Coverage
     outcomes: dict[str, int]
-    lacks: list[str]
-    left_out: int
+    lost_logs: list[str]
 
 
-@click.command()
+class _ReportGroup(click.Group):
+    """Loads `site` when it is used, since the history takes long to load."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names."""
+        return sorted([*super().list_commands(ctx), "site"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a name."""
+        if cmd_name != "site":
+            return super().get_command(ctx, cmd_name)
+        from harness.tools.cli.site import site
+
+        return site
+
+
+@click.group(cls=_ReportGroup)
+def report() -> None:
+    """Write reports of runs anew, merge runs into one, or write the lab's pages."""
+
+
+@report.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
-def report(run: Path) -> None:
+def write(run: Path) -> None:
     """Write the reports of RUN (default: reports/latest) anew and print its summary.
 
     RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed.
@@ -53,41 +73,36 @@ def report(run: Path) -> None:
         say(line)
 
 
-@click.command()
+@report.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=NamedPath())
 @click.option(
-    "--reports", type=NamedPath(), default=Path("reports"), show_default=True, help="Where it goes."
+    "-o", "--output", type=NamedPath(), required=True, metavar="DIR", help="A new folder for it."
 )
-@click.option("--partial", is_flag=True, help="Take what there is, as a run that was cut short.")
 @json_option
-def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -> int:
-    """Make one run of RUNs with --shard: its journal, logs and reports.
+def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
+    """Merge RUNs, such as those of several machines, into one run with reports.
 
-    Each RUN is the folder of one. They have to be all shards of one selection, each once and
-    complete. It ends as the whole run would have ended.
+    Where several RUNs have run a case, all attempts are kept, and the latest is final.
     """
-    from harness.answers.merging.merging import merge as merged_run
+    from harness.answers.report.merge import merge_runs
 
-    merged = merged_run(runs, reports, partial=partial)
-    folder, cases = merged.folder, merged.folder.contents().cases
-    coverage = folder.coverage()
-    for why in merged.lacks:
-        say(f"warning: {why}", err=True)
-    if merged.left_out:
-        why = "not there, not of its run, or no record"
-        say(f"warning: {merged.left_out} files or lines left out: {why}", err=True)
+    lost_logs = merge_runs(runs, output)
+    folder = RunFolder.open(output)
+    made_of = project(folder, since_previous(folder))
+    if why := cut_short(made_of.info):
+        say(f"warning: cut short: {why}", err=True)
+    if lost_logs:
+        logs = counted(len(lost_logs), "log")
+        say(f"warning: {logs} not there, or not inside its run: {', '.join(lost_logs)}", err=True)
     document = RunsMerged(
-        run=folder.run_id,
         folder=str(folder.path),
-        shards=len(runs),
-        cases=len(cases),
-        coverage=coverage,
-        outcomes=totals(cases),
-        lacks=list(merged.lacks),
-        left_out=merged.left_out,
+        merged=[str(part.get("run")) for part in made_of.info["merged"]],
+        cases=len(made_of.cases),
+        coverage=made_of.coverage,
+        outcomes=totals(made_of.cases),
+        lost_logs=lost_logs,
     )
-    say_found(document, summary_lines(cases, coverage, folder.path), as_json)
-    return merged.exit_code
+    say_found(document, summary_lines(made_of.cases, made_of.coverage, folder.path), as_json)
 
 
 def _of_bisections(path: Path) -> bool:
@@ -106,10 +121,8 @@ def _of_bisections(path: Path) -> bool:
 def _bisection(path: Path) -> None:
     from harness.search.bisect.folder import BisectFolder
     from harness.search.bisect.write_reports import write_again
-    from harness.tools.cli.bisect_going import log_lines, result_lines
+    from harness.tools.cli.bisect_going import result_lines
 
     folder = BisectFolder.open(path)
-    result = write_again(folder, os.environ, cache_root())
-    lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())
-    for line in lines:
+    for line in result_lines(write_again(folder, os.environ, cache_root()), str(path)):
         say(line)

@@ -1,4 +1,4 @@
-"""`qnn-harness site`: pages of nights, cases and devices, for any web server."""
+"""`qnn-harness report site`: pages of nights, cases and devices, for any web server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from harness.tools.cli.say import say
 
 @click.command()
 @click.option(
-    "--out",
+    "-o",
+    "--output",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("site"),
     show_default=True,
@@ -26,7 +27,7 @@ from harness.tools.cli.say import say
 )
 @database_option
 @reports_option
-def site(out: Path, database: str | None, reports: Path) -> None:
+def site(output: Path, database: str | None, reports: Path) -> None:
     """Write the lab's pages into a folder: nights, cases, devices, causes.
 
     They need no network and no server of their own. Only what has changed is written anew. Where no
@@ -38,7 +39,7 @@ def site(out: Path, database: str | None, reports: Path) -> None:
         told = night_told(night) if night.next_step is None and night.night not in known else None
         if told is not None:
             keep_night(held, told)
-    done = build(held, out)
+    done = build(held, output)
     others = ", the others have not changed" if done.kept else ""
     pages = counted(done.written, "page")
-    say(f"{out / FRONT}: {pages} written in {done.seconds:.1f} s{others}")
+    say(f"{output / FRONT}: {pages} written in {done.seconds:.1f} s{others}")

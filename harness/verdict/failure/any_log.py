@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import codecs
 import re
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from io import BufferedReader, RawIOBase, TextIOWrapper
+from itertools import accumulate, pairwise
 from typing import BinaryIO, Final, cast
-
-import numpy as np
 
 from harness.verdict.failure.chain import ECHO, benign_part
 from harness.verdict.failure.error import clean_text
+from harness.verdict.failure.line_filter import rule_filter
 from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
-from harness.verdict.failure.log_words import API, CALLS, CLIENT, FORESEEN, OURS
-from harness.verdict.failure.prefilter import Prefilter
-from harness.verdict.failure.rules import RULES
 
 MAX_CHARS: Final = 256 << 20
 """So much of a log is read; a log of logcat's has far less."""
@@ -42,10 +39,6 @@ _WIDTHS: Final = (80, 100, 120, 132, 160)
 _MAX_WRAPPED: Final = 8
 """A log whose longest lines have a terminal's width may be cut there, each line into so many."""
 
-# A number that is named as an error, in lower case: a code of QNN's may be one.
-_NUMBERED: Final = re.compile(
-    rb"err(?:or)?[ _]?(?:code|no)?\W{0,3}(?:is |was |of )?\W{0,2}(?:0x[0-9a-f]|\d)"
-)
 # It begins with a letter, not with \b, so that it is found fast.
 _ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
 _ECHO: Final = re.compile(ECHO)
@@ -117,15 +110,6 @@ def read_log(stream: BinaryIO) -> ScannedLog:
     return ScannedLog(kept.lines(), number, whole_log, kept.error)
 
 
-@cache
-def _prefilter() -> Prefilter:
-    """Finds what any sign can take or must not find, and what tells of QNN at all."""
-    signs = [sign for rule in RULES for sign in rule.all_signs]
-    ours = [API, CLIENT, FORESEEN, OURS, *(pattern for pattern, _ in CALLS)]
-    texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
-    return Prefilter([*texts, *(pattern.pattern for pattern in ours)])
-
-
 class _Kept:
     """The lines of a log that are kept. The time this takes grows with the log's length."""
 
@@ -146,22 +130,20 @@ class _Kept:
             return len(text) + 1
         plain = _ANSI.sub("", text) if "\x1b" in text else text
         data = plain.encode("utf-8", "replace")
-        low = data.lower()
         if self.error is None and (error := _ERROR.search(data)) is not None:
             self.error = number + data.count(b"\n", 0, error.start())
-        found = [*_prefilter().found(low), *(one.start() for one in _NUMBERED.finditer(low))]
-        ends = np.flatnonzero(np.frombuffer(low, np.uint8) == ord("\n"))
-        begins = [0, *(ends + 1).tolist(), len(data) + 1]
-        wrapped, harmless = self._wrapped(data, begins)
-        told = set(np.searchsorted(ends, found).tolist())
-        for line in sorted((told | wrapped.keys()) - harmless):
-            one = data[begins[line] : begins[line + 1] - 1]
+        lines, passes = data.split(b"\n"), rule_filter().passes
+        wrapped, harmless = self._wrapped(lines)
+        for index, line in enumerate(lines):
+            whole = wrapped.get(index)
+            if (whole is None and not passes(line)) or index in harmless:
+                continue
             # a line like many before it but for its digits, and so but for its time, is not kept
-            if (rough := hash(one.translate(_DIGITS))) not in self._full:
-                self._take(number + line, one.decode("utf-8", "replace"), rough)
-            if line in wrapped:
-                self._take(number + line, wrapped[line].decode("utf-8", "replace"), 0)
-        return len(ends) + 1
+            if (rough := hash(line.translate(_DIGITS))) not in self._full:
+                self._take(number + index, line.decode("utf-8", "replace"), rough)
+            if whole is not None:
+                self._take(number + index, whole.decode("utf-8", "replace"), 0)
+        return len(lines)
 
     def lines(self) -> tuple[LogText, ...]:
         """Those that are kept."""
@@ -169,32 +151,37 @@ class _Kept:
             self._look(*self._unlooked.popleft())
         return (*self._first, *self._last)
 
-    def _wrapped(self, data: bytes, begins: list[int]) -> tuple[dict[int, bytes], set[int]]:
-        """Lines that a terminal may have cut, whole again, where a rule may take them so, by the
-        last piece; and those that have a piece of what is benign when it is whole.
+    def _wrapped(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int]]:
+        """Return lines that a terminal may have cut, whole again, by the number of the last piece.
+
+        With them, the pieces of what is benign when it is whole.
         """
-        widths = np.diff(begins) - 1
-        self._widest = max(self._widest, int(widths.max()))
-        cut, between = (widths == self._widest) & (self._widest in _WIDTHS), b""
+        self._widest = max(self._widest, *map(len, lines))
+        if self._widest > _WIDTHS[0] and self._widest not in _WIDTHS:
+            return {}, set()
+        cut = [len(line) == self._widest in _WIDTHS for line in lines]
+        between = b""
         if self._widest <= _WIDTHS[0]:
             # what breaks lines between words does so where the next one has no room
-            stops = np.flatnonzero(np.isin(np.frombuffer(data + b"\n", np.uint8), (10, 32)))
-            first = stops[np.searchsorted(stops, begins[:-1])] - begins[:-1]
-            full = np.append(widths[:-1] + 1 + first[1:] > _WIDTHS[0], False)
-            cut, between = (full, b" ") if full.sum() > 2 * cut.sum() else (cut, between)
+            full = [
+                len(line) + 1 + len(after.partition(b" ")[0]) > _WIDTHS[0]
+                for line, after in pairwise(lines)
+            ]
+            if sum(full) > 2 * sum(cut):
+                cut, between = [*full, False], b" "
         found: dict[int, bytes] = {}
         harmless: set[int] = set()
-        for line in np.flatnonzero(cut & ~np.append(False, cut[:-1])).tolist():
-            most = min(line + _MAX_WRAPPED, len(cut))
-            last = next((at for at in range(line, most) if not cut[at]), most - 1)
-            pieces = data[begins[line] : begins[last + 1] - 1].split(b"\n")
+        for first in (at for at, is_cut in enumerate(cut) if is_cut and not (at and cut[at - 1])):
+            most = min(first + _MAX_WRAPPED, len(cut))
+            last = next((at for at in range(first, most) if not cut[at]), most - 1)
+            pieces = lines[first : last + 1]
             whole = between.join(pieces)
-            if _prefilter().found(whole.lower()):
-                found[last if between else line] = whole
+            if rule_filter().passes(whole):
+                found[last if between else first] = whole
                 if (part := benign_part(whole.decode("latin-1"))) is not None:
-                    ends = np.cumsum([len(one) + len(between) for one in pieces])
-                    begin, end = np.searchsorted(ends, (part[0], part[1] - 1), "right")
-                    harmless |= {*range(line + begin, line + end + 1)}
+                    ends = list(accumulate(len(piece) + len(between) for piece in pieces))
+                    begin, end = bisect_right(ends, part[0]), bisect_right(ends, part[1] - 1)
+                    harmless |= {*range(first + begin, first + end + 1)}
         return found, harmless
 
     def _take(self, number: int, line: str, rough: int) -> None:
@@ -234,7 +221,7 @@ def texts_of(line: str) -> Iterator[str]:
         text = _BEFORE.sub("", part, count=1).strip()
         for begin in range(0, len(text), _MAX_TEXT_CHARS - _OVERLAP):
             piece = text[begin : begin + _MAX_TEXT_CHARS]
-            if not begin or _prefilter().found(piece.lower().encode("utf-8", "replace")):
+            if not begin or rule_filter().passes(piece.encode("utf-8", "replace")):
                 yield str(clean_text(piece))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 # Words of programs that use the NPU, in a line of theirs: such processes fail each on its own.
 CLIENT: Final = re.compile(
     r"Qnn(?:Dsp|Htp|Gpu|Cpu|System|[A-Z][a-z]+_)|Qnn ExecuTorch|QNNExecution|QnnBackendManager"
-    r"|ggml-hex|needed by .*lib[acs]dsprpc|(?i:lite_?rt|genie)"
+    r"|ggml-hex|needed by .*lib[acs]dsprpc|(?i:litert|lite_rt|genie)"
 )
 
 # How frameworks speak of the calls that a rule may ask for.

@@ -341,25 +341,6 @@ def making_folders(reports: Path) -> Iterator[None]:
         raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
-    """A folder for reports. The one run that is made there is moved to `reports` at the end.
-
-    `latest` follows. Nothing stays of a run that was not made in full. Raises as `create` does.
-    """
-    with making_folders(reports):
-        beside = reports.resolve() / f".{run_id}-{os.getpid()}"
-        beside.mkdir(mode=PRIVATE)
-        try:
-            yield beside
-            run = RunFolder(beside / run_id)
-            run._write_info(run.info() | take_number(beside.parent))
-            run.path.rename(beside.parent / run_id)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    point_to(reports.resolve() / run_id, LATEST)
-
-
 def run_folders(reports: Path) -> list[Path]:
     """The folders of runs in a folder of reports, as they were begun; `latest` is none of them."""
     found = (one.parent for one in reports.glob(f"*/{JOURNAL}") if one.is_file())

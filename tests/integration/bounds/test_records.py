@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
-from harness.answers.merging.shards import shard_of
-from harness.ground.errors.outgoing_text import LINE_WAS_CUT, MOST_LINE_BYTES
-from harness.probe.events import MARK, SEAL
+from harness.answers.report.projections import finish
 from harness.verdict.results.run_folder import RunFolder
 from tests.integration.bounds.test_streams import MOST_KB, peak_kb
 from tests.unit.verdict.results.records import DEVICE, record
@@ -56,7 +53,7 @@ SIZES = [
 @pytest.mark.parametrize(("kind", "size"), SIZES)
 def test_a_report_of_many_records(tmp_path: Path, kind: str, size: int) -> None:
     """It had 356 MB for 80 MB of them: each was held whole, in all that was made of it at once."""
-    peak, _ = peak_kb(COMMAND, "report", journal(tmp_path / "a", kind, size, 10))
+    peak, _ = peak_kb(COMMAND, "report", "write", journal(tmp_path / "a", kind, size, 10))
     assert peak < MOST_KB
 
 
@@ -101,65 +98,23 @@ def test_a_run_of_somebody_else(tmp_path: Path, name: str, content: Callable[[],
     (run / name).parent.mkdir(parents=True)
     (run / name).write_bytes(content())
     (run / "results.jsonl").write_text(record().model_dump_json() + "\n")
-    peak, _ = peak_kb(COMMAND, "report", run)
+    peak, _ = peak_kb(COMMAND, "report", "write", run)
     assert peak < MOST_KB
 
 
 @pytest.mark.nightly
-def test_shards_of_many_records(tmp_path: Path) -> None:
-    """100,000 cases had 220 MB: the shards' records were held beside those made of them."""
-    names = [f"suites/test_a.py::test_a[sim-v73-htp-2.51.0-{number}]" for number in range(100_000)]
+def test_merged_runs_of_many_records(tmp_path: Path) -> None:
     made = record(outcome="passed", case="NAME", device=DEVICE).model_dump_json()
     runs = []
-    for number in (1, 2, 3):
-        shard, own = shard_of((number, 3), dict.fromkeys(names, "sim"), {}, None)
-        more = shard.in_run_json(["-m", "device"]) | {"finished": "2026-11-21T06:00:00Z"}
+    for number in range(3):
         reports = tmp_path / str(number)
-        run = RunFolder.create(reports, command=["pytest"], lab={}, devices=["sim"], more=more)
-        run.keep_selected(own)
+        run = RunFolder.create(reports, command=["pytest"], lab={}, devices=["sim"])
         with (run.path / "results.jsonl").open("w") as file:
-            file.writelines(made.replace('"NAME"', json.dumps(one)) + "\n" for one in own)
+            for case in range(number, 100_000, 3):
+                name = f"suites/test_a.py::test_a[sim-v73-htp-2.51.0-{case}]"
+                file.write(made.replace('"NAME"', json.dumps(name)) + "\n")
+        finish(run, exit_code=0)
         runs.append(run.path)
-    peak, said = peak_kb(COMMAND, "merge", *runs, "--reports", tmp_path / "whole")
+    peak, said = peak_kb(COMMAND, "report", "merge", *runs, "-o", tmp_path / "whole")
     assert "100000 of 100000 cases have a verdict" in said
     assert peak < MOST_KB
-
-
-COPY = """
-import sys
-from harness.answers.merging.merging import copy_without_secrets
-with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as target:
-    copy_without_secrets(source, target, sealed=sys.argv[1].endswith(".jsonl"))
-print()
-"""
-WORDS = b"password=b " * 100_000
-
-
-def long_event(size: int) -> bytes:
-    said = b'{"event":"log","text":"password: x","x":[' + b",".join([b"[]"] * (size // 3)) + b"]"
-    return MARK + said + SEAL % crc32(said)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        pytest.param("probe.jsonl", lambda: long_event(40 << 20), id="an event"),
-        pytest.param("probe.stderr", lambda: WORDS * 40, id="words"),
-        pytest.param(
-            "probe.stderr", lambda: "password=\U0001f600".encode() + WORDS * 40, id="wide"
-        ),
-    ],
-)
-def test_a_log_of_one_long_line_that_is_merged(
-    tmp_path: Path, name: str, line: Callable[[], bytes]
-) -> None:
-    """An event of lists had 2.3 GB, words 600 MB: a line was looked at as a whole."""
-    log, kept = tmp_path / name, tmp_path / "kept"
-    log.write_bytes(line() + b"\npassword=b\nquiet\n")
-    peak, _ = peak_kb(COPY, log, kept)
-    assert peak < MOST_KB
-    first, *others = kept.read_bytes().split(b"\n")
-    assert first.endswith(LINE_WAS_CUT)
-    assert len(first) < 2 * MOST_LINE_BYTES
-    assert others == [b"password=***", b"quiet", b""]

@@ -104,7 +104,7 @@ def command(*words: object, ends: tuple[int, ...] = (0, 1)) -> bytes:
 
 
 def test_reports_of_a_hostile_journal(run: Path) -> None:
-    said = command("report", run)
+    said = command("report", "write", run)
     assert len(said) < MB
     page = (run / "report.html").read_text()
     assert len(page) < 3 * MB
@@ -129,7 +129,7 @@ def test_what_compares_and_remembers_a_hostile_journal(run: Path) -> None:
     assert [told[name] for name in ("new", "changed", "vanished", "fixed")] == [[]] * 4
     assert len(command("history", "--reports", run.parent)) < MB
     assert json.loads(command("history", "--reports", run.parent, "--json"))["runs"] == 1
-    command("site", "--reports", run.parent, "--out", run.parent / "site")
+    command("report", "site", "--reports", run.parent, "-o", run.parent / "site")
     pages = [one.read_text() for one in (run.parent / "site").rglob("*.html")]
     assert {Tags(page).seen.count("script") for page in pages} == {1}, "its own"
     assert max(map(len, pages)) < 3 * MB

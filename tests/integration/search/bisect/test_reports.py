@@ -37,7 +37,7 @@ def bisection(tmp_path: Path) -> Bisection:
 
 
 def report(folder: Path) -> str:
-    done = CliRunner().invoke(commands, ["report", str(folder)], standalone_mode=False)
+    done = CliRunner().invoke(commands, ["report", "write", str(folder)], standalone_mode=False)
     if done.exception is not None:
         raise done.exception
     return done.output

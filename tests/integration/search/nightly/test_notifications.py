@@ -22,7 +22,7 @@ from harness.ground.errors import InfraError
 from harness.ground.files.whole_file import write_json
 from harness.ground.host.deadline import Deadline
 from harness.search.nightly.chain import Chain
-from harness.search.nightly.kept_nights import STATE
+from harness.search.nightly.kept_nights import STATE, held
 from harness.search.nightly.night import STEPS, Night
 from harness.search.nightly.notifications import SENT, Message, channel_problem, send
 from harness.verdict.results.coverage import Coverage
@@ -286,8 +286,12 @@ def test_a_night_that_is_refused_sends_why(
     misspelt = qnn_harness(*words, "--buget=1h")
     assert (misspelt.returncode, hook.got[-1]["title"]) == (2, "Devices: the night did not begin")
     assert "did you mean '--budget'" in hook.got[-1]["message"]
+    with held(reports):
+        second = qnn_harness(*words)
+    assert (second.returncode, len(hook.got)) == (2, 5), second
+    assert "another qnn-harness nightly is at work here" in hook.got[-1]["message"]
     none = qnn_harness(*words, "--resume")
-    assert (none.returncode, len(hook.got)) == (2, 4), "it is asked at each boot"
+    assert (none.returncode, len(hook.got)) == (2, 5), "it is asked at each boot"
 
 
 def test_a_lab_that_was_spoilt_meanwhile_costs_a_line(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
         (["devices", "wash"], 2, "wash"),
         (["devices", "--nonsense"], 2, "--nonsense"),
         (["simulator", "nobody"], 2, "nobody"),
-        (["report", "no-such-run"], 2, "no-such-run"),
+        (["report", "write", "no-such-run"], 2, "no-such-run"),
         (["runtimes", "fetch", "1.2.3"], 2, "2.51.0"),
     ],
 )

@@ -65,7 +65,7 @@ def test_words_of_a_server_and_a_password(
         ["devices", "--lab", f"{CANARY}.yaml"],
         [f"x{CANARY}"],
         ["devices", f"--{CANARY}"],
-        ["report", CANARY],
+        ["report", "write", CANARY],
         ["compare", CANARY, CANARY],
         ["compare", ".", "--fail-on", CANARY],
         ["history", "--reports", CANARY],

@@ -38,7 +38,7 @@ CALLS = {
     "explain": ["some.log"],
     "history": [],
     "init": ["--simulated", "--lab", "new.yaml"],
-    "merge": ["shards/1", "shards/2"],
+    "report merge": ["parts/2.49.40", "parts/2.51.0", "-o", "merged"],
     "nightly": ["--budget", "10m", "-k", "tiny and window and 66", str(ROOT / "suites")],
     "runtimes fetch": ["2.51.0"],
     "runtimes list": [],
@@ -65,13 +65,11 @@ def prepared(module_lab: DeviceRuns) -> DeviceRuns:
     shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / FILE)
     (folder / "model.onnx").write_bytes(Model("tiny").serialized())
     (folder / "some.log").write_text("Failed to create transport for device, error: 4000\n")
-    for number in (1, 2):
-        done = module_lab.run(
-            "-k", "tiny and 66 and window", "--qnn=2.49.40,2.51.0", "--shard", f"{number}/2"
-        )
+    for version in ("2.49.40", "2.51.0"):
+        done = module_lab.run("-k", "tiny and 66 and window", "--qnn", version)
         assert done.code == 0, done.output
-        (folder / "shards").mkdir(exist_ok=True)
-        (module_lab.reports / "latest").resolve().rename(folder / "shards" / str(number))
+        (folder / "parts").mkdir(exist_ok=True)
+        (module_lab.reports / "latest").resolve().rename(folder / "parts" / version)
     assert module_lab.qnn_harness("run", FILE, "--quick").returncode == 0
     return module_lab
 

@@ -187,7 +187,7 @@ def terminal(one: Made) -> str:
 
 
 def report(one: Made) -> str:
-    return qnn_harness("report", one.folder.path).stdout.partition("\n")[0]
+    return qnn_harness("report", "write", one.folder.path).stdout.partition("\n")[0]
 
 
 def html_page(one: Made) -> str:
@@ -247,7 +247,7 @@ def site(one: Made) -> str:
     where, out = one.folder.path / "site.sqlite", one.folder.path / "site"
     words = ["--database", where]
     qnn_harness("history", "import", *words, one.base.path, one.folder.path)
-    done = qnn_harness("site", "--out", out, *words)
+    done = qnn_harness("report", "site", "--output", out, *words)
     assert done.returncode == 0, done.stderr
     text = (out / "index.html").read_text()
     (shown,) = re.findall('class="(verdict[ a-z]*)">(.*?)</p>', text)
@@ -389,7 +389,7 @@ def test_every_place_says_it_first_and_claims_nothing_else(
 
 
 READERS = re.compile(
-    r"\b(final_attempts|contents|read_attempts|read_journal|cases_in|stored_attempts|totals)\("
+    r"\b(final_attempts|contents|read_briefs|read_journal|cases_in|stored_attempts|totals)\("
 )
 TOLD_BY = {
     "search/nightly/chain.py": "nightly",
@@ -398,7 +398,7 @@ TOLD_BY = {
     "tools/cli/history.py": "history",
     "answers/history/run_changes.py": "site",
     "tools/cli/report.py": "report",
-    "answers/merging/merging.py": "report",
+    "answers/report/merge.py": "report",
     "answers/report/ci.py": "GitHub's summary",
     "answers/report/html.py": "page",
     "answers/report/junit.py": "junit",
@@ -410,7 +410,7 @@ TOLD_BY = {
     "run/pytest_plugin/records.py": "terminal",
 }
 SUM_UP_NOTHING = {
-    "answers/history/attempts.py": "reads",
+    "answers/history/brief.py": "reads",
     "answers/history/importing.py": "reads",
     "verdict/results/record.py": "reads",
     "verdict/results/journal.py": "reads",

@@ -11,15 +11,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.answers.history.attempts import read_attempts
+from harness.answers.history.brief import read_briefs
 from harness.answers.history.comparison import compare
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
-from harness.answers.history.previous import durations
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError
 from harness.tools.cli.main import commands
-from harness.verdict.results.journal import Damage, lines_in, read_journal
+from harness.verdict.results.journal import Damage, read_journal, said_in
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 from tests.properties import reached, reaches
@@ -108,7 +107,7 @@ def final(folder: Path) -> dict[str, int]:
 
 
 def of_briefs(folder: Path) -> dict[str, int]:
-    briefs, _ = read_attempts(folder / "results.jsonl")
+    briefs, _ = read_briefs(folder / "results.jsonl")
     found = compare([], briefs)
     return {one.shown.case: one.shown.attempt for pairs in found.pairs.values() for one in pairs}
 
@@ -129,7 +128,7 @@ MOST_FAILING = ("report", "compare", "history")
 def told_by(folder: Path) -> Iterator[str]:
     """What the commands say of it, each of which must end in order."""
     words = {
-        "report": ["report", str(folder)],
+        "report": ["report", "write", str(folder)],
         "compare": ["compare", str(folder), str(folder), "--json"],
         "history": ["history", "--reports", str(folder), "--json"],
     }
@@ -155,14 +154,13 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
         try:
             contents = read_journal(folder / "results.jsonl")
         except ConfigError:
-            for reader in (*READERS, durations_of):
+            for reader in READERS:
                 with pytest.raises(ConfigError, match="this version reads schema 2"):
                     reader(folder)
             return
         expected = final(folder)
         for reader in READERS:
             assert reader(folder) == expected, reader.__name__
-        assert durations(RunFolder(folder)).keys() == expected.keys()
         for said in told_by(folder):
             for one in contents.damage[:5]:
                 assert f"results.jsonl:{one.line}: left out, not a record: " in said
@@ -178,10 +176,6 @@ def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> No
     (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name}))
     assert final(tmp_path) == {"a\ufffdb": 1}
     assert [reader(tmp_path) for reader in READERS] == [{"a\ufffdb": 1}] * 2
-
-
-def durations_of(folder: Path) -> dict[str, int]:
-    return dict.fromkeys(durations(RunFolder(folder)), 0)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +206,8 @@ def test_each_reader_says_which_line_is_none_and_why(
     other = spelt([*((k, json.dumps(v).encode()) for k, v in fields.items()), (field, value)])
     text = whole.model_dump_json().encode() + b"\n\n" + other + b"\n"
     (tmp_path / "results.jsonl").write_bytes(text)
-    found = list(lines_in(tmp_path / "results.jsonl"))
-    assert [type(content) for _, content in found] == [CaseRecord, Damage]
+    found = list(said_in(tmp_path / "results.jsonl"))
+    assert [type(said) for *_, said in found] == [CaseRecord, Damage]
     for reader in READERS:
         assert reader(tmp_path) == {"whole": 1}
     for said in told_by(tmp_path):

@@ -78,7 +78,7 @@ def test_how_pytest_reports_chooses_no_case(told: str) -> None:
 
 def test_paths_lists_and_bounds(tmp_path: Path) -> None:
     words = ("--lab=x.yaml", "--reports=r", "--qnn=>=2.48,<2.51", "--qnn=2.47.0", "--device=a,b")
-    more = ("--resume=last", "--shard-by=./y", "--retries=-1", "--lease-timeout=-1", "--each-soc")
+    more = ("--resume=last", "--retries=-1", "--lease-timeout=-1", "--each-soc")
     files = ("--contexts=m.pte", "--contexts-number=1,2", "--contexts-inputs=in", "--known-issues=")
     found, below = read(tmp_path, *words, *more, *files), tmp_path / "below"
     assert (found.lab, found.reports) == (below / "x.yaml", below / "r")
@@ -87,7 +87,7 @@ def test_paths_lists_and_bounds(tmp_path: Path) -> None:
         True,
         ["a", "b"],
     )
-    assert (found.resume, found.shard_by) == (below / "r/last", below / "y")
+    assert found.resume == below / "r/last"
     assert (found.retries, found.lease_timeout_s, found.fan_out) == (0, 0.0, "soc")
     assert found.contexts.paths == (below / "m.pte",)
     assert (found.contexts.numbers, found.contexts.inputs) == (("1", "2"), below / "in")
@@ -106,7 +106,7 @@ def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> No
 
 
 def test_versions_and_how_it_is_run_choose_no_case() -> None:
-    said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--shard", "1/2")
+    said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--lease-timeout", "9")
     chosen = ("-m", "device", "--backend", "gpu", "--plan", "--any-device", "a.py")
     found = selection(("pytest", *said, *chosen))
     assert found == ("--any-device", "--backend=gpu", "--plan", "-m=device", "a.py")

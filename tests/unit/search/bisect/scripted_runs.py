@@ -21,7 +21,6 @@ from harness.search.bisect.log import Begun
 from harness.search.bisect.loop import Watcher
 from harness.search.bisect.search import AxisSpec, CornerSpec
 from harness.search.bisect.task import Task
-from harness.search.bisect.versions import Supply
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord, DeviceRecord
 from harness.verdict.results.run_folder import OUTPUTS, RunFolder
@@ -160,7 +159,6 @@ def new_bisection(
     spec: AxisSpec | CornerSpec,
     runs: ScriptedRuns,
     *,
-    supply: Supply | None = None,
     stop_at: float | None = None,
     **more: Any,
 ) -> Bisection:
@@ -177,7 +175,7 @@ def new_bisection(
     task = Task.model_validate(fields | more)
     runs.axes = task.axes
     state = BisectFolder.create(folder, Begun(spec=task))
-    return Bisection(state, Silent(), supply=supply, run=runs, stop_at=stop_at, sleep=runs.sleep)
+    return Bisection(state, Silent(), run=runs, stop_at=stop_at, sleep=runs.sleep)
 
 
 @contextmanager

@@ -13,35 +13,6 @@ from tests.unit.search.bisect.histories import axis, drive, names
 TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "unsure"}
 
 
-def asked(spec: AxisSpec, answers: str, dear: str = "") -> Question:
-    """The question after these answers; `dear` are the candidates that cost much."""
-    search = AxisSearch(spec, cost=lambda at: 1e6 if at[0] in dear.split() else 1.0)
-    for letter in answers:
-        question = search.next()
-        assert isinstance(question, Question), question
-        search.answer(question, TOLD[letter])
-    question = search.next()
-    assert isinstance(question, Question), question
-    return question
-
-
-@pytest.mark.parametrize(
-    ("number", "given", "answers", "cheap", "at"),
-    [
-        (9, {}, "gb", "2.11", "2.14"),  # three runs are left for eight gaps
-        (9, {"repeat": 2}, "ggb", "2.11", "2.14"),
-        (10, {}, "gb", "2.11", "2.11"),  # four are left for nine
-        (12, {}, "gb", "2.11 2.12 2.13", "2.13"),  # for eleven, of which eight may be left
-        (17, {"max_runs": 5}, "gbg", "2.19", "2.22"),  # too few: then by halves
-    ],
-)
-def test_what_is_cheap_is_run_if_the_bound_still_holds_after_it(
-    number: int, given: dict[str, int], answers: str, cheap: str, at: str
-) -> None:
-    dear = " ".join({*names(number)} - {*cheap.split()})
-    assert asked(axis(number, **given), answers, dear).at == (at,)
-
-
 @pytest.mark.parametrize(
     ("given", "truth", "order", "notes"),
     [
@@ -73,7 +44,7 @@ def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
     for name, letter in zip(spec.candidates, answers, strict=True):
         if letter in TOLD:
             evidence = evidence.plus((name,), TOLD[letter])
-    found = AxisSearch(spec, evidence=evidence).next()
+    found = AxisSearch(spec, evidence).next()
     assert isinstance(found, AxisFinding | Question)
     return found
 

@@ -20,19 +20,18 @@ def state(*answers: str, **given: Any) -> AxisState:
     for name, letters in zip(names(len(answers)), answers, strict=True):
         for letter in letters:
             evidence = evidence.plus((name,), TOLD[letter])
-    costs = {"2.11": 4.0}
-    return AxisState.of(axis(len(answers), **given), evidence, lambda at: costs.get(at[0], 1.0))
+    return AxisState.of(axis(len(answers), **given), evidence)
 
 
 def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
     found = state("g", "", "n", "gb", "", "", good="2.10")
     assert found.names == ("2.10", "2.11", "2.13", "2.14", "2.15")
     assert found.places == (0, 1, 3, 4, 5)
-    # a half, three quarters and so on beside what cannot be, by the seconds of a run
-    assert found.weights == (0.75, 0.5 / 4, 0.5, 0.75, 0.875)
+    # a half, three quarters and so on beside what cannot be tested
+    assert found.weights == (0.75, 0.5, 0.5, 0.75, 0.875)
     assert found.said == ("good", None, None, None, None)
     assert [tally.told for tally in found.tallies] == [1, 0, 2, 0, 0]
-    assert state("", "").weights == (1, 0.25)
+    assert state("", "").weights == (1, 1)
     assert found.ask(2, "so").at == ("2.13",)
     assert (found.ask(2, "so").number, found.ask(2, "so").why) == (5, "so")
 

@@ -216,14 +216,7 @@ def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
         evidence = Evidence()
         for at in reversed(asked[:known]):
             evidence = evidence.plus(at, world(at))
-        search: Any = CornerSearch(spec, evidence=evidence)
+        search: Any = CornerSearch(spec, evidence)
         while isinstance(step := search.next(), Question):
             search.answer(step, world(step.at))
         assert (step.fails_with, step.searches) == (whole.fails_with, whole.searches)
-
-
-def test_the_cheap_version_is_taken_where_the_bound_allows_it() -> None:
-    spec = corners(10, 2)
-    search = CornerSearch(spec, cost=lambda at: 1 if at[0] == "2.12" else 60)
-    _, asked = drive(search, lambda at: "bad" if at[0] >= "2.15" else "good")
-    assert asked[4][0] == "2.12"

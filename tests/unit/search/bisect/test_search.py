@@ -18,10 +18,7 @@ from harness.search.bisect.search import (
     AxisSpec,
     Bound,
     CornerSpec,
-    free,
     halvings,
-    seconds,
-    testable as likely_testable,
 )
 from tests.properties import reached, reaches
 from tests.unit.search.bisect.histories import axis, changing, corners, drive, names
@@ -77,18 +74,17 @@ def test_why_an_end_is_asked_is_told() -> None:
 
 @reaches(0.35)
 @given(st.data())
-def test_any_costs_claims_and_repeats(data: st.DataObject) -> None:
+def test_any_claims_and_repeats(data: st.DataObject) -> None:
     number = data.draw(st.integers(2, 40))
     order = names(number)
     k = data.draw(st.integers(1, number - 1))
     first = data.draw(st.sampled_from(FIRST))
     holes = data.draw(st.frozensets(st.integers(0, number - 1), max_size=number // 2))
-    costs = data.draw(st.lists(st.floats(0, 1e4), min_size=number, max_size=number))
     claimed = data.draw(st.sampled_from([None, "good", "bad"]))
     repeat = data.draw(st.integers(1, 3))
     claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
     spec = axis(number, repeat=repeat, **claim)
-    search = AxisSearch(spec, cost=lambda at: costs[order.index(at[0])])
+    search = AxisSearch(spec)
     found, asked = drive(search, changing(number, k, first, holes))
     wasted = sum(order.index(at[0]) in holes for at in asked)
     assert len(asked) <= search.spec.bound().limit(wasted=wasted)
@@ -216,16 +212,6 @@ def test_no_change_names_what_could_not_be_tested() -> None:
     assert (str(exact), exact.between) == ("no change: all 4 that were run are good", ())
 
 
-def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:
-    cached = {"2.10", "2.19", "2.15"}
-    search = AxisSearch(axis(10), cost=lambda at: 1 if at[0] in cached else 60)
-    _, asked = drive(search, changing(10, 5))
-    assert asked[2] == ("2.15",)
-    # 2.12 leaves seven gaps, which three runs decide as well as four: cheap enough to begin with
-    search = AxisSearch(axis(10), cost=lambda at: 1 if at[0] == "2.12" else 60)
-    assert drive(search, changing(10, 5))[1][2] == ("2.12",)
-
-
 def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
     search = AxisSearch(axis(4, patience=2))
     first = search.next()
@@ -275,7 +261,7 @@ def test_a_limit_gives_an_honest_range() -> None:
 
 def test_what_turned_out_untestable_is_never_asked_again() -> None:
     met = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
-    found, asked = drive(AxisSearch(axis(6), evidence=met), changing(6, 3))
+    found, asked = drive(AxisSearch(axis(6), met), changing(6, 3))
     assert {at[0] for at in asked}.isdisjoint({"2.10", "2.13"})
     assert (found.before, found.between, found.after) == ("2.12", ("2.13",), "2.14")
     assert isinstance(found, AxisFinding)
@@ -401,17 +387,11 @@ def test_how_many_runs_a_search_may_take(spec: AxisSpec | CornerSpec, bound: Bou
     assert AxisSearch(axis(9)).spec.bound() == Bound(5, 9, 9)
 
 
-def test_what_a_run_costs_and_how_likely_it_tells() -> None:
-    assert [seconds(lambda _, s=s: s, ("1",)) for s in (0.0, 0.5, 3.0)] == [0.001, 0.5, 3.0]  # type: ignore[misc]
-    assert free(("1",)) == 1
-    assert [likely_testable(distance) for distance in (None, 1, 2, 3)] == [1, 0.5, 0.75, 0.875]
-
-
 def test_the_lab_need_not_be_seen_to_for_what_was_found() -> None:
-    search = AxisSearch(axis(2, patience=1), evidence=Evidence(troubles=1))
+    search = AxisSearch(axis(2, patience=1), Evidence(troubles=1))
     assert isinstance(search.next(), Stopped)
     met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad").plus(("2.11",), "unknown")
-    assert isinstance(AxisSearch(axis(2, patience=1), evidence=met).next(), AxisFinding)
+    assert isinstance(AxisSearch(axis(2, patience=1), met).next(), AxisFinding)
 
 
 def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:

@@ -24,9 +24,9 @@ OPPOSITE: Final[dict[RunAnswer, RunAnswer]] = {"good": "bad", "bad": "good"}
 Searches = Iterator[tuple[AxisSpec | CornerSpec, World]]
 
 
-def transcript(spec: AxisSpec | CornerSpec, world: World, cost: Callable[[Point], float]) -> str:
+def transcript(spec: AxisSpec | CornerSpec, world: World) -> str:
     """The bound of a search, what it asked, and what it found."""
-    search: Any = (AxisSearch if isinstance(spec, AxisSpec) else CornerSearch)(spec, cost=cost)  # type: ignore[operator]
+    search: Any = (AxisSearch if isinstance(spec, AxisSpec) else CornerSearch)(spec)  # type: ignore[operator]
     asked: list[str] = []
     while isinstance(step := search.next(), Question):
         asked.append("/".join(step.at))
@@ -102,9 +102,7 @@ GROUPS: Final[dict[str, Callable[[random.Random], Searches]]] = {"axis": axes, "
 def made(group: str) -> list[str]:
     lines = []
     for number, (spec, world) in enumerate(GROUPS[group](random.Random(group))):
-        seconds = {at: float(1 + i * 7 % 5) for i, at in enumerate(dict.fromkeys(spec.points()))}
-        cost = seconds.__getitem__ if number % 2 else lambda _: 1.0
-        lines.append(f"{group} {number}: {transcript(spec, world, cost)}")
+        lines.append(f"{group} {number}: {transcript(spec, world)}")
     return lines
 
 

@@ -127,9 +127,6 @@ def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> N
     assert example_of(record, [record.case], {record.case: record}, run="r", lab="l").bundle is None
     record = record.model_copy(update={"case": "m.bin::test_contexts[one-m.bin]"})
     found = example_of(record, [record.case], {record.case: record}, run="r", lab="l")
-    assert found.bundle_bytes == 12
-    packed = found.model_copy(update={"packed": "reports/n/issues/i.zip"})
-    assert list(example_lines(packed))[-1] == "- packed for others: `reports/n/issues/i.zip`"
     assert found.bundle is not None
     assert found.bundle[3:] == (record.case, "--run", "reports/r")
     other = example_of(

@@ -1,4 +1,4 @@
-"""qnn-harness report, compare and history of folders that hold less than they should."""
+"""qnn-harness report write, compare and history of folders that hold less than they should."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_nothing_is_said_of_cases_that_were_not_asked_for(tmp_path: Path) -> Non
 def test_a_run_that_was_cut_short_is_named_so(tmp_path: Path) -> None:
     base = run_folder(tmp_path, attempt("a passed"))
     cut = run_folder(tmp_path, attempt("a passed"), problem="interrupted")
-    for words in (["report", cut], ["compare", base, cut], ["compare", cut, base]):
+    for words in (["report", "write", cut], ["compare", base, cut], ["compare", cut, base]):
         assert f"warning: {cut.name} was cut short: interrupted" in said(*words).stderr
-    assert "cut short" not in said("report", base).stderr
+    assert "cut short" not in said("report", "write", base).stderr
 
 
 def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
     journal = run / "results.jsonl"
     journal.write_text(json.dumps(json.loads(journal.read_text()) | {"schema": 3}) + "\n")
     other = run_folder(tmp_path, attempt("a passed"))
-    for words in (["report", run], ["compare", run, other], ["compare", other, run]):
+    for words in (["report", "write", run], ["compare", run, other], ["compare", other, run]):
         error = said(*words).exception
         assert isinstance(error, ConfigError)
         assert str(error) == (

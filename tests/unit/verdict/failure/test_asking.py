@@ -107,7 +107,7 @@ def test_each_system_is_asked_by_its_own_commands() -> None:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (["[    1.250000] remoteproc1: crash detected"], ["logcat.txt", "dsp.txt", None]),
+        (["[    1.250000] remoteproc-cdsp: crash detected"], ["logcat.txt", "dsp.txt", None]),
         (["01-02 03:04:05.678  1234  1240 E adsprpc : x"], ["dmesg.txt", "dsp.txt", None]),
         (
             [

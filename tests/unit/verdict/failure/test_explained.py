@@ -63,7 +63,7 @@ def link(message: str) -> ChainLink:
         ("failed", {"message": "m", "first_cause": link("c")}, "failed: m", ["first cause: c"]),
         ("failed", {"message": "m: c", "first_cause": link("c")}, "failed: m: c", []),
         ("failed", {"message": "m", "first_cause": link("")}, "failed: m", []),
-        ("failed", {"message": "m", "diagnosis": KNOWN}, "failed: m", ["diagnosis: x: w"]),
+        ("failed", {"message": "m", "diagnosis": KNOWN}, "failed: m", ["diagnosis: x (known): w"]),
     ],
 )
 def test_what_is_said_to_a_person(

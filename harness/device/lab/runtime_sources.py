@@ -21,9 +21,7 @@ from harness.ground.yaml_lines.models import Text, entries_of, names_taken_twice
 SourceKind = Literal["qairt", "folder", "aar", "maven"]
 
 PACKAGE_INDEX: Final = "pypi"
-APPBUILDER: Final = "appbuilder"
-ALWAYS_THERE: Final = (PACKAGE_INDEX, APPBUILDER)
-"""What the sources are called that no lab has to name, in the order they are asked."""
+"""The source that no lab has to name; it is asked last."""
 
 # What each kind needs, and what it may have besides.
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = MappingProxyType(
@@ -39,7 +37,7 @@ _URL = re.compile(r"https?://[!-~]{1,500}", re.ASCII)
 
 
 def _source_name(text: str) -> str:
-    if text in ALWAYS_THERE:
+    if text == PACKAGE_INDEX:
         raise PydanticCustomError(
             "source", "is the name of a source that is always there: take another"
         )

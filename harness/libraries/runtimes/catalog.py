@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.device.lab.inventory import Lab
-from harness.device.lab.runtime_sources import ALWAYS_THERE, RuntimeSource
+from harness.device.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
 from harness.ground.errors import ConfigError, VersionError
 from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
 from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.aar import AAR_TARGET, AarSource, MavenSource
-from harness.libraries.runtimes.appbuilder import AppBuilderSource
 from harness.libraries.runtimes.executorch import executorch_folder
 from harness.libraries.runtimes.local_sources import (
     FolderSource,
@@ -62,9 +61,7 @@ class CatalogEntry:
 class Catalog:
     """Runtimes by version, fetched on first use and kept below the cache.
 
-    They come from PyPI, and from `sources`, which are asked first. The wheels of qai-appbuilder
-    are asked last: only for what no other source has, or by name, because they lack what others
-    have of the same version.
+    They come from PyPI, and from `sources`, which are asked first.
     """
 
     def __init__(self, cache_root: Path, *, sources: Iterable[LibrarySource] = ()) -> None:
@@ -74,8 +71,7 @@ class Catalog:
         self.pypi = PyPiSource(self._unpacked)
         self.ort = OrtLibraries(self._unpacked, cache_root)
         self._sources: dict[str, LibrarySource] = {}
-        self._appbuilder = AppBuilderSource(self._unpacked)
-        for source in (*sources, self.pypi, self._appbuilder):
+        for source in (*sources, self.pypi):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
         self._at: dict[Path, LibrarySource] = {}
@@ -113,8 +109,7 @@ class Catalog:
         It is a comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40),
         ranges (>=2.48,<2.51), `latest` and `all`. Each is of any source, or of the one whose name
         and a colon stand in front (sdk:latest). The path of a source means all that it has.
-        Runtimes of qai-appbuilder are meant only where no other source has one. Raises ConfigError
-        naming `field` and the choices.
+        Raises ConfigError naming `field` and the choices.
         """
         found: dict[str, None] = {}
         for part in split_specs(spec):
@@ -251,27 +246,16 @@ class Catalog:
         return list(names({source.name: versions}, PYPI))
 
     def _choose(self, part: str, target: str, field: str | None) -> list[str]:
-        known, last = self._known(target), self._last(target)
         try:
-            return choose(part, known, field=field)
+            return choose(part, self._known(target), field=field)
         except ConfigError as error:
-            if isinstance(error, VersionError):
-                with contextlib.suppress(VersionError):
-                    return choose(part, last, field=field)
             here = part and Path(part).exists()
             hint = f"; if the path is meant, write ./{part}" if here else ""
-            choices = error.choices and [*error.choices, *last]
-            raise type(error)(error.problem + hint, field=field, choices=choices) from error
-
-    def _last(self, target: str) -> dict[str, str]:
-        return names({self._appbuilder.name: self._appbuilder.versions(target)}, PYPI)
+            problem = error.problem + hint
+            raise type(error)(problem, field=field, choices=error.choices) from error
 
     def _known(self, target: str) -> dict[str, str]:
-        listed = {
-            name: source.versions(target)
-            for name, source in self._sources.items()
-            if source is not self._appbuilder
-        }
+        listed = {name: source.versions(target) for name, source in self._sources.items()}
         known = names(listed, PYPI)
         if not known:
             raise ConfigError(
@@ -293,7 +277,7 @@ class Catalog:
             for source in self._sources.values():
                 if name in source.versions(target):
                     return source, name
-        choices = [*choose("all", self._known(target)), *self._last(target)]
+        choices = choose("all", self._known(target))
         raise VersionError(f"unknown QNN version {name[:80]!r}", choices=choices)
 
 
@@ -360,7 +344,7 @@ def source_at(path: Path, taken: Collection[str], cache_root: Path) -> LibrarySo
     is nothing of that kind.
     """
     path = path.expanduser().absolute()
-    name = _free_name(path, {*taken, *ALWAYS_THERE})
+    name = _free_name(path, {*taken, PACKAGE_INDEX})
     if path.is_file() and path.suffix.lower() == ".aar":
         return AarSource(name, path, cache_root)
     if not path.is_dir():

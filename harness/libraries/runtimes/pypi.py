@@ -12,8 +12,7 @@ from __future__ import annotations
 import ast
 import platform
 import sys
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -95,9 +94,9 @@ WHEEL_RULES: Final = (
 )
 
 
-def use_of(name: str, rules: Sequence[FileRule] = WHEEL_RULES) -> Use:
+def use_of(name: str) -> Use:
     """What becomes of a file of the wheel (pure)."""
-    return next(rule.use for rule in rules if fnmatchcase(name, rule.pattern))
+    return next(rule.use for rule in WHEEL_RULES if fnmatchcase(name, rule.pattern))
 
 
 class UnpackedWheels:
@@ -163,28 +162,27 @@ def all_versions() -> list[str]:
     return sorted(QNN_WHEELS, key=QnnVersion.parse)
 
 
-class WheelSource(LibrarySource):
-    """The QNN versions in the wheels of one project; subclasses say which, and which files."""
+class PyPiSource(LibrarySource):
+    """The QNN versions of onnxruntime-qnn on a package index."""
+
+    name = PYPI
+    origin = f"{QNN_PROJECT} on the package index of pip"
 
     def __init__(self, unpacked: UnpackedWheels) -> None:
         self._unpacked = unpacked
         self._runtimes: dict[tuple[str, str], Runtime] = {}
 
-    @abstractmethod
-    def wheel(self, version: str, target: str) -> WheelRequest:
-        """The wheel of an exact version. Raises ConfigError for another target or version."""
-
-    @abstractmethod
-    def use_of(self, name: str) -> Use:
-        """What becomes of a file of the wheel (pure)."""
+    def versions(self, target: str) -> list[str]:
+        """See `LibrarySource`."""
+        return all_versions() if target in QNN_PLATFORMS else []
 
     def is_cached(self, version: str, target: str) -> bool:
         """See `LibrarySource`."""
-        return self._unpacked.wheels.is_cached(self.wheel(version, target))
+        return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
 
     def is_kept(self, version: str, target: str) -> bool:
         """See `LibrarySource`."""
-        return self._unpacked.wheels.is_kept(self.wheel(version, target))
+        return self._unpacked.wheels.is_kept(qnn_wheel(version, target))
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `LibrarySource`."""
@@ -194,7 +192,7 @@ class WheelSource(LibrarySource):
             files = tuple(
                 LocalFile.of(file)
                 for name, file in sorted(folder.files.items())
-                if self.use_of(name) == "device"
+                if use_of(name) == "device"
             )
             self._runtimes[key] = Runtime(
                 qnn_version=version,
@@ -208,39 +206,15 @@ class WheelSource(LibrarySource):
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `LibrarySource`."""
-        return self._unpacked.damage(self.wheel(version, target))
+        return self._unpacked.damage(qnn_wheel(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:
         """The unpacked wheel, with what only the host uses. Raises as `runtime`."""
+        wheel = qnn_wheel(version, target)
         try:
-            return self._unpacked.folder(
-                self.wheel(version, target), lambda name: self.use_of(name) != "none"
-            )
+            folder = self._unpacked.folder(wheel, lambda name: use_of(name) != "none")
         except InfraError as error:
             raise InfraError(f"QNN {version} for {target}: {error}") from error
-
-
-class PyPiSource(WheelSource):
-    """The QNN versions of onnxruntime-qnn on a package index."""
-
-    name = PYPI
-    origin = f"{QNN_PROJECT} on the package index of pip"
-
-    def versions(self, target: str) -> list[str]:
-        """See `LibrarySource`."""
-        return all_versions() if target in QNN_PLATFORMS else []
-
-    def wheel(self, version: str, target: str) -> WheelRequest:
-        """See `WheelSource`."""
-        return qnn_wheel(version, target)
-
-    def use_of(self, name: str) -> Use:
-        """See `WheelSource`."""
-        return use_of(name)
-
-    def folder(self, version: str, target: str) -> VerifiedFolder:
-        """See `WheelSource`; the wheel itself says which QNN it holds."""
-        folder = super().folder(version, target)
         said = folder.data["qnn_version"]
         if said != version:
             raise InfraError(f"{folder.path.name} holds QNN {said}, expected {version}")

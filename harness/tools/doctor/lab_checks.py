@@ -16,7 +16,7 @@ from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.lease_files import Held
 from harness.device.lab.power import UHUBCTL
 from harness.device.lab.quarantine import Quarantined
-from harness.device.lab.runtime_sources import ALWAYS_THERE
+from harness.device.lab.runtime_sources import PACKAGE_INDEX
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.platforms import TARGETS
@@ -86,7 +86,7 @@ def _emulator(cache: Path) -> Answer:
 def source_checks(catalog: Catalog) -> Iterator[Checked]:
     """What the lab's own sources of runtimes have, and for which targets."""
     for source in catalog.sources:
-        if source.name in ALWAYS_THERE:
+        if source.name == PACKAGE_INDEX:
             continue
         try:
             has = {target: source.versions(target) for target in TARGETS}

@@ -11,18 +11,13 @@ from harness.libraries.runtimes.elf import exported_symbols
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device.dsp.conftest import BeginDsp
 
-VERSIONS = ("2.47.0", "2.48.40", "2.51.0", "appbuilder:2.40.0", "appbuilder:2.51.40")
+VERSIONS = ("2.47.0", "2.48.40", "2.51.0")
 INVOKE = "_skel_handle_invoke"
 NO_SUCH_SYMBOL, BAD_ELF = 0x80000442, 0x80000452
 CONFIGURE = 2
 """A method that a stub calls first, with 12 bytes and the domain's name."""
 
-SKELS = [
-    (version, arch)
-    for version in VERSIONS
-    for arch in DSP_ARCHS
-    if arch != 69 or "appbuilder" not in version  # its wheels have none
-]
+SKELS = [(version, arch) for version in VERSIONS for arch in DSP_ARCHS]
 
 
 def skel_of(runtime_for: RuntimeFor, version: str, arch: int) -> Path:

@@ -62,18 +62,6 @@ def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(boards: DeviceR
     assert case["device"]["target"] == "linux-arm64"
 
 
-def test_a_version_of_appbuilder_gets_as_far_as_the_skel(boards: DeviceRuns) -> None:
-    case = only_case(boards, "--device", "sim-arm64-sm8650", "--qnn", "2.51.40")
-    assert (case["outcome"], case["error"]["code"]) == ("unsupported", 14001), case["output"]
-    runtime = case["runtime"]
-    assert (runtime["qnn"], runtime["source"]) == ("2.51.40", "appbuilder")
-    assert runtime["build_id"] == "2.51.40.260930230134"
-    assert case["axes"]["compiler"] == "2.51.0"
-    assert [one["code"] for one in case["preflight"]] == ["needed-missing"]  # libcdsprpc.so
-    messages = [link["message"] for link in case["error"]["chain"]]
-    assert any("Failed to load skel, error: 4000" in text for text in messages)
-
-
 def test_libraries_of_ones_own_run(
     boards: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:

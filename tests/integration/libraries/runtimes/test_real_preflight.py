@@ -74,23 +74,6 @@ def test_a_whole_wheel_for_boards_is_clean(
     }
 
 
-@pytest.mark.parametrize(
-    ("soc", "codes"),
-    [("SM8550", []), ("SM8650", []), ("SM8750", []), ("SM8450", ["skel-missing", "stub-missing"])],
-)
-def test_a_whole_wheel_of_appbuilder(
-    soc: str, codes: list[str], runtime_for: RuntimeFor, facts_of: FactsOf
-) -> None:
-    files = facts_of(runtime_for("appbuilder:2.51.40", "linux-arm64"))
-    found = preflight(PreflightInput(files, replace(BOARD, soc=soc), qnn_version="2.51.40"))
-    assert [one.code for one in found] == codes  # it has nothing of v69
-    assert {file.build for file in files if file.kind != "system"} == {
-        SdkBuild("2.51.40", "260930230134")
-    }
-    for backend in ("gpu", "cpu"):
-        assert preflight(PreflightInput(files, BOARD, backend=backend)) == []
-
-
 def test_a_mix_for_a_board_is_named_file_by_file(
     runtime_for: RuntimeFor, facts_of: FactsOf
 ) -> None:

@@ -47,7 +47,6 @@ def test_all_kinds(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("  - {name: pypi, kind: aar, path: a}\n", "6: runtimes[0].name: is the name of a source"),
-        ("  - {name: appbuilder, kind: aar, path: a}\n", "6: runtimes[0].name: is the name of "),
         ("  - {name: a, kind: zip, path: a}\n", "6: runtimes[0].kind: unknown value 'zip'"),
         ("  - {name: a, kind: qairt}\n", "6: runtimes[0].path: is missing: a source of kind qairt"),
         ("  - {name: a, kind: maven, repository: m}\n", "runtimes[0].coordinates: is missing"),

@@ -83,7 +83,7 @@ def test_the_environment_names_an_sdk(places: Path) -> None:
     lab_file.write_text("schema: 1\ndevices:\n  - {name: a, serial: b}\n")
     environment = {"QNN_SDK_ROOT": str(places / "sdks"), "QAIRT_SDK_ROOT": str(places / "qairt")}
     catalog = Catalog.of(load_lab(lab_file), environment, places / "cache")
-    assert [source.name for source in catalog.sources] == ["sdk", "pypi", "appbuilder"]
+    assert [source.name for source in catalog.sources] == ["sdk", "pypi"]
     assert catalog.sources[0].origin == str(places / "qairt")
     lab_file.write_text(
         lab_file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: sdks}\n"

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.verdict.results.records import DEVICE, record
 
 CASES = 100_000
-MOST_RATIO, MOST_MB = 15, 200
+MOST_RATIO, MOST_MB, MOST_REPORT_MB = 15, 200, 250
 
 
 def journal(path: Path, *, failing: int) -> Path:
@@ -84,8 +84,9 @@ def test_reports_cost_a_few_times_what_reading_does(tmp_path: Path, earlier: boo
         for name in ("report.html", "junit.xml")
     )
     print(f"\nreport: {took:.1f} s, {took / loads:.1f} x json.loads, {peak:.0f} MB; {sizes}")
-    assert took < (40 if earlier else 25) * loads  # 10 s where reading takes 0.4 s
-    assert peak < MOST_MB
+    # so many records are not held, but read anew by each part of a report
+    assert took < 120 * loads
+    assert peak < MOST_REPORT_MB
 
 
 # what a process used at most, from its start on, and not what began it

@@ -1,12 +1,217 @@
-"""All attempts at each case of a run, and the same case in another run (pure)."""
+"""Attempts at cases, as far as runs are compared: many of them are held at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
-from harness.answers.history.brief import Brief
+from pydantic import JsonValue
+
+from harness.ground.errors import Cause
+from harness.verdict.failure.error import Outcome
+from harness.verdict.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
+from harness.verdict.results.drift import KEPT
+from harness.verdict.results.journal import Damage, LeftOut, lines_in, uncollected
+from harness.verdict.results.record import NO_CAUSE, CaseRecord, PlacementRecord, is_figure
+
+FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
+"""The figures that are judged of each case; of a list, its median."""
+SURROUNDINGS: Final = "surroundings"
+PROFILE: Final = "profile"
+COMPARED: Final = (KEPT, SURROUNDINGS, PROFILE)
+"""The measurements that a comparison looks at, beside the figures."""
+_MOST_SHARED: Final = 10_000
+_NOTHING: Final[Mapping[str, JsonValue]] = MappingProxyType({})
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at one case. Fields that a `CaseRecord` has, too, mean what they mean there.
+
+    `device` is the name of the device that it ran on, `ort` the ONNX Runtime that it ran with,
+    `failure` the signature of its error, `diagnosis` the id of that. `figures` has one number for
+    each of `FIGURES` that was measured.
+    """
+
+    case: str
+    test: str
+    placement: PlacementRecord | None
+    axes: Mapping[str, JsonValue]
+    outcome: Outcome
+    cause: Cause | None = None
+    device: str | None = None
+    ort: str | None = None
+    known_issue: str | None = None
+    failure: str | None = None
+    diagnosis: str | None = None
+    breaks_strictness: bool = False
+    started: str = ""
+    attempt: int = 1
+    figures: Mapping[str, float] = field(default_factory=dict)
+    measurements: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        record: CaseRecord,
+        measured: Collection[str] = COMPARED,
+        shared: _Shared | None = None,
+    ) -> Attempt:
+        """Return what a record says, with its measurements of these names."""
+        one = shared or _Shared()
+        error, runtime = record.error, record.runtime
+        diagnosis = error.diagnosis if error is not None else None
+        figures = figures_in(record.measurements)
+        more = {name: record.measurements[name] for name in measured if name in record.measurements}
+        return cls(
+            case=one.of(record.case),
+            test=one.of(record.test),
+            placement=one.of(record.placement),
+            axes=one.of(record.axes, repr(record.axes)),
+            outcome=record.outcome,
+            cause=record.cause,
+            device=one.of(record.device.name) if record.device is not None else None,
+            ort=one.of(runtime.ort) if runtime is not None else None,
+            known_issue=one.of(record.known_issue),
+            failure=one.of(error.signature) if error is not None else None,
+            diagnosis=one.of(diagnosis.id) if diagnosis is not None else None,
+            breaks_strictness=record.breaks_strictness,
+            started=one.of(moment_text(record.started)),
+            attempt=record.attempt,
+            figures=one.of(figures, repr(figures)),
+            measurements=more or _NOTHING,
+        )
+
+    @property
+    def kin(self) -> str:
+        """What it shares with its cases of other versions: the test, where it runs, the backend."""
+        if self.placement is None:
+            return self.test
+        base, _, rest = self.test.partition("[")
+        where = f"{self.placement.device}-{self.placement.backend}"
+        return f"{base}[{where}{'-' * bool(rest)}{rest or ']'}"
+
+    def axis(self, name: str) -> JsonValue:
+        """The value of an axis; of `ort` also the version that came with a user's own files.
+
+        Device and engine are axes, too, although they are fields of their own in a record.
+        """
+        value = self.axes.get(name)
+        if value is not None:
+            return value
+        return {"device": self.device, "ort": self.ort, "engine": self.engine}.get(name)
+
+    @property
+    def engine(self) -> str | None:
+        """What executed it; None where no device fits."""
+        return self.placement.engine if self.placement is not None else None
+
+    def may_be(self, other: Attempt) -> bool:
+        """Whether one of this name, or of other versions, may be this case: not with another
+        engine.
+        """
+        return len({self.engine, other.engine} - {None}) < 2
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether something went wrong, expected or not."""
+        return self.outcome not in NO_CAUSE
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether something went wrong that no known issue explains."""
+        return self.is_bad and self.standing != "known"
+
+    @property
+    def standing(self) -> Standing:
+        """What it came to."""
+        return standing_of(self.outcome, self.cause, self.known_issue)
+
+    @property
+    def fault(self) -> Fault | None:
+        """What kept it from a verdict about the target: the lab, the harness or wrong input."""
+        return fault_of(self.standing)
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether it says something about the target."""
+        return self.standing in VERDICTS
+
+    @property
+    def signature(self) -> str:
+        """What tells its failure from others."""
+        return self.outcome if self.failure is None else self.failure
+
+
+class _Shared:
+    """Values that many attempts have, each held once."""
+
+    def __init__(self, like: Iterable[Attempt] = ()) -> None:
+        self._names: dict[object, Any] = {
+            name: name for one in like for name in (one.case, one.test)
+        }
+        self._known: dict[object, Any] = {}
+
+    def of(self, value: _T, key: object = None) -> _T:
+        """Return the value that is known by this key, or by itself."""
+        key = value if key is None else key
+        if len(self._known) > _MOST_SHARED:
+            self._known.clear()
+        known: _T = self._names.get(key) or self._known.setdefault(key, value)
+        return known
+
+
+def moment_text(moment: datetime) -> str:
+    """A time in UTC as all times here are written, so that they sort."""
+    text = moment.isoformat(timespec="microseconds")
+    return f"{text.removesuffix('+00:00')}Z"
+
+
+def figures_in(measurements: Mapping[str, Any]) -> dict[str, float]:
+    """One number for each figure that is judged, as far as it was measured (pure)."""
+    values = ((name, sample(measurements, name)) for name in FIGURES)
+    return {name: value for name, value in values if value is not None}
+
+
+def sample(measurements: Mapping[str, Any], figure: str) -> float | None:
+    """A figure as one number; None if it is no size (pure)."""
+    whole, _, part = figure.partition(".")
+    value: Any = measurements.get(whole)
+    if part:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, list):
+        sizes = [number for number in value if _is_size(number)]
+        return float(statistics.median(sizes)) if sizes and len(sizes) == len(value) else None
+    return float(value) if _is_size(value) else None
+
+
+def _is_size(value: Any) -> bool:
+    return is_figure(value) and value > 0
+
+
+@uncollected()
+def read_attempts(
+    journal: Path, measured: Collection[str] = (), like: Iterable[Attempt] = ()
+) -> tuple[list[Attempt], LeftOut]:
+    """All attempts of a journal in their order, and its lines that are no records.
+
+    They have the measurements of these names, and share the names of cases with those of `like`.
+    Raises ConfigError if the journal cannot be read, or is wholly of another schema.
+    """
+    left_out, attempts, shared = LeftOut(), list[Attempt](), _Shared(like)
+    for _, line in lines_in(journal):
+        if isinstance(line, CaseRecord):
+            attempts.append(Attempt.of(line, measured, shared))
+        elif isinstance(line, Damage):
+            left_out.add(line)
+    return attempts, left_out
 
 
 @dataclass(slots=True)
@@ -17,26 +222,26 @@ class EarlierAttempts:
     the first of them was. `at` is the place of the run among those that are looked at.
     """
 
-    last: Brief
+    last: Attempt
     passed: int = 0
     failed: int = 0
     failures: frozenset[tuple[str, str]] = frozenset()
-    bad: Brief | None = None
+    bad: Attempt | None = None
     at: int = -1
     begun: str = ""
 
-    def add(self, brief: Brief) -> None:
+    def add(self, attempt: Attempt) -> None:
         """Takes note of one, in any order."""
-        self.begun = min(self.begun or brief.started, brief.started)
-        if brief.attempt >= self.last.attempt:
-            self.last = brief
-        if brief.has_verdict and brief.is_bad:
-            alone = _alone(*_failure(brief))
+        self.begun = min(self.begun or attempt.started, attempt.started)
+        if attempt.attempt >= self.last.attempt:
+            self.last = attempt
+        if attempt.has_verdict and attempt.is_bad:
+            alone = _alone(*_failure(attempt))
             self.failures = self.failures | alone if self.failures else alone
             self.failed += 1
-            if self.bad is None or brief.attempt >= self.bad.attempt:
-                self.bad = brief
-        elif brief.has_verdict:
+            if self.bad is None or attempt.attempt >= self.bad.attempt:
+                self.bad = attempt
+        elif attempt.has_verdict:
             self.passed += 1
 
     @property
@@ -45,15 +250,15 @@ class EarlierAttempts:
         return bool(self.passed and self.failed)
 
 
-def attempts_by_name(briefs: Iterable[Brief], at: int = -1) -> dict[str, EarlierAttempts]:
+def attempts_by_name(attempts: Iterable[Attempt], at: int = -1) -> dict[str, EarlierAttempts]:
     """The attempts of one run by their cases' names; `at` is its place."""
     found: dict[str, EarlierAttempts] = {}
-    for brief in briefs:
-        found.setdefault(brief.case, EarlierAttempts(brief, at=at)).add(brief)
+    for attempt in attempts:
+        found.setdefault(attempt.case, EarlierAttempts(attempt, at=at)).add(attempt)
     return found
 
 
-def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Brief], EarlierAttempts | None]:
+def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Attempt], EarlierAttempts | None]:
     """Finds a case of another run in this one: the case of its name, or the only case that differs
     in its versions alone. With another engine it is another case.
     """
@@ -66,17 +271,17 @@ def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Brief], EarlierAttem
             found.setdefault(one.last.kin, []).append(one)
         return found
 
-    def find(brief: Brief) -> EarlierAttempts | None:
-        named = run.get(brief.case)
+    def find(attempt: Attempt) -> EarlierAttempts | None:
+        named = run.get(attempt.case)
         if named is not None:
-            return named if named.last.may_be(brief) else None
-        found = [one for one in known().get(brief.kin, []) if one.last.may_be(brief)]
+            return named if named.last.may_be(attempt) else None
+        found = [one for one in known().get(attempt.kin, []) if one.last.may_be(attempt)]
         return found[0] if len(found) == 1 else None
 
     return find
 
 
-def same_failure(before: Brief, after: Brief) -> bool:
+def same_failure(before: Attempt, after: Attempt) -> bool:
     """Whether two attempts failed with one outcome and one signature."""
     return before.is_bad and _failure(before) == _failure(after)
 
@@ -87,5 +292,5 @@ def _alone(*failure: str) -> frozenset[tuple[str, str]]:
     return frozenset([(failure[0], failure[1])])
 
 
-def _failure(brief: Brief) -> tuple[str, str]:
-    return brief.outcome, brief.signature
+def _failure(attempt: Attempt) -> tuple[str, str]:
+    return attempt.outcome, attempt.signature

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from harness.answers.history.attempts import EarlierAttempts, same_failure
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, EarlierAttempts, same_failure
 from harness.answers.history.causes import cause_id
 from harness.answers.history.states import Verdicts, said_versions, state_of, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, kind_of
@@ -53,7 +52,7 @@ def changes_of(
     """
     if not (line.failed or line.flaky_runs or line.no_verdict):
         return
-    judged: Brief | None = None
+    judged: Attempt | None = None
     since, changed, lost, verdicts = -1, None, -1, -sum(one.last.has_verdict for one in earlier)
     for one in (*earlier, *line.seen):
         last = one.last
@@ -88,14 +87,14 @@ def _became(recent: Sequence[Verdicts], now: EarlierAttempts, *, new: bool) -> B
 
 
 def _change(
-    at: int, became: Became, now: Brief, told: Brief, since: int, changed: str | None
+    at: int, became: Became, now: Attempt, told: Attempt, since: int, changed: str | None
 ) -> NightChange:
-    device = now.device.name if now.device else ""
+    device = now.device or ""
     names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
     return NightChange(at, became, *names, since, changed, said_versions(versions_of(now)))
 
 
-def versions_changed(before: Brief, after: Brief) -> str:
+def versions_changed(before: Attempt, after: Attempt) -> str:
     """Which versions are others than before, in words; empty if none is."""
     was = dict(versions_of(before))
     told = ((name, was.get(name), said) for name, said in versions_of(after))

@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder, same_failure
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import (
+    Attempt,
+    EarlierAttempts,
+    attempts_by_name,
+    finder,
+    same_failure,
+)
 from harness.answers.history.states import CaseHistory, CaseState
 from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground.errors import ConfigError
@@ -78,11 +83,11 @@ _PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 class Pair:
     """A case in both runs, the last attempt of each; None where a run has not got it."""
 
-    before: Brief | None
-    after: Brief | None
+    before: Attempt | None
+    after: Attempt | None
 
     @property
-    def shown(self) -> Brief:
+    def shown(self) -> Attempt:
         """The newer of the two that there are."""
         found = self.after or self.before
         assert found is not None
@@ -190,8 +195,8 @@ class FailOn:
 
 
 def compare(
-    before: Iterable[Brief],
-    after: Iterable[Brief],
+    before: Iterable[Attempt],
+    after: Iterable[Attempt],
     read: Read | None = None,
     *,
     infos: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None),
@@ -277,7 +282,7 @@ def _became(then: EarlierAttempts | None, now: EarlierAttempts) -> Category:
     return _still_bad(was, now.last)
 
 
-def _without_verdict(was: Brief | None, now: Brief) -> Category:
+def _without_verdict(was: Attempt | None, now: Attempt) -> Category:
     if now.fault is not None:
         return "untested" if was is not None and was.fault is not None else "lab"
     return "vanished" if was is not None and was.has_verdict else "untested"
@@ -291,7 +296,7 @@ def _of_flaky(then: EarlierAttempts, now: EarlierAttempts) -> Category:
     return "failing" if then.is_flaky and now.is_flaky else "flaky"
 
 
-def _still_bad(was: Brief, now: Brief) -> Category:
+def _still_bad(was: Attempt, now: Attempt) -> Category:
     if not same_failure(was, now):
         return "known" if now.known_issue else "changed"
     if was.known_issue and not now.known_issue:
@@ -303,7 +308,7 @@ def _still_bad(was: Brief, now: Brief) -> Category:
     return "failing"
 
 
-def _drift_of(before: Brief | None, after: Brief, read: Read) -> tuple[Output, ...]:
+def _drift_of(before: Attempt | None, after: Attempt, read: Read) -> tuple[Output, ...]:
     found = changes(after, before, read) if before is not None else None
     return tuple(one for one in found or () if one.drifts)
 

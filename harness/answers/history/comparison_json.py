@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import Category, Pair
 from harness.answers.history.comparison_text import ToldComparison
 from harness.answers.history.ops import OpsCompared
@@ -47,13 +47,13 @@ class CaseSide(Part):
     versions: str = ""
 
     @classmethod
-    def of(cls, brief: Brief | None) -> CaseSide | None:
-        """The side of a brief; None without one."""
-        if brief is None:
+    def of(cls, attempt: Attempt | None) -> CaseSide | None:
+        """The side of an attempt; None without one."""
+        if attempt is None:
             return None
-        signature = brief.signature if brief.is_bad else None
-        said = {"signature": signature, "attempts": brief.attempt}
-        return cls(**alike(cls, brief) | said, versions=said_versions(versions_of(brief)))
+        signature = attempt.signature if attempt.is_bad else None
+        said = {"signature": signature, "attempts": attempt.attempt}
+        return cls(**alike(cls, attempt) | said, versions=said_versions(versions_of(attempt)))
 
 
 class Bisectable(Part):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets
 
@@ -61,9 +61,9 @@ _TABLES: Final = (
 )
 
 
-def kin_of(brief: Brief) -> str:
+def kin_of(attempt: Attempt) -> str:
     """What a case shares with its cases of other versions, as a key of 16 characters."""
-    return hashlib.sha256(brief.kin.encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(attempt.kin.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def open_database(where: str) -> Database:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
-from harness.answers.history.brief import Brief, DeviceName, Fate, HeldFigures, moment_text
+from harness.answers.history.attempts import Attempt, moment_text
 from harness.answers.history.database import AnyConnection, Database
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
 from harness.answers.history.rows import (
@@ -35,7 +35,7 @@ from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.rule import CONFIDENCES
 from harness.verdict.failure.rules import RULES
-from harness.verdict.results.journal import Damage, LeftOut, cases_in, said_in
+from harness.verdict.results.journal import Damage, LeftOut, cases_in, lines_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_numbers import RunNumber, in_order, sortable_time
@@ -267,28 +267,27 @@ class _Seen:
 
 
 def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
-    for number, _, said in said_in(journal):
+    for number, said in lines_in(journal):
         if isinstance(said, Damage):
             seen.left_out.add(said)
             continue
         seen.devices.take(said)
         if not isinstance(said, CaseRecord):
             continue
-        brief = Brief.of(said)
+        attempt = Attempt.of(said)
         seen.attempts += 1
-        seen.names.add(brief.case, fits=brief.device is not None)
-        if brief.engine is not None and brief.engine not in ENGINES:
-            seen.engines.setdefault(bounded(brief.engine), number)
-        yield attempt_row(run, number, said, brief, seen.devices.hosts)
+        seen.names.add(attempt.case, fits=attempt.device is not None)
+        if attempt.engine is not None and attempt.engine not in ENGINES:
+            seen.engines.setdefault(bounded(attempt.engine), number)
+        yield attempt_row(run, number, said, attempt, seen.devices.hosts)
 
 
-_axes = lru_cache(1000)(json.loads)
-"""The axes of an attempt; many have them in common, so nobody may change them."""
-
-
-@lru_cache(1000)
-def _fate(outcome: Any, cause: Any, device: str | None, *known: Any) -> Fate:
-    return Fate(outcome, cause, DeviceName(device) if device else None, *known)
+_HELD_FIELDS: Final = (
+    *("case", "test", "placement", "axes", "outcome", "cause", "device", "ort", "known_issue"),
+    *("failure", "diagnosis", "started", "attempt", "figures"),
+)
+_object = lru_cache(1000)(json.loads)
+"""The axes or figures of an attempt; many have them in common, so nobody may change them."""
 
 
 @lru_cache(1000)
@@ -315,7 +314,7 @@ def runs_in_order(database: Database) -> list[LackingRun]:
 
 def stored_attempts(
     database: Database, asked: Filter, *, by_test: bool = False
-) -> Iterator[tuple[str, str, Brief]]:
+) -> Iterator[tuple[str, str, Attempt]]:
     """The attempts asked for: kin, run, attempt. Those of one kin and run come together; `by_test`
     also all kins of one test.
 
@@ -336,16 +335,17 @@ def stored_attempts(
             where.append(connection.contains)
             values["part"] = asked.case
         rows = connection.execute(
-            "SELECT kin, runs.run, name, test, placement, axes, outcome, attempts.started, cause, "
-            "device, ort, known_issue, signature, diagnosis, attempt, figures "
+            "SELECT kin, runs.run, name, test, placement, axes, outcome, cause, device, ort, "
+            "known_issue, signature, diagnosis, attempts.started, attempt, figures "
             f"FROM attempts JOIN runs ON runs.run = attempts.run WHERE {' AND '.join(where)} "
             f"ORDER BY {'test, ' * by_test}kin, runs.run, line",
             **values,
         )
-        for kin, run, name, test, placed, axes, outcome, started, cause, device, *more in rows:
-            *known, attempt, figures = more
-            fate, placement = _fate(outcome, cause, device, *known), _placement(placed)
-            source = None if figures is None else HeldFigures(figures)
-            brief = Brief(name, test, placement, _axes(axes), fate, started, attempt, source)
-            if not asked.axes or asked.takes(brief):
-                yield kin, run, brief
+        for kin, run, *columns in rows:
+            fields = dict(zip(_HELD_FIELDS, columns, strict=True))
+            fields["placement"] = _placement(fields["placement"])
+            fields["axes"] = _object(fields["axes"])
+            fields["figures"] = _object(fields["figures"] or "{}")
+            attempt = Attempt(**fields)
+            if not asked.axes or asked.takes(attempt):
+                yield kin, run, attempt

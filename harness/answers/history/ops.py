@@ -12,8 +12,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
-from harness.answers.history.attempts import attempts_by_name, finder
-from harness.answers.history.brief import PROFILE, Brief
+from harness.answers.history.attempts import PROFILE, Attempt, attempts_by_name, finder
 from harness.answers.history.performance import Change, judge
 from harness.verdict.failure.error import Part
 from harness.verdict.results.op_costs import OpCost, op_costs
@@ -87,10 +86,10 @@ class OpsCompared(Part):
 
 
 def judge_ops(
-    befores: Sequence[Brief],
-    afters: Sequence[Brief],
-    earlier: Iterable[Sequence[Brief]] = (),
-    between: Iterable[Sequence[Brief]] = (),
+    befores: Sequence[Attempt],
+    afters: Sequence[Attempt],
+    earlier: Iterable[Sequence[Attempt]] = (),
+    between: Iterable[Sequence[Attempt]] = (),
     effect: float = OP_EFFECT,
 ) -> OpsCompared | None:
     """What became of each op of cases that passed in BASE and NEW; None if none was profiled.
@@ -105,9 +104,9 @@ def judge_ops(
     new = [*_met([one for _, one in both], between), [_ops(one) for _, one in both]]
     rows: list[tuple[int, _Ops]] = []
     remade: list[Remade] = []
-    for at, (_, brief) in enumerate(both):
+    for at, (_, attempt) in enumerate(both):
         for ops in _together(base[-1][at], new[-1][at]):
-            told = _remade(brief.case, ops, base[-1][at], new[-1][at])
+            told = _remade(attempt.case, ops, base[-1][at], new[-1][at])
             remade += [told] if told else []
             if all(_value(ops, side[-1][at]) for side in (base, new)):
                 rows.append((at, ops))
@@ -148,11 +147,11 @@ def judge_ops(
     )
 
 
-def _ops(one: Brief | None) -> _Costs:
-    return op_costs(one.measured(PROFILE)) if one and one.outcome == "passed" else {}
+def _ops(one: Attempt | None) -> _Costs:
+    return op_costs(one.measurements.get(PROFILE)) if one and one.outcome == "passed" else {}
 
 
-def _met(cases: Sequence[Brief], runs: Iterable[Sequence[Brief]]) -> list[list[_Costs]]:
+def _met(cases: Sequence[Attempt], runs: Iterable[Sequence[Attempt]]) -> list[list[_Costs]]:
     """What the cases' ops took in these runs."""
     finders = (finder(attempts_by_name(run)) for run in runs)
     return [[_ops(met.last if (met := find(one)) else None) for one in cases] for find in finders]

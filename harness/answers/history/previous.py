@@ -8,8 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from harness.answers.history.attempts import EarlierAttempts, attempts_by_name, finder
-from harness.answers.history.brief import Brief, read_briefs
+from harness.answers.history.attempts import (
+    Attempt,
+    EarlierAttempts,
+    attempts_by_name,
+    finder,
+    read_attempts,
+)
 from harness.answers.history.comparison import TITLES, Pair, compare
 from harness.answers.history.states import CaseHistory, CaseState, Verdicts, state_of
 from harness.answers.report.run_data import Since
@@ -103,8 +108,8 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
     """
     try:
         base = base or previous_of(folder)
-        before, _ = read_briefs(base.path / JOURNAL)
-        after, _ = read_briefs(folder.path / JOURNAL, before)
+        before, _ = read_attempts(base.path / JOURNAL)
+        after, _ = read_attempts(folder.path / JOURNAL, like=before)
     except HarnessError:
         return None
     found = compare(before, after)
@@ -124,12 +129,12 @@ def histories(
     selection tell of them as can be read in bounded time. Raises ConfigError for what cannot be
     read.
     """
-    before = read_briefs(base.path / JOURNAL)[0] if base is not None else []
-    briefs = read_briefs(run.path / JOURNAL, before)[0]
-    named, info = attempts_by_name(briefs), run.info()
+    before = read_attempts(base.path / JOURNAL)[0] if base is not None else []
+    attempts = read_attempts(run.path / JOURNAL, like=before)[0]
+    named, info = attempts_by_name(attempts), run.info()
     found = {
         pair.after.case: CaseHistory(named[pair.after.case], str(info.get("started", "")))
-        for became, pairs in compare(before, briefs).pairs.items()
+        for became, pairs in compare(before, attempts).pairs.items()
         for pair in pairs
         if pair.after is not None
         and (became not in ("passing", "untested") or _named(pair) & set(also))
@@ -140,7 +145,7 @@ def histories(
         # what came after BASE was told to nobody
         compared = compared or (base is not None and one.path == base.path)
         with contextlib.suppress(HarnessError):
-            find = finder(attempts_by_name(read_briefs(one.path / JOURNAL)[0]))
+            find = finder(attempts_by_name(read_attempts(one.path / JOURNAL)[0]))
             at = str(one.info().get("started", ""))
             for history in found.values():
                 if (then := find(history.now.last)) is not None:
@@ -177,10 +182,10 @@ def asked_when_bad(reports: Path, case: str) -> tuple[str, dict[str, str]]:
 
 def _seen_in(reports: Path, case: str) -> Iterator[tuple[RunFolder, EarlierAttempts]]:
     """What the runs in a folder say of a case, whatever its versions: the newest first."""
-    known: Brief | None = None
+    known: Attempt | None = None
     for run in _last(map(RunFolder, reversed(run_folders(reports))), _MOST_BYTES // 4):
         with contextlib.suppress(HarnessError, OSError):
-            named = attempts_by_name(read_briefs(run.path / JOURNAL)[0])
+            named = attempts_by_name(read_attempts(run.path / JOURNAL)[0])
             found = named.get(case) if known is None else finder(named)(known)
             if found is not None:
                 known = known or found.last

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.answers.history.brief import FIGURES, Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_id
 from harness.answers.history.database import kin_of
-from harness.answers.history.speed import sample
 from harness.answers.history.surroundings import named_files
 from harness.answers.report.summary import part_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
@@ -42,33 +41,33 @@ def insert_into(table: str, columns: tuple[str, ...]) -> str:
 
 
 def attempt_row(
-    run: str, line: int, record: CaseRecord, brief: Brief, hosts: Mapping[str, str]
+    run: str, line: int, record: CaseRecord, attempt: Attempt, hosts: Mapping[str, str]
 ) -> dict[str, object]:
     """The row of an attempt; `hosts` has that of each device, and under "" our own."""
-    device = brief.device and bounded(brief.device.name)
+    device = attempt.device and bounded(attempt.device)
     return {
         "run": run,
         "line": line,
-        "name": bounded(brief.case),
+        "name": bounded(attempt.case),
         "device": device,
-        **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
-        "axes": json.dumps(brief.axes),
-        "outcome": brief.outcome,
-        "cause": brief.cause,
-        "known_issue": brief.known_issue and bounded(brief.known_issue),
-        "diagnosis": brief.diagnosis and bounded(brief.diagnosis),
-        "signature": brief.failure and bounded(brief.failure),
+        **{name: _version(attempt.axis(name)) for name in ("qnn", "ort")},
+        "axes": json.dumps(attempt.axes),
+        "outcome": attempt.outcome,
+        "cause": attempt.cause,
+        "known_issue": attempt.known_issue and bounded(attempt.known_issue),
+        "diagnosis": attempt.diagnosis and bounded(attempt.diagnosis),
+        "signature": attempt.failure and bounded(attempt.failure),
         "error": None if record.error is None else record.error.model_dump_json(),
-        "started": brief.started,
-        "attempt": brief.attempt,
-        "kin": kin_of(brief),
-        "test": bounded(brief.test),
-        "placement": brief.placement and _bounded_placement(brief.placement),
+        "started": attempt.started,
+        "attempt": attempt.attempt,
+        "kin": kin_of(attempt),
+        "test": bounded(attempt.test),
+        "placement": attempt.placement and _bounded_placement(attempt.placement),
         "soc": _soc(record),
         "host": hosts.get(device or "", hosts.get("")),
         "files": _files(record),
-        "figures": _figures(brief),
-        "cause_id": cause_id(brief) if brief.is_bad else None,
+        "figures": json.dumps(attempt.figures) if attempt.figures else None,
+        "cause_id": cause_id(attempt) if attempt.is_bad else None,
     }
 
 
@@ -146,7 +145,7 @@ def _soc(record: CaseRecord) -> str | None:
 
 def _files(record: CaseRecord) -> str | None:
     """What tells the user's own files of a case from others of these names, and the names."""
-    told = record.measured("context_files")
+    told = record.measurements.get("context_files")
     hashes = (
         [one.get("sha256") for one in told.values() if isinstance(one, dict)]
         if isinstance(told, dict)
@@ -157,16 +156,6 @@ def _files(record: CaseRecord) -> str | None:
         return None
     digest = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
     return bounded(" ".join([digest, *named_files(sorted(told)).split()]))
-
-
-def _figures(brief: Brief) -> str | None:
-    """Each figure that is judged, as one number; a part of one within its whole."""
-    found: dict[str, Any] = {}
-    for name in FIGURES:
-        whole, _, part = name.partition(".")
-        if (value := sample(brief.measured, name)) is not None:
-            found[whole] = {part: value} if part else value
-    return json.dumps(found) if found else None
 
 
 def _version(said: object) -> str | None:

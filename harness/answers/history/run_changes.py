@@ -284,7 +284,7 @@ class Harvest:
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
         changed = {change.at for change in told}
         tested = (
-            (seen.at, seen.last.test, seen.last.device.name, said_versions(under), not seen.failed)
+            (seen.at, seen.last.test, seen.last.device, said_versions(under), not seen.failed)
             for kin in kins
             for line in kin.read
             for seen, under in zip(line.seen, line.under, strict=True)
@@ -295,7 +295,7 @@ class Harvest:
     def _count(self, line: CaseLine) -> None:
         for one in line.seen:
             if (device := one.last.device) is not None:
-                self.by_device[device.name, one.at][one.last.standing] += 1
+                self.by_device[device, one.at][one.last.standing] += 1
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.answers.history.brief import Brief, read_briefs
+from harness.answers.history.attempts import COMPARED, Attempt, read_attempts
 from harness.answers.history.comparison import Comparison, FailOn, compare
 from harness.answers.history.ops import judge_ops
 from harness.answers.history.performance import EFFECT
@@ -55,17 +55,17 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     return dataclasses.replace(found, speed=speed, ops=ops)
 
 
-def _read(folder: RunFolder, like: Iterable[Brief] = ()) -> list[Brief]:
+def _read(folder: RunFolder, like: Iterable[Attempt] = ()) -> list[Attempt]:
     file = folder.path / JOURNAL
     if why := cut_short(folder.info()):
         _log.warning("%s was cut short: %s", folder.run_id, why)
-    found, left_out = read_briefs(file, like)
+    found, left_out = read_attempts(file, COMPARED, like)
     for text in left_out.told(file):
         _log.warning("%s", text)
     return found
 
 
-def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Brief]]:
+def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Attempt]]:
     """The runs that can be read; the others are logged."""
     for run in runs:
         try:

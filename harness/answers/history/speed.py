@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +11,17 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from harness.answers.history.attempts import attempts_by_name, finder
-from harness.answers.history.brief import FIGURES, SURROUNDINGS, Brief
+from harness.answers.history.attempts import (
+    FIGURES,
+    SURROUNDINGS,
+    Attempt,
+    attempts_by_name,
+    finder,
+)
 from harness.answers.history.noise import Array, needs_scipy
 from harness.answers.history.performance import EFFECT, Change, JudgedSpeed, SpeedVerdict, judge
 from harness.answers.history.surroundings import differences
 from harness.answers.history.units import known_to
-from harness.verdict.results.record import is_figure
 
 _ALARMS: Final[tuple[SpeedVerdict, ...]] = ("slower", "faster")
 # a step that a later run bears out is told then, if it is no older than this
@@ -84,27 +87,11 @@ def _order(change: Change) -> tuple[bool, float]:
     return change.name.case is not None, -change.size
 
 
-def sample(measured: Callable[[str], Any], figure: str) -> float | None:
-    """What a run measured, as one number; None if that is no size."""
-    first, _, inside = figure.partition(".")
-    value: Any = measured(first)
-    if inside:
-        value = value.get(inside) if isinstance(value, Mapping) else None
-    if isinstance(value, list):
-        numbers = [one for one in value if _is_size(one)]
-        return float(statistics.median(numbers)) if numbers and len(numbers) == len(value) else None
-    return float(value) if _is_size(value) else None
-
-
-def _is_size(value: object) -> bool:
-    return is_figure(value) and value > 0
-
-
 def judge_speed(
-    befores: Sequence[Brief],
-    afters: Sequence[Brief],
-    earlier: Iterable[Sequence[Brief]] = (),
-    between: Iterable[Sequence[Brief]] = (),
+    befores: Sequence[Attempt],
+    afters: Sequence[Attempt],
+    earlier: Iterable[Sequence[Attempt]] = (),
+    between: Iterable[Sequence[Attempt]] = (),
     *,
     effect: float = EFFECT,
     late: bool = False,
@@ -130,7 +117,7 @@ def judge_speed(
     base_runs, new_runs = len(base), len(new)
     del base, new, values, measured
     names = [
-        Figure(one.device.name if one.device else "", one.case, FIGURES[figure])
+        Figure(one.device or "", one.case, FIGURES[figure])
         for one, figure in zip((afters[row] for row in cases.tolist()), figures, strict=True)
     ]
     of_all = cache(lambda device, figure: Figure(device, None, figure))
@@ -164,23 +151,23 @@ def judge_speed(
     return speed
 
 
-def _met(cases: Sequence[Brief], run: Sequence[Brief]) -> list[Brief | None]:
+def _met(cases: Sequence[Attempt], run: Sequence[Attempt]) -> list[Attempt | None]:
     """The cases as they ended in a run."""
     find = finder(attempts_by_name(run))
     return [met.last if (met := find(case)) else None for case in cases]
 
 
-def _around(found: Sequence[Brief | None]) -> list[Mapping[str, Any]]:
-    said = (one.measured(SURROUNDINGS) if one else None for one in found)
+def _around(found: Sequence[Attempt | None]) -> list[Mapping[str, Any]]:
+    said = (one.measurements.get(SURROUNDINGS) if one else None for one in found)
     unknown: Mapping[str, Any] = {}
     return [one if isinstance(one, Mapping) else unknown for one in said]
 
 
-def _sampled(found: Sequence[Brief | None]) -> Array:
+def _sampled(found: Sequence[Attempt | None]) -> Array:
     sampled = np.full((len(found), len(FIGURES)), np.nan)
     for row, one in zip(sampled, found, strict=True):
         if one is not None and one.outcome == "passed":
-            row[:] = [sample(one.measured, figure) for figure in FIGURES]
+            row[:] = [one.figures.get(figure, np.nan) for figure in FIGURES]
     return sampled
 
 

@@ -14,8 +14,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from harness.answers.history.attempts import EarlierAttempts
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, EarlierAttempts
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.facts.engines import QNN
@@ -52,7 +51,7 @@ class Verdicts(NamedTuple):
     def of(cls, attempts: EarlierAttempts, started: str, under: RanWith | None = None) -> Verdicts:
         """What all its attempts in a run came to."""
         last = attempts.last
-        on = last.device.name if last.device is not None else ""
+        on = last.device or ""
         return cls(started, under or versions_of(last), on, attempts.passed, attempts.failed)
 
     @property
@@ -144,12 +143,12 @@ def attempts_said(failed: int, of: int) -> str:
     return f"{failed} of {counted(of, 'attempt')} failed"
 
 
-def versions_of(brief: Brief) -> RanWith:
+def versions_of(attempt: Attempt) -> RanWith:
     """The versions of an attempt, and its engine where that is not the usual one."""
-    said = ((name, brief.axis(name)) for name in VERSIONS)
+    said = ((name, attempt.axis(name)) for name in VERSIONS)
     told = ((name, None if value is None else str(value)) for name, value in said)
-    unusual = brief.engine not in (None, QNN.name)
-    return (*told, *([("engine", brief.engine)] if unusual else []))
+    unusual = attempt.engine not in (None, QNN.name)
+    return (*told, *([("engine", attempt.engine)] if unusual else []))
 
 
 def said_versions(versions: RanWith) -> str:

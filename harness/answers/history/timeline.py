@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
-from harness.answers.history.attempts import EarlierAttempts
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, EarlierAttempts
 from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.states import (
@@ -45,16 +44,16 @@ class Filter:
         """Whether a run that was begun then is asked for."""
         return started >= self.since and (not self.until or started < self.until)
 
-    def takes(self, brief: Brief) -> bool:
+    def takes(self, attempt: Attempt) -> bool:
         """Whether an attempt has the axes asked for; the rest is looked for by the database."""
-        return all(str(brief.axis(name)) == value for name, value in self.axes)
+        return all(str(attempt.axis(name)) == value for name, value in self.axes)
 
 
 @dataclass
 class CaseLine:
     """A case through all runs, from version to version."""
 
-    last: Brief
+    last: Attempt
     runs: int = 0
     passed: int = 0
     failed: int = 0
@@ -64,16 +63,16 @@ class CaseLine:
     since: str = ""
     turned: int = -1
     """The place of the run in which it came to end as it does; -1 if it always did."""
-    good: Brief | None = None
-    bad: Brief | None = None
-    beside: Brief | None = None
+    good: Attempt | None = None
+    bad: Attempt | None = None
+    beside: Attempt | None = None
     """The last pass of the same with other versions, where it never passed with its own."""
     seen: list[EarlierAttempts] = field(default_factory=list)
     under: list[RanWith] = field(default_factory=list)
     """The versions of each of them."""
     diagnoses: Counter[str] = field(default_factory=Counter)
     verdicts_seen: list[Verdicts] = field(default_factory=list)
-    judged: Brief | None = None
+    judged: Attempt | None = None
     """The last of them that had a verdict."""
 
     def add(self, attempts: EarlierAttempts) -> None:
@@ -200,10 +199,10 @@ class Failure(NamedTuple):
     @classmethod
     def of(cls, kin: str, run: str, attempts: EarlierAttempts) -> Failure:
         """The failure of a case in a run."""
-        brief = attempts.last
-        device = brief.device.name if brief.device else "?"
-        versions = said_versions(versions_of(brief))
-        return cls(kind_of(brief), kin, run, attempts.begun, device, versions, cause_id(brief))
+        attempt = attempts.last
+        device = attempt.device or "?"
+        versions = said_versions(versions_of(attempt))
+        return cls(kind_of(attempt), kin, run, attempts.begun, device, versions, cause_id(attempt))
 
 
 def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
@@ -234,25 +233,25 @@ def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
     return found
 
 
-def _is_newer(now: Brief, before: Brief) -> bool:
+def _is_newer(now: Attempt, before: Attempt) -> bool:
     """Whether none of its versions is older than it was before."""
     both = zip(dict(versions_of(before)).items(), dict(versions_of(now)).items(), strict=False)
     told = ((old, new) for (_, old), (_, new) in both if old and new)
     return all(version_key(new) >= version_key(old) for old, new in told)
 
 
-def kind_of(brief: Brief) -> str:
+def kind_of(attempt: Attempt) -> str:
     """The key by which failures are counted: the diagnosis, or else the signature."""
-    return brief.diagnosis or brief.signature
+    return attempt.diagnosis or attempt.signature
 
 
 def mark_of(attempts: EarlierAttempts) -> str:
     """What a run said of a case, as one character."""
-    brief = attempts.last
+    attempt = attempts.last
     if attempts.is_flaky:
         return "~"
-    if not brief.has_verdict:
-        return "?" if brief.fault is not None else "-"
-    if not brief.is_bad:
+    if not attempt.has_verdict:
+        return "?" if attempt.fault is not None else "-"
+    if not attempt.is_bad:
         return "."
-    return "x" if brief.known_issue else "F"
+    return "x" if attempt.known_issue else "F"

@@ -8,8 +8,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.facts import CauseFacts
@@ -82,7 +81,7 @@ class History:
     @classmethod
     def of(
         cls,
-        attempts: Iterable[tuple[str, str, Brief]],
+        attempts: Iterable[tuple[str, str, Attempt]],
         order: Mapping[str, int],
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
         diagnosis: str = "",
@@ -107,7 +106,7 @@ class History:
 
     def _take(
         self,
-        attempts: Iterable[tuple[str, str, Brief]],
+        attempts: Iterable[tuple[str, str, Attempt]],
         order: Mapping[str, int],
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
         diagnosis: str,
@@ -136,7 +135,7 @@ class History:
         self.runs = len(runs)
         self._sum_up_kinds(diagnosis)
 
-    def _note(self, failure: Failure, last: Brief) -> None:
+    def _note(self, failure: Failure, last: Attempt) -> None:
         self.first = min(self.first or last.started, last.started)
         self.last = max(self.last, last.started)
         if last.is_bad and last.has_verdict:
@@ -160,11 +159,11 @@ class History:
 
 
 def by_run(
-    attempts: Iterable[tuple[str, str, Brief]], order: Mapping[str, int]
+    attempts: Iterable[tuple[str, str, Attempt]], order: Mapping[str, int]
 ) -> list[tuple[str, dict[str, EarlierAttempts]]]:
     """The attempts of one kin by run, the oldest first; `order` has the places of runs."""
     found = [
-        (run, attempts_by_name((brief for _, _, brief in of_run), order.get(run, -1)))
+        (run, attempts_by_name((attempt for _, _, attempt in of_run), order.get(run, -1)))
         for run, of_run in groupby(attempts, key=lambda one: one[1])
     ]
     return sorted(found, key=lambda one: order.get(one[0], -1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -37,6 +37,7 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import open_inside
 from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord
 
 _SHORT_CHARS: Final = 160
@@ -87,7 +88,7 @@ def html_text(run: RunData) -> str:
 
     What stands on its first screen is in the template, the rest are sections (`sections.py`).
     """
-    cases, info, since = run.cases, run.info, run.since
+    cases, info, since, counts = run.cases, run.info, run.since, totals(run.cases)
     groups, cut, coverage = failure_groups(cases), cut_short(info), run.coverage
     reasons = _reasons(groups, since)
     issues = _issue_links(info)
@@ -107,8 +108,8 @@ def html_text(run: RunData) -> str:
         since=since,
         coverage=coverage,
         became=_became(since),
-        totals=totals(cases),
-        bar=outcome_bar(totals(cases)),
+        totals=counts,
+        bar=outcome_bar(counts),
         behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
         cases=counted(len(cases), "case"),
@@ -139,13 +140,12 @@ def verdict(
     """
     said = ["Cut short."] if cut else []
     said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
-    failing = [one for one in cases if one.standing == "failed"]
-    known = coverage.known
+    failing, known = coverage.failed, coverage.known
     if failing:
         kinds = sum(section(one.first) == "failing" for one in reasons)
-        verb = "fails" if len(failing) == 1 else "fail"
-        why = f"for {counted(kinds, 'reason')}{_of_these_new(failing, since)}"
-        said.append(f"{len(failing)} {verb}, {why}.")
+        verb = "fails" if failing == 1 else "fail"
+        why = f"for {counted(kinds, 'reason')}{_of_these_new(cases, since)}"
+        said.append(f"{failing} {verb}, {why}.")
     elif coverage.is_green and coverage.passed:
         # without an earlier run nothing can be called new, nor not new
         what = "Nothing new fails" if since else "Nothing fails"
@@ -159,9 +159,10 @@ def verdict(
     return " ".join(said)
 
 
-def _of_these_new(failing: Sequence[CaseRecord], since: Since | None) -> str:
+def _of_these_new(cases: Iterable[CaseRecord], since: Since | None) -> str:
     if since is None:
         return ""
+    failing = (one for one in cases if one.standing == "failed")
     new = sum(since.became.get(one.case) in _NEW for one in failing)
     return f"; {new} of them new" if new else ", none of them new"
 
@@ -243,11 +244,15 @@ def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     left = _MOST_EVIDENCE_BYTES
-    for record in sorted(
-        (one for one in cases if one.is_bad), key=lambda one: not one.is_unexpected
-    ):
+    bad = [at for at, record in enumerate(cases) if record.is_bad]
+    unexpected = [
+        at for at, record in zip(bad, picked(cases, bad), strict=True) if record.is_unexpected
+    ]
+    for record in picked(cases, dict.fromkeys((*unexpected, *bad))):
         for name in record.logs:
-            if left <= 0 or name in found or not name.endswith(_TEXTS):
+            if left <= 0:
+                return found
+            if name in found or not name.endswith(_TEXTS):
                 continue
             data = _tail(folder, name)
             if data:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import statistics
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -19,6 +22,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
 from harness.answers.report.document import shortened
 from harness.verdict.results.coverage import LOST_TO, Coverage
+from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord, are_figures, final_attempts
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
@@ -44,29 +48,22 @@ def junit_parts(
     pytest writes it. Cases that left no record are one error together. `logs` is the path of the
     run's folder from where a CI system looks for attachments, the document's own folder by default.
     """
-    suites: dict[str, list[CaseRecord]] = {}
-    of_device: dict[int, list[str]] = {}
-    for record in final_attempts(records):
-        suites.setdefault(record.suite, []).append(record)
-        if id(record.device) not in of_device:
-            of_device[id(record.device)] = _flat("device.", dict(record.device or ()))
-    heads, of_all, all_s = [], Counter[str | None](), 0.0
-    for name, members in suites.items():
-        results = Counter(map(_kind, members))
-        took_s = sum(record.duration_s for record in members)
-        suite = _counted(TestSuite(_bounded(legal(name))), results, took_s)
-        suite.skipped = results["skipped"]
-        suite.timestamp = min(record.started for record in members).isoformat()
-        heads.append(suite)
-        of_all, all_s = of_all + results, all_s + took_s
+    cases = final_attempts(records)
+    suites: dict[str, _Suite] = {}
+    for index, record in enumerate(cases):
+        suites.setdefault(record.suite, _Suite()).add(index, record)
+    of_all, all_s = Counter[str | None](), 0.0
+    for suite in suites.values():
+        of_all, all_s = of_all + suite.results, all_s + suite.took_s
     lacks = coverage.not_run or coverage.selected is None
     if lacks:
         of_all["error"] += 1
     document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
-    for suite, members in zip(heads, suites.values(), strict=True):
-        yield b"\n" + _opened(suite)
-        yield from (b"\n" + _case(record, logs, of_device).encode() for record in members)
+    for name, suite in suites.items():
+        yield b"\n" + _opened(suite.element(name))
+        members = picked(cases, suite.members)
+        yield from (b"\n" + _case(record, logs).encode() for record in members)
         yield b"\n</testsuite>"
     if lacks:
         yield b"\n" + _opened(_counted(TestSuite("coverage"), Counter(["error"]), 0.0))
@@ -74,6 +71,28 @@ def junit_parts(
         yield b'\n<testcase name="coverage" classname="coverage" time="0.000">' + error
         yield b"</testcase>\n</testsuite>"
     yield b"\n</testsuites>\n"
+
+
+@dataclass
+class _Suite:
+    """What a suite came to, and the places of its cases."""
+
+    members: array[int] = field(default_factory=lambda: array("Q"))
+    results: Counter[str | None] = field(default_factory=Counter)
+    took_s: float = 0.0
+    started: datetime | None = None
+
+    def add(self, index: int, record: CaseRecord) -> None:
+        self.members.append(index)
+        self.results[_kind(record)] += 1
+        self.took_s += record.duration_s
+        self.started = min(self.started or record.started, record.started)
+
+    def element(self, name: str) -> TestSuite:
+        element: TestSuite = _counted(TestSuite(_bounded(legal(name))), self.results, self.took_s)
+        element.skipped = self.results["skipped"]
+        element.timestamp = self.started.isoformat() if self.started else None
+        return element
 
 
 def legal(text: str) -> str:
@@ -115,11 +134,11 @@ def _known(before: str, name: str, value: object) -> str:
     return _property(before + name, value)
 
 
-def _case(record: CaseRecord, logs: str, of_device: Mapping[int, list[str]]) -> str:
+def _case(record: CaseRecord, logs: str) -> str:
     file, _, name = record.case.partition("::")
     module = file.removesuffix(".py").replace("/", ".") if name else record.suite
     line = "" if record.line is None else f' line="{record.line}"'
-    properties = "".join(_properties(record, of_device)[:_MAX_PROPERTIES])
+    properties = "".join(_properties(record)[:_MAX_PROPERTIES])
     inside = f"<properties>{properties}</properties>"
     result = _result(record)
     if result is not None:
@@ -170,7 +189,7 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     if record.fixed is not None and record.fixed.fails:
         return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")
     if kind == "skipped":
-        why = headline or str(record.measured("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
+        why = headline or str(record.measurements.get("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
         told = f"{record.outcome}: {why}" if why else record.outcome
         return Skipped(legal(told), record.outcome)
     made = Error if kind == "error" else Failure
@@ -194,7 +213,7 @@ def _headline(record: CaseRecord) -> str:
     return ": ".join(part for part in (error.call, first) if part)[:_MAX_PROPERTY_CHARS]
 
 
-def _properties(record: CaseRecord, of_device: Mapping[int, list[str]]) -> list[str]:
+def _properties(record: CaseRecord) -> list[str]:
     error = record.error
     found = [_known("", key, getattr(record, key)) for key in ("outcome", "cause", "attempt")]
     if record.outputs is not None:
@@ -203,7 +222,7 @@ def _properties(record: CaseRecord, of_device: Mapping[int, list[str]]) -> list[
         found.append(_known("", "known_issue", record.known_issue))
     if record.fixed is not None:
         found.append(_known("", "fixed", ", ".join(record.fixed.known_issues)))
-    found += of_device[id(record.device)]
+    found += _flat("device.", dict(record.device or ()))
     found += _flat("axes.", record.axes)
     for key, value in (error.model_dump() if error else {}).items():
         if key == "diagnosis" and value is not None:

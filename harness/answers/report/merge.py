@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from harness.ground.errors import ConfigError
 from harness.ground.files.names_inside import create_inside, listed_inside, open_inside
 from harness.ground.files.whole_file import disk_errors
-from harness.verdict.results.journal import Damage, said_in, uncollected
+from harness.verdict.results.journal import Damage, lines_in, uncollected
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from harness.verdict.results.run_folder import JOURNAL, OUTPUTS, RunFolder, making_folders
 from harness.verdict.results.run_numbers import INFO
@@ -59,7 +59,7 @@ def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
         info = run.info()
         if not info or (info.get("selected") and run.selected_cases() is None):
             raise ConfigError(f"its {INFO} or its list of cases cannot be read", file=run.path)
-        for line_number, *_, line in said_in(run.path / JOURNAL):
+        for line_number, line in lines_in(run.path / JOURNAL):
             if isinstance(line, Damage):
                 problem = f"is no record: {line.problem}; remove the line to merge the others"
                 problem = line.problem if line.is_foreign else problem
@@ -77,7 +77,7 @@ def _key(line: CaseRecord | DeviceEvent) -> _Key:
 def _take(run: RunFolder, merged: RunFolder, numbers: dict[_Key, int]) -> list[str]:
     """Write the records of a run that are in `numbers`, each once, and copy its files."""
     copies = dict[str, str | None]()
-    for _, *_, line in said_in(run.path / JOURNAL):
+    for _, line in lines_in(run.path / JOURNAL):
         number = None if isinstance(line, Damage) else numbers.pop(_key(line), None)
         if isinstance(line, Damage) or number is None:
             continue  # another run has it, too, or it was written just now

@@ -11,6 +11,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from harness.answers.report.summary import part_of
@@ -29,6 +30,7 @@ def metrics_text(
     records: Iterable[CaseRecord],
     events: Iterable[DeviceEvent],
     info: Mapping[str, Any] | None = None,
+    coverage: Coverage | None = None,
 ) -> str:
     """The exposition, which Prometheus' older text format reads as well.
 
@@ -37,7 +39,7 @@ def metrics_text(
     """
     final, told = final_attempts(records), list(events)
     lines: list[str] = []
-    coverage = coverage_of(final, info)
+    coverage = coverage or coverage_of(final, info)
     for name, unit, words, names, values in _families(final, told, coverage, _span(info or {})):
         full = f"qnn_harness_{name}{'_' + unit if unit else ''}"
         lines.append(f"# TYPE {full} gauge")
@@ -71,7 +73,7 @@ def _families(
     coverage: Coverage,
     span: list[tuple[float, float]],
 ) -> Iterator[Family]:
-    every: Sequence[CaseRecord | DeviceEvent] = [*cases, *events]
+    every: Iterable[CaseRecord | DeviceEvent] = () if span else chain(cases, events)
     spans = span or [(one.started.timestamp(), one.duration_s) for one in every]
     if spans:
         began, ended = min(at for at, _ in spans), max(at + took for at, took in spans)
@@ -95,12 +97,14 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
     counts: Counter[tuple[str, ...]] = Counter()
     times: dict[tuple[str, str], list[float]] = {}
     forecasts: Counter[tuple[str, ...]] = Counter()
+    retried: Counter[tuple[str, ...]] = Counter()
     for one in cases:
+        retried[(_device(one),)] += one.attempt > 1
         place = _device(one), str(one.axes.get("qnn"))
         counts[(one.state, one.cause or "none", *place)] += 1
         times.setdefault((_device(one), one.suite), []).append(one.duration_s)
         hoped = part_of(one, "forecast").get("loaded")
-        if is_figure(hoped) and is_figure(loaded := one.measured("loaded")):
+        if is_figure(hoped) and is_figure(loaded := one.measurements.get("loaded")):
             off = loaded - hoped
             forecasts[("held" if off == 0 else "more" if off > 0 else "fewer", *place)] += 1
     seconds = {
@@ -108,13 +112,12 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
         for place, took in times.items()
         for name, of in (("median", statistics.median), ("max", max), ("sum", sum))
     }
-    retried = Counter((_device(one),) for one in cases if one.attempt > 1)
     words = "Cases by what became of them, the last attempt of each."
     yield "cases", "", words, ("outcome", "cause", "device", "qnn"), counts
     words = "How long cases took."
     yield "case_duration", "seconds", words, ("device", "suite", "statistic"), seconds
     words = "Cases that took more than one attempt."
-    yield "retried_cases", "", words, ("device",), retried
+    yield "retried_cases", "", words, ("device",), +retried
     words = "Cases with as many contexts loaded as forecast, more, or fewer."
     yield "forecasts", "", words, ("verdict", "device", "qnn"), forecasts
 

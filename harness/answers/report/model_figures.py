@@ -14,6 +14,7 @@ from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
 from harness.ground.facts.engines import ENGINES
+from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord, final_attempts, is_figure
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
@@ -178,7 +179,8 @@ def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[
     On a `page` ops have a section of their own. Only a page has what can be unfolded there, and
     long tables.
     """
-    own = [record for record in final_attempts(records) if record.suite in _SUITES]
+    cases = final_attempts(records)
+    own = picked(cases, [at for at, record in enumerate(cases) if record.suite in _SUITES])
     left = ops_tables if page else elements
     told = [made for made in FIGURES if made is not left]
     blocks = [block for made in told for block in made(own)] if own else []
@@ -196,7 +198,7 @@ def _begun(blocks: Sequence[Block]) -> Iterator[Block]:
 
 def parts(record: CaseRecord, name: str) -> list[Mapping[str, Any]]:
     """The parts of a measurement that is a list of objects; nothing if it is none."""
-    return entries({name: record.measured(name)}, name)
+    return entries({name: record.measurements.get(name)}, name)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) -> Iterator[Block]:
@@ -259,7 +261,7 @@ def _name(one: Mapping[str, Any], key: str) -> str:
 
 def _load(record: CaseRecord) -> str:
     for name in ("load_us", "create_us"):
-        times = record.measured(name)
+        times = record.measurements.get(name)
         if isinstance(times, list) and times:
             return duration(sum(one for one in times if is_figure(one)))
     return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.ground.errors.outgoing_text import counted
@@ -51,14 +51,14 @@ def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
 
 
 def _ran(record: CaseRecord) -> bool:
-    counts = (record.measured(name) for name in ("executed", "runs"))
+    counts = (record.measurements.get(name) for name in ("executed", "runs"))
     executed = any(isinstance(one, int) and one > 0 for one in counts)
     return record.outcome == "passed" or executed
 
 
 def _rows(record: CaseRecord) -> tuple[list[_Row], _Added]:
     """The nodes of the model as the record has them, of those in their proper form, and others."""
-    told = record.measured("nodes")
+    told: Any = record.measurements.get("nodes")
     found, added = [], Counter[str]()
     for one in told if isinstance(told, list | tuple) else ():
         match one:
@@ -77,7 +77,7 @@ def _added(added: _Added) -> Iterator[str]:
 
 
 def _cut(record: CaseRecord) -> Iterator[str]:
-    parts, carried = (record.measured(name) for name in ("partitions", "transfers"))
+    parts, carried = (record.measurements.get(name) for name in ("partitions", "transfers"))
     if isinstance(parts, int):
         yield counted(parts, "partition")
     match carried:

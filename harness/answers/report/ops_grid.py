@@ -22,7 +22,7 @@ def ops_by_version(records: Sequence[CaseRecord]) -> list[Block]:
     """
     found: dict[str, _Columns] = {}
     for record in records:
-        costs = op_costs(record.measured("profile"))
+        costs = op_costs(record.measurements.get("profile"))
         if costs and record.outcome == "passed":
             where = record.device.name if record.device is not None else ""
             axes = record.axes.items()

@@ -14,7 +14,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, cast
 
 from harness.answers.report.again import again
@@ -27,13 +27,13 @@ from harness.verdict.results.record import CaseRecord, DeviceEvent, are_figures,
 BLOCK: Final = 128
 """So many cases are in a block of details."""
 _MOST_AXES: Final = 24
+_MOST_MET: Final = 100
 _MOST_POINTS: Final = 400
 _MOST_LADDERS: Final = 500
 _MAX_CHARS: Final = 300
 _AT_ONCE: Final = 1000
 _MAX_CASE_BYTES: Final = 256 << 10
-_TOLD_APART: Final = frozenset({str, int, type(None)})
-"""Types whose values are kept apart: to Python 1 equals 1.0 and True."""
+_COLUMNS: Final = ("case", "state", "suite", "device", "start", "seconds", "why", "code", "group")
 
 
 def packed(columns: Iterable[tuple[str, Any]]) -> str:
@@ -75,33 +75,43 @@ def rows(
     since: Since | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """What table and charts show: `pool` has each value once, and columns name it by its place.
-    Each column is made when it is asked for: `pool` is the last.
 
     `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
-    before it. `group` is the place among
-    `groups`, -1 for a case in none. `figures` has for each case its lists of times in microseconds
-    as (number, least, quartile, median, quartile, most), `ladders` what a case with many contexts
-    had loaded when, and in how much memory.
+    before it. `group` is the place among `groups`, -1 for a case in none. `figures` has for each
+    case its lists of times in microseconds as (number, least, quartile, median, quartile, most),
+    `ladders` what a case with many contexts had loaded when, and in how much memory.
     """
     pool = _Pool()
-    moments = [*(one.started for one in cases), *(one.started for one in events)]
-    began = min(moments, default=None)
-    group_of = {id(one): number for number, group in enumerate(groups) for one in group}
-    axes = _axes(cases)
-    figures = _Pool()
+    group_of = {record.case: place for place, group in enumerate(groups) for record in group}
+    axes = _Axes(pool)
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    became: list[int] | None = None if since is None else []
+    degrees: list[list[float]] = []
+    for number, record in enumerate(cases):
+        axes.add(record)
+        columns["case"].append(record.case)
+        columns["state"].append(pool.place(record.state))
+        columns["suite"].append(pool.place(record.suite))
+        columns["device"].append(pool.place(record.device.name if record.device else None))
+        columns["start"].append(record.started)
+        columns["seconds"].append(round(record.duration_s, 3))
+        columns["why"].append(pool.place(_why(record)))
+        columns["code"].append(pool.place(code_of(record) if record.is_bad else None))
+        columns["group"].append(group_of.get(record.case, -1))
+        if became is not None and since is not None:
+            became.append(pool.place(since.became.get(record.case)))
+        celsius = _number(part_of(record, "gate").get("hottest_c"))
+        degrees += [[number, celsius]] if celsius is not None else []
+    named = axes.that_vary()
+    moments = columns["start"]
+    began = min((*moments, *(event.started for event in events)), default=None)
+    columns["start"] = [_ms(moment, began) for moment in moments]
     yield "began", began.isoformat() if began else None
-    yield "axes", list(axes)
-    yield "case", [one.case for one in cases]
-    yield "state", pool.places([one.state for one in cases])
-    yield "suite", pool.places([one.suite for one in cases])
-    yield "device", pool.places([one.device.name if one.device else None for one in cases])
-    yield "values", [pool.places(values) for values in axes.values()]
-    yield "start", [_ms(one.started, began) for one in cases]
-    yield "seconds", [round(one.duration_s, 3) for one in cases]
-    yield "why", pool.places([_why(one) for one in cases])
-    yield "code", pool.places([code_of(one) if one.is_bad else None for one in cases])
-    yield "since", pool.places([since.became.get(one.case) for one in cases]) if since else None
-    yield "group", [group_of.get(id(one), -1) for one in cases]
+    yield "axes", list(named)
+    yield "values", list(named.values())
+    yield from columns.items()
+    yield "since", became
+    figures = _Pool()
     yield (
         "figures",
         ([[figures.place(name), *spread] for name, spread in _spreads(one)] for one in cases),
@@ -123,22 +133,15 @@ def rows(
             for event in events
         ],
     )
-    yield (
-        "degrees",
-        [
-            [number, celsius]
-            for number, one in enumerate(cases)
-            if (celsius := _number(part_of(one, "gate").get("hottest_c"))) is not None
-        ],
-    )
+    yield "degrees", degrees
     yield "pool", pool.values
 
 
 def blocks(cases: Sequence[CaseRecord], lab: Sequence[str] = ()) -> list[str]:
     """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128. With
     it stands how it is run `again`; `lab` are the words that say in which lab."""
-    each = [cases[at : at + BLOCK] for at in range(0, len(cases), BLOCK)]
-    return [_packed(f"[{','.join(_details(one, lab) for one in block)}]") for block in each]
+    details = (_details(record, lab) for record in cases)
+    return [_packed(f"[{','.join(islice(details, BLOCK))}]") for _ in range(0, len(cases), BLOCK)]
 
 
 class _Pool:
@@ -147,13 +150,6 @@ class _Pool:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._places: dict[str | tuple[str], int] = {}
-
-    def places(self, values: list[Any]) -> list[int]:
-        """The place of each value of a column; most columns repeat few values."""
-        if not _TOLD_APART.issuperset(map(type, values)):
-            return [self.place(value) for value in values]
-        known = {value: self.place(value) for value in dict.fromkeys(values)}
-        return [known[value] for value in values]
 
     def place(self, value: Any) -> int:
         key = value if isinstance(value, str) else (json.dumps(value, ensure_ascii=False),)
@@ -170,7 +166,6 @@ def _packed(text: str) -> str:
 def _details(record: CaseRecord, lab: Sequence[str]) -> str:
     """One record as JSON; what would be too much for a page is left to results.jsonl."""
     less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
-    record = record.whole()
     for kept in (record, record.model_copy(update=less)):
         text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
         if len(text) <= _MAX_CASE_BYTES:
@@ -178,24 +173,33 @@ def _details(record: CaseRecord, lab: Sequence[str]) -> str:
     return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
 
 
-def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
-    """The axes that tell the cases apart, as they first appear, and the value of each case."""
-    found: dict[str, list[Any]] = {}
-    axes = [one.axes | ({"engine": one.engine} if one.engine else {}) for one in cases]
-    for name in dict.fromkeys(chain.from_iterable(axes)):
-        if name == "device":
-            continue  # which has a column anyway
-        values = [one.get(name) for one in axes]
-        # 1 is not true
-        varies = values.count(values[0]) < len(values) or len(set(map(type, values))) > 1
-        if varies and len(found) < _MOST_AXES:
-            found[name] = values
-    return found
+class _Axes:
+    """The values of each axis of each case, as places in a pool."""
+
+    def __init__(self, pool: _Pool) -> None:
+        self._pool, self._cases = pool, 0
+        self._columns: dict[str, list[int]] = {}
+
+    def add(self, record: CaseRecord) -> None:
+        """The axes of the next case."""
+        axes = record.axes | ({"engine": record.engine} if record.engine else {})
+        for name in axes:
+            # the device has a column anyway
+            if name not in self._columns and name != "device" and len(self._columns) < _MOST_MET:
+                self._columns[name] = [self._pool.place(None)] * self._cases
+        for name, column in self._columns.items():
+            column.append(self._pool.place(axes.get(name)))
+        self._cases += 1
+
+    def that_vary(self) -> dict[str, list[int]]:
+        """The axes that tell the cases apart, as they first appear."""
+        vary = ((name, places) for name, places in self._columns.items() if len({*places}) > 1)
+        return dict(islice(vary, _MOST_AXES))
 
 
 def _spreads(record: CaseRecord) -> Iterable[tuple[str, list[float]]]:
     """The lists of times among the measurements, summed up."""
-    if not any(name.endswith("_us") for name in record.measured_names()):
+    if not any(name.endswith("_us") for name in record.measurements):
         return
     for name, value in record.measurements.items():
         if name.endswith("_us") and isinstance(value, list) and value and are_figures(value):
@@ -214,7 +218,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
     """Load times and memory by the number of contexts that were loaded, what failed first."""
     found: list[tuple[bool, int, int, list[float]]] = []
     for number, record in enumerate(cases):
-        loads = _numbers(record.measured("load_us"))
+        loads = _numbers(record.measurements.get("load_us"))
         if len(loads) > 1:
             found.append((not _refused(record, loads), -len(loads), number, loads))
     found.sort()
@@ -222,7 +226,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
 
 
 def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
-    memory = _numbers(record.measured("load_rss_bytes"))
+    memory = _numbers(record.measurements.get("load_rss_bytes"))
     told = part_of(record, "forecast")
     domains = told.get("used_bytes")
     budget = _number(told.get("budget_bytes"))

@@ -27,7 +27,7 @@ def _junit(run: RunData, path: Path) -> None:
 
 
 def _metrics(run: RunData, path: Path) -> None:
-    text = metrics_text(run.cases, run.contents.events, run.info)
+    text = metrics_text(run.cases, run.contents.events, run.info, run.coverage)
     write_whole(path, text.encode("utf-8", "replace"))
 
 

@@ -46,7 +46,7 @@ class RunData:
     since: Since | None = None
 
     @property
-    def cases(self) -> list[CaseRecord]:
+    def cases(self) -> Sequence[CaseRecord]:
         """The last attempt of each case."""
         return self.contents.cases
 

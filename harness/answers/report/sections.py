@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from harness.answers.report.bisections import listed, of_cases
@@ -49,12 +50,14 @@ def remarks(run: RunData) -> list[str]:
 
 
 def _bisections(run: RunData) -> Iterator[Block]:
-    if found := of_cases(run.bisections, (record.case for record in run.cases)):
+    cases = (record.case for record in run.cases)
+    if run.bisections and (found := of_cases(run.bisections, cases)):
         yield listed(found, reports="../")
 
 
 def _forecasts(run: RunData) -> Iterator[Block]:
-    told = [one for one in map(forecast_of, run.cases) if one is not None][:_MOST_FORECASTS]
+    forecasts = (one for one in map(forecast_of, run.cases) if one is not None)
+    told = list(islice(forecasts, _MOST_FORECASTS))
     rows: list[list[Line]] = [
         [
             Span(one.record.state, mark=one.record.state),
@@ -69,8 +72,14 @@ def _forecasts(run: RunData) -> Iterator[Block]:
 
 
 def _retries(run: RunData) -> Iterator[Block]:
-    last = {id(record) for record in run.cases}
-    found = [record for record in run.contents.records if id(record) not in last]
+    if len(run.cases) == len(run.contents.records):
+        return
+    last = {(record.case, record.attempt, record.started) for record in run.cases}
+    found = (
+        record
+        for record in run.contents.records
+        if (record.case, record.attempt, record.started) not in last
+    )
     rows: list[list[Line]] = [
         [
             Span(one.outcome, mark=one.state),
@@ -78,7 +87,7 @@ def _retries(run: RunData) -> Iterator[Block]:
             str(one.attempt),
             clip(one.error.message, _SHORT_CHARS) if one.error else "",
         ]
-        for one in found[:_MOST_RETRIES]
+        for one in islice(found, _MOST_RETRIES)
     ]
     if rows:
         yield Table("", ("Outcome", "Case", "Attempt", "Why"), rows)

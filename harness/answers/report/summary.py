@@ -81,19 +81,22 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
 
 def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
     """Cases per outcome, expected failures apart as `expected`; only what occurs."""
-    counts = Counter(record.state for record in final_attempts(records))
+    return _in_order(Counter(record.state for record in final_attempts(records)))
+
+
+def _in_order(counts: Counter[str]) -> dict[str, int]:
     return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
 
 
 def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
     """A measurement that is an object; empty if it is none."""
-    part = record.measured(name)
+    part = record.measurements.get(name)
     return part if isinstance(part, dict) else {}
 
 
 def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     """What stands behind `passed`, where that is not a comparison with a reference."""
-    passed = [one for one in final_attempts(records) if one.outcome == "passed"]
+    passed = (one for one in final_attempts(records) if one.outcome == "passed")
     counts = Counter(one.outputs for one in passed if one.outputs is not None)
     if not set(counts) - {"reference"}:
         return []
@@ -108,7 +111,8 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
 
 def first_line(records: Sequence[CaseRecord], coverage: Coverage) -> str:
     """How many cases have a verdict, why others lack one, and which verdicts there are."""
-    counts = totals(one for one in records if one.standing in VERDICTS)
+    judged = (one for one in records if one.standing in VERDICTS)
+    counts = _in_order(Counter(record.state for record in judged))
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     strict = f" ({coverage.strict} of them fail by --strict-known)" if coverage.strict else ""
     return f"{coverage.headline}: {shown}{strict}" if counts else coverage.headline
@@ -142,7 +146,9 @@ def summary_lines(
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     concluded: dict[tuple[str, str], list[str]] = {}
+    retried = 0
     for record in records:
+        retried += record.attempt > 1
         if record.conclusion is not None:
             name = record.case.rpartition("/")[2]
             concluded.setdefault((name.partition("[")[0], record.conclusion), []).append(name)
@@ -150,7 +156,6 @@ def summary_lines(
         first, *more = conclusion.splitlines() or [""]
         cases = f"{name} and {len(others)} more" if others else name
         lines += [f"{cases}: {first}", *(f"    {one}" for one in more)]
-    retried = sum(record.attempt > 1 for record in records)
     if retried:
         cases = "1 case was" if retried == 1 else f"{retried} cases were"
         lines.append(f"{cases} tried more than once")

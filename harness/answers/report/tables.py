@@ -73,7 +73,7 @@ def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
         yield "Given back", _checked(one, "memory_given_back", "")
         yield "Outputs", _checked(one, "outputs_equal", "")
 
-    ours = [one for one in cases if "expected_saving_bytes" in one.measured_names()]
+    ours = [one for one in cases if "expected_saving_bytes" in one.measurements]
     return _tables(ours, ("strategy",), row)
 
 

@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from harness.answers.history.brief import FIGURES, Brief
+from harness.answers.history.attempts import FIGURES, Attempt
 from harness.answers.history.run_changes import WINDOW
-from harness.answers.history.speed import sample
 from harness.answers.history.states import RanWith, said_versions, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, mark_of
 from harness.answers.report.bisections import listed, of_cases
@@ -49,7 +48,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
     rows: list[list[Line]] = []
     for line in sorted(lines, key=_where)[:_MOST_LINES]:
         place, device = line.last.placement, line.last.device
-        name = device.name if device else place.device if place else ""
+        name = device or (place.device if place else "")
         rows.append(
             [
                 [links.to("device", name)] if device else name,
@@ -85,9 +84,9 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
 
 def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
     """What a test is at, over all its cases."""
-    failing = {one.last.device.name for one in lines if _fails(one) and one.last.device}
+    failing = {one.last.device for one in lines if _fails(one) and one.last.device}
     flaky = sum(bool(one.case_state and one.case_state.is_flaky) for one in lines)
-    devices = {one.last.device.name for one in lines if one.last.device}
+    devices = {one.last.device for one in lines if one.last.device}
     also = f"; flaky: {flaky} of {counted(len(lines), 'case')}" if flaky else ""
     if failing:
         since = min(one.turned for one in lines if _fails(one))
@@ -120,7 +119,7 @@ def _ends(known: Known, line: CaseLine) -> str:
 
 
 def _where(line: CaseLine) -> str:
-    return f"{line.last.device.name if line.last.device else ''} {line.last.case}"
+    return f"{line.last.device or ''} {line.last.case}"
 
 
 def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
@@ -132,15 +131,15 @@ def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
     return strip(marks, said, [known.day(at) for at in range(first, known.last + 1)])
 
 
-def _said(brief: Brief, under: RanWith) -> str:
-    why = f" ({brief.signature})" if brief.is_bad else ""
-    return f"{brief.outcome}{why}; {said_versions(under)}"
+def _said(attempt: Attempt, under: RanWith) -> str:
+    why = f" ({attempt.signature})" if attempt.is_bad else ""
+    return f"{attempt.outcome}{why}; {said_versions(under)}"
 
 
 def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:
     runs = [one for one in line.seen if one.at >= first]
     for figure in FIGURES:
-        values = [sample(one.last.measured, figure) for one in runs]
+        values = [one.last.figures.get(figure) for one in runs]
         if any(values):
 
             def said(place: int, figure: str = figure, values: Sequence[Any] = values) -> str:
@@ -153,8 +152,8 @@ def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:
                 yield drawn
 
 
-def _on(brief: Brief) -> str:
-    place = brief.placement
+def _on(attempt: Attempt) -> str:
+    place = attempt.placement
     return f"{place.device} {place.backend}" if place else "no device"
 
 

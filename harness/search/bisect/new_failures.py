@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.answers.history.attempts import same_failure
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, same_failure
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.states import CaseState, versions_of
@@ -22,8 +21,8 @@ class NewFailure:
     make of it.
     """
 
-    before: Brief
-    after: Brief
+    before: Attempt
+    after: Attempt
     changed: tuple[AxisName, ...]
     state: CaseState | None = None
 
@@ -79,7 +78,7 @@ class NewFailure:
         if self.before.is_bad:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
         words += ["--repeat", str(self.repeat)] if self.repeat > 1 else []
-        words += ["--device", self.after.device.name]
+        words += ["--device", self.after.device]
         words += [*(["--lab", lab] if lab else []), "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
 
@@ -96,7 +95,7 @@ def bisected_apart(pair: Pair) -> tuple[object, ...]:
     return one.changed, one.hindrance
 
 
-def version_of(record: Brief, axis: AxisName) -> str:
+def version_of(record: Attempt, axis: AxisName) -> str:
     """The version that a case ran with, as options call it."""
     said = getattr(record.placement, axis, None)
     if said is None and axis == "ort":
@@ -104,7 +103,7 @@ def version_of(record: Brief, axis: AxisName) -> str:
     return str(said or record.axes.get(axis) or "")
 
 
-def _changed(before: Brief, after: Brief) -> tuple[AxisName, ...]:
+def _changed(before: Attempt, after: Attempt) -> tuple[AxisName, ...]:
     places = [one.placement for one in (before, after)]
     # without a compiler of their own both had contexts of their runtime: that is one axis
     own = any(one is not None and one.compiler is not None for one in places)

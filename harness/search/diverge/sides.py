@@ -224,15 +224,15 @@ class Qnn:
                 raise self._lost(said)
             if record.outcome == "unsupported" and self.backend != "htp":
                 raise ConfigError(f"{self.name}: {said}", field="--against")
-            rows: Any = record.measured("nodes") or ()
+            rows: Any = record.measurements.get("nodes") or ()
             why = {one["node"]: one["reason"] for one in rows if one["reason"]}
             return NotCalculated(f"{self.name}: {record.outcome}: {said}", why)
         if self.backend == "htp":
-            contexts: Any = record.measured(KEPT)
+            contexts: Any = record.measurements.get(KEPT)
             (kept,) = contexts.values()
             names = {one["name"]: f"{one['digest']}.raw" for one in kept["outputs"]}
         else:
-            told: Any = record.measured(SESSION_OUTPUTS)
+            told: Any = record.measurements.get(SESSION_OUTPUTS)
             names = told or {}
         files = {name: outputs / file for name, file in names.items()}
         return _values(question.gives, files)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_of, hashed
 from harness.answers.history.comparison import Comparison, Pair
 from harness.answers.history.facts import CauseFacts
@@ -125,13 +125,13 @@ def followed(
     }
     everybody = {side.case for pair in pairs for side in (pair.before, pair.after) if side}
 
-    def came_with(cases: Sequence[Brief]) -> dict[str, Any]:
+    def came_with(cases: Sequence[Attempt]) -> dict[str, Any]:
         own = {one.case for one in cases}
         lost = cases[0].fault is not None  # for which no file can be blamed
         files = () if lost else files_used(found.files_changed, own, everybody - own)
         return {"files_changed": files}
 
-    failing: dict[str, list[Brief]] = {}
+    failing: dict[str, list[Attempt]] = {}
     for after in filter(None, (pair.after for pair in pairs)):
         history = histories.get(after.case)
         bad = history.now.bad if history is not None and history.is_flaky else None
@@ -176,8 +176,8 @@ def followed(
 
 
 def _one_of_a_device(
-    failing: Mapping[str, list[Brief]], known: Iterable[Issue]
-) -> dict[str, list[Brief]]:
+    failing: Mapping[str, list[Attempt]], known: Iterable[Issue]
+) -> dict[str, list[Attempt]]:
     """One cause for all that the lab lost on a device, that of its open issue if it has one: a
     phone that is unplugged ends its cases with more than one message."""
     causes: dict[str, str] = {}
@@ -185,16 +185,16 @@ def _one_of_a_device(
         if issue.state == "open" and issue.fault == "lab" and issue.example:
             lost = (one.device for one in issue.example.places if one.failed)
             causes |= dict.fromkeys(lost, issue.id) | causes
-    found: dict[str, list[Brief]] = {}
+    found: dict[str, list[Attempt]] = {}
     for cause, cases in sorted(failing.items(), key=lambda one: -len(one[1])):
         for one in cases:
-            on = one.device.name if one.device and one.fault == "lab" else None
+            on = one.device if one.fault == "lab" else None
             found.setdefault(causes.setdefault(on, cause) if on else cause, []).append(one)
     return found
 
 
 def _shown(
-    cases: Sequence[Brief], records: Mapping[str, CaseRecord], at: Mapping[str, str]
+    cases: Sequence[Attempt], records: Mapping[str, CaseRecord], at: Mapping[str, str]
 ) -> dict[str, Any]:
     """What is told of the shortest of the cases: all of one."""
     failing = [one.case for one in cases]
@@ -213,7 +213,7 @@ def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:
     yield from (one.last.case for _, one in (known.before if known is not None else ()))
 
 
-def _known(issue: Issue, after: Iterable[Brief]) -> tuple[str, ...]:
+def _known(issue: Issue, after: Iterable[Attempt]) -> tuple[str, ...]:
     """The known issues that expect what an issue was, where cases still fail so."""
     what = issue.outcome, issue.signature
     same = (one.known_issue for one in after if (one.outcome, one.signature) == what)
@@ -248,13 +248,13 @@ def _not_run(
         )
 
 
-def _cases(found: Sequence[Brief], histories: Histories) -> dict[str, Any]:
+def _cases(found: Sequence[Attempt], histories: Histories) -> dict[str, Any]:
     cases = tuple(one.case for one in found[:_CASES])
     again = _again(found, histories)
     return {"count": len(found), "cases": cases, "again": again, **_flaky(found, histories)}
 
 
-def _again(cases: Iterable[Brief], histories: Histories) -> str | None:
+def _again(cases: Iterable[Attempt], histories: Histories) -> str | None:
     """What came of it where cases were run again; None where none was."""
     known = [one.now for one in map(histories.get, {one.case: one for one in cases}) if one]
     ran = [one for one in known if one.passed + one.failed > 1]
@@ -263,14 +263,14 @@ def _again(cases: Iterable[Brief], histories: Histories) -> str | None:
     return said if ran else None
 
 
-def _flaky(cases: Iterable[Brief], histories: Histories) -> dict[str, Any]:
+def _flaky(cases: Iterable[Attempt], histories: Histories) -> dict[str, Any]:
     """How often cases fail; none is said where one of them always does."""
     known = [histories.get(one.case) for one in cases]
     flaky = [one.state.said for one in known if one and one.is_flaky and one.state]
     return {"flaky": flaky[0] if flaky and len(flaky) == len(known) else None}
 
 
-def _is_gone(after: Brief, histories: Histories) -> bool:
+def _is_gone(after: Attempt, histories: Histories) -> bool:
     """Whether it may be believed that a case does not fail as it did."""
     known = histories.get(after.case)
     state = known.state if known is not None else None

@@ -164,20 +164,21 @@ def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None
 
     Without `info` there are no other cases than these.
     """
-    last: dict[str, Ended] = {}
+    # of each case what counts: whole records would be held otherwise
+    last: dict[str, tuple[int, Standing, bool, bool]] = {}
     for one in attempts:
-        before = last.get(one.case)
-        if before is None or one.attempt >= before.attempt:
-            last[one.case] = one
-    counts: Counter[str] = Counter(one.standing for one in last.values())
+        if one.attempt >= last.get(one.case, (0,))[0]:
+            fits = one.device is not None
+            last[one.case] = one.attempt, one.standing, fits, one.breaks_strictness
+    counts: Counter[str] = Counter(standing for _, standing, *_ in last.values())
     selected: int | None = len(last)
     if info is not None:
-        unfit = sum(one.device is None for one in last.values())
+        unfit = sum(not fits for *_, fits, _ in last.values())
         selected = selected_of(info, len(last), unfit)
     return Coverage(
         selected=selected,
         not_run=0 if selected is None else selected - len(last),
-        strict=sum(one.breaks_strictness for one in last.values()),
+        strict=sum(strict for *_, strict in last.values()),
         **counts,
     )
 

@@ -23,19 +23,15 @@ if TYPE_CHECKING:
 Read = Callable[[str], bytes | None]
 
 
-class _Device(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
 class Ran(Protocol):
     """What is needed of a record: where a case ran, and what it kept."""
 
     @property
     def axes(self) -> Mapping[str, JsonValue]: ...
     @property
-    def device(self) -> _Device | None: ...
-    def measured(self, name: str) -> JsonValue: ...
+    def device(self) -> object: ...
+    @property
+    def measurements(self) -> Mapping[str, JsonValue]: ...
 
 
 _Key = tuple[str, str, str]
@@ -254,7 +250,7 @@ def _cosine(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
 
 def _point(record: Ran) -> _Point:
     return (
-        record.device.name if record.device else "?",
+        str(getattr(record.device, "name", record.device) or "?"),
         str(record.axes.get("backend")),
         str(record.axes.get("qnn")),
     )
@@ -262,7 +258,7 @@ def _point(record: Ran) -> _Point:
 
 def _kept(record: Ran) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
     """Context, its hash and name of each output, as far as the measurement has its proper form."""
-    kept = record.measured(KEPT)
+    kept = record.measurements.get(KEPT)
     for context, found in (kept if isinstance(kept, dict) else {}).items():
         outputs = found.get("outputs") if isinstance(found, dict) else None
         for output in outputs if isinstance(outputs, list) else ():

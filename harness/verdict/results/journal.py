@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, overload
 
 from pydantic import ValidationError
 
@@ -17,16 +18,23 @@ from harness.ground.errors.outgoing_text import counted, without_secrets_in
 from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
 from harness.ground.files.lines import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below
-from harness.verdict.results.held import PLACE_BITS, HeldRecords, OpenJournal
 from harness.verdict.results.json_value import more_values_than
 from harness.verdict.results.line import LINE, line_of
-from harness.verdict.results.record import SCHEMA, CaseRecord, DeviceEvent, final_attempts
+from harness.verdict.results.record import (
+    SCHEMA,
+    CaseRecord,
+    DeviceEvent,
+    FinalAttempts,
+    final_attempts,
+)
 
 MAX_LINE_BYTES: Final = 8 << 20
 MAX_VALUES: Final = 300_000
 """A line has at most so many commas and brackets outside of texts: small values take much more
 memory than text.
 """
+_HELD_BYTES: Final = 48 << 20
+"""Records that take more memory than this together are read anew at each iteration."""
 _MOST_TOLD: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
@@ -131,15 +139,76 @@ class Contents:
     `damage` has the first hundred of `damaged` lines.
     """
 
-    records: tuple[CaseRecord, ...]
+    records: Sequence[CaseRecord]
     damage: tuple[Damage, ...]
     events: tuple[DeviceEvent, ...] = ()
     left_out: LeftOut = field(default_factory=LeftOut, compare=False)
 
     @cached_property
-    def cases(self) -> list[CaseRecord]:
+    def cases(self) -> Sequence[CaseRecord]:
         """The last attempt at each case."""
+        if isinstance(self.records, JournalRecords):
+            return self.records.final()
         return final_attempts(self.records)
+
+
+class JournalRecords(Sequence[CaseRecord]):
+    """Records of a large journal, by where they begin in it; each iteration reads them anew."""
+
+    def __init__(self, path: Path, places: Sequence[int]) -> None:
+        self._path, self._places = path, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[CaseRecord]:
+        return self._read(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> CaseRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[CaseRecord]: ...
+    def __getitem__(self, index: int | slice) -> CaseRecord | Sequence[CaseRecord]:
+        if isinstance(index, slice):
+            return [*self._read(self._places[index])]
+        return next(self._read([self._places[index]]))
+
+    def picked(self, indices: Iterable[int]) -> JournalRecords:
+        """Those of these indices."""
+        return JournalRecords(self._path, array("Q", map(self._places.__getitem__, indices)))
+
+    def final(self) -> JournalRecords:
+        """The last attempt at each case."""
+        last: dict[str, tuple[int, int]] = {}
+        for place, record in zip(self._places, self, strict=True):
+            if record.attempt >= last.get(record.case, (0, 0))[0]:
+                last[record.case] = record.attempt, place
+        return _FinalRecords(self._path, array("Q", (place for _, place in last.values())))
+
+    def _read(self, places: Iterable[int]) -> Iterator[CaseRecord]:
+        try:
+            with open_below(self._path.parent, self._path.name) as stream:
+                for place in places:
+                    stream.seek(place)
+                    record = line_of(stream.readline(MAX_LINE_BYTES + 1))
+                    if not isinstance(record, CaseRecord):
+                        raise ConfigError("was changed while it was read", file=self._path)
+                    yield record
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=self._path) from error
+        except ValidationError as error:
+            raise ConfigError("was changed while it was read", file=self._path) from error
+
+
+class _FinalRecords(JournalRecords, FinalAttempts):
+    """The last attempts in a large journal."""
+
+
+def picked(records: Sequence[CaseRecord], indices: Iterable[int]) -> Sequence[CaseRecord]:
+    """Some of the records; those of a large journal stay there."""
+    if isinstance(records, JournalRecords):
+        return records.picked(indices)
+    return [records[index] for index in indices]
 
 
 @contextlib.contextmanager
@@ -155,17 +224,23 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, int, LineContent]]:
-    """The number of each line of a results.jsonl, from 1, its place, and what it is, one at a time.
+def lines_in(path: Path) -> Iterator[tuple[int, LineContent]]:
+    """The number of each line of a results.jsonl, from 1, and what it is, one at a time.
 
-    `kept` is given the file, to read at such places again.
+    Raises ConfigError as `read_journal`.
+    """
+    return ((number, content) for number, _, _, content in _numbered(path))
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, int, bytes, LineContent]]:
+    """The number of each line, where it begins, its text, and what it is.
 
     All that reads journals reads them here, so that all agree on what is a record. Lines that are
     no records of this schema (cut off, damaged, too long) are `Damage`; empty ones are nothing.
     Raises ConfigError if the file cannot be read, or is wholly of another schema.
     """
     held, foreign = False, list[Damage]()
-    for number, (place, line) in enumerate(_journal_lines(path, kept), start=1):
+    for number, (place, line) in enumerate(_journal_lines(path), start=1):
         parsed = _parse(line)
         if parsed is None:
             continue
@@ -173,43 +248,56 @@ def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, 
             damage = Damage(number, parsed)
             if not held and not foreign and damage.is_foreign:
                 foreign = [damage]
-            yield number, place, damage
+            yield number, place, line, damage
         else:
             held = True
-            yield number, place, parsed
+            yield number, place, line, parsed
     if foreign and not held:
         raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
 
 
 def cases_in(path: Path, left_out: LeftOut) -> Iterator[tuple[int, CaseRecord]]:
     """The records of cases among them; what is left out is noted. Raises ConfigError."""
-    for number, _, said in said_in(path):
-        if isinstance(said, CaseRecord):
-            yield number, said
-        elif isinstance(said, Damage):
-            left_out.add(said)
+    for number, content in lines_in(path):
+        if isinstance(content, CaseRecord):
+            yield number, content
+        elif isinstance(content, Damage):
+            left_out.add(content)
 
 
 @uncollected()
 def read_journal(path: Path) -> Contents:
     """Reads a results.jsonl, also one whose writer died in the middle of a line.
 
-    What is large in its records is read again when it is asked for (`held.py`). Lines that are no
-    records are reported and left out. Raises ConfigError as `said_in`.
+    Where its records would take much memory, they are read anew at each iteration. Lines that are
+    no records are reported and left out. Raises ConfigError if it cannot be read, or is wholly of
+    another schema.
     """
     records: list[CaseRecord] = []
+    places = array("Q")
     left_out = LeftOut()
     events: list[DeviceEvent] = []
-    kept = OpenJournal(path)
-    holder = HeldRecords(kept)
-    for _, place, said in said_in(path, kept):
-        if isinstance(said, CaseRecord):
-            records.append(holder.held(said, place))
-        elif isinstance(said, DeviceEvent):
-            events.append(said)
+    room = _HELD_BYTES
+    for _, place, line, content in _numbered(path):
+        if isinstance(content, CaseRecord):
+            places.append(place)
+            room -= _memory_of(line)
+            if room >= 0:
+                records.append(content)
+            else:
+                records.clear()
+        elif isinstance(content, DeviceEvent):
+            events.append(content)
         else:
-            left_out.add(said)
-    return Contents(tuple(records), left_out.first, tuple(events), left_out)
+            left_out.add(content)
+    held = tuple(records) if room >= 0 else JournalRecords(path, places)
+    return Contents(held, left_out.first, tuple(events), left_out)
+
+
+def _memory_of(line: bytes) -> int:
+    """About how many bytes a line takes as a record (pure)."""
+    values = sum(line.count(mark) for mark in (b",", b"[", b"{"))
+    return 2 * len(line) + 64 * values
 
 
 def _too_much(line: bytes) -> str | None:
@@ -246,14 +334,11 @@ def _problem(error: ValidationError, line: bytes) -> str:
     return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
 
 
-def _journal_lines(path: Path, kept: OpenJournal | None) -> Iterator[tuple[int, bytes]]:
-    """Places, and lines with their ends; a line that is too long is cut behind its limit."""
+def _journal_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Where lines begin, and lines with their ends; what is too long is cut behind its limit."""
     try:
         # the folder may be somebody else's
         with open_below(path.parent, path.name) as stream:
-            if kept is not None:
-                kept.keep(stream)
-            for at, line in lines_of(stream, MAX_LINE_BYTES):
-                yield at << PLACE_BITS | len(line), line
+            yield from lines_of(stream, MAX_LINE_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error

@@ -22,8 +22,3 @@ def line_of(line: bytes) -> CaseRecord | DeviceEvent:
     except ValidationError:
         return LINE.validate_json(line)
     return record
-
-
-def case_of(line: bytes) -> CaseRecord:
-    """Return the record of a case. Raises ValidationError for what is none."""
-    return _CASE.validate_json(line)

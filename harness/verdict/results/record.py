@@ -16,11 +16,9 @@ from pydantic import (
     Discriminator,
     Field,
     JsonValue,
-    SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
     Tag,
-    model_serializer,
     model_validator,
 )
 
@@ -256,34 +254,16 @@ class CaseRecord(Part):
         """The outcome as reports show it: a failure that a known issue explains is `expected`."""
         return "expected" if self.standing == "known" else self.outcome
 
-    def measured(self, name: str) -> Any:
-        """What it measured by that name; None if nothing."""
-        return self.measurements.get(name)
-
-    def measured_names(self) -> tuple[str, ...]:
-        """The names of what it measured."""
-        return tuple(self.measurements)
-
-    def whole(self) -> CaseRecord:
-        """The record with all that it has, where that is not held (`held.py`)."""
-        return self
-
-    @model_serializer(mode="wrap")
-    def _written_whole(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
-        # also within another model, which knows nothing of what is held; untyped, since a type
-        # named here would stand in the place of the fields in the schema
-        return write(self.whole())
-
     @property
     def conclusion(self) -> str | None:
         """What the case found out, in words; None if it does not say."""
-        text = self.measured("conclusion")
+        text = self.measurements.get("conclusion")
         return text if isinstance(text, str) else None
 
     @property
     def grid(self) -> tuple[str, str] | None:
         """The axes of rows and columns of the grid that the test asked for."""
-        axes = self.measured("grid")
+        axes = self.measurements.get("grid")
         return (str(axes[0]), str(axes[1])) if isinstance(axes, list) and len(axes) == 2 else None
 
     @property
@@ -361,13 +341,17 @@ JournalLine = Annotated[
 """Any line of results.jsonl."""
 
 
-class _Final(list[CaseRecord]):
-    """Last attempts, marked as such: a dozen reports need not look for them again."""
+class FinalAttempts:
+    """Marks a sequence of last attempts: a dozen reports need not look for them again."""
 
 
-def final_attempts(records: Iterable[CaseRecord]) -> list[CaseRecord]:
+class _Final(list[CaseRecord], FinalAttempts):
+    """Last attempts that are held."""
+
+
+def final_attempts(records: Iterable[CaseRecord]) -> Sequence[CaseRecord]:
     """The last attempt at each case, in the order in which the cases first appeared."""
-    if isinstance(records, _Final):
+    if isinstance(records, FinalAttempts) and isinstance(records, Sequence):
         return records
     last: dict[str, CaseRecord] = {}
     for record in records:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import compare
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.search.bisect.new_failures import NewFailure
@@ -91,7 +91,7 @@ def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -
         at_placement(record(outcome, device="sim-v73"), f"sim-v73-htp-{versions}")
         for versions, outcome in ((old, "passed"), (new, "failed"))
     )
-    (pair,) = compare([Brief.of(before)], [Brief.of(after)])["new"]
+    (pair,) = compare([Attempt.of(before)], [Attempt.of(after)])["new"]
     command = NewFailure.of(pair).command(str(suite.file), str(suite.reports), 1e-6)
     assert command is not None
     code, output = call(suite, "harness.tools.cli.main", *command, "--json")

@@ -389,7 +389,7 @@ def test_every_place_says_it_first_and_claims_nothing_else(
 
 
 READERS = re.compile(
-    r"\b(final_attempts|contents|read_briefs|read_journal|cases_in|stored_attempts|totals)\("
+    r"\b(final_attempts|contents|read_attempts|read_journal|cases_in|stored_attempts|totals)\("
 )
 TOLD_BY = {
     "search/nightly/chain.py": "nightly",
@@ -410,7 +410,7 @@ TOLD_BY = {
     "run/pytest_plugin/records.py": "terminal",
 }
 SUM_UP_NOTHING = {
-    "answers/history/brief.py": "reads",
+    "answers/history/attempts.py": "reads",
     "answers/history/importing.py": "reads",
     "verdict/results/record.py": "reads",
     "verdict/results/journal.py": "reads",

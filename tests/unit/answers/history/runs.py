@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import TITLES, Category, Comparison, Pair
 from harness.answers.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
 from harness.answers.history.comparison_text import ToldComparison
@@ -74,9 +74,9 @@ def attempt(
     return record(**(values | changed))
 
 
-def briefs(said: str) -> list[Brief]:
+def briefs(said: str) -> list[Attempt]:
     """Attempts divided by semicolons."""
-    return [Brief.of(attempt(one)) for one in said.split(";") if one.strip()]
+    return [Attempt.of(attempt(one)) for one in said.split(";") if one.strip()]
 
 
 def run_folder(
@@ -97,9 +97,9 @@ def run_folder(
     return folder.path
 
 
-def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Brief]]]:
+def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Attempt]]]:
     """What is held of what is asked for, run by run as they were begun."""
-    found: dict[str, list[Brief]] = {}
+    found: dict[str, list[Attempt]] = {}
     for _, run, brief in stored_attempts(database, asked):
         found.setdefault(run, []).append(brief)
     return [(one.run, found[one.run]) for one in runs_in_order(database) if one.run in found]
@@ -107,8 +107,8 @@ def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Brief
 
 def with_speed(
     found: Comparison,
-    earlier: Sequence[Sequence[Brief]] = (),
-    between: Sequence[Sequence[Brief]] = (),
+    earlier: Sequence[Sequence[Attempt]] = (),
+    between: Sequence[Sequence[Attempt]] = (),
     **asked: Any,
 ) -> Comparison:
     """The comparison with what became of speed and memory, as `compare` judges it."""

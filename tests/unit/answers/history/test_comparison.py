@@ -7,8 +7,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.answers.history.attempts import same_failure
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, same_failure
 from harness.answers.history.comparison import (
     CATEGORIES,
     Comparison,
@@ -157,9 +156,9 @@ def test_order_does_not_count_and_no_case_is_lost(
 
 
 def test_another_device_or_file_is_another_case() -> None:
-    before = [Brief.of(attempt("a@2.50.40 passed"))]
+    before = [Attempt.of(attempt("a@2.50.40 passed"))]
     for other in ({"device": "phone"}, {"file": "suites/test_c.py"}):
-        found = compare(before, [Brief.of(attempt("a@2.51.0 failed", **other))])
+        found = compare(before, [Attempt.of(attempt("a@2.51.0 failed", **other))])
         assert became(found) == {"added": ["a"], "vanished": ["a"]}
 
 
@@ -255,8 +254,8 @@ def kept(digest: str) -> dict[str, object]:
 
 def test_outputs_that_differ_are_told_and_counted_in_steps() -> None:
     files = {"one": bytes([1, 2, 3]), "other": bytes([1, 2, 5])}
-    before = [Brief.of(attempt("a@2.50.40 passed", measurements=kept("one")))]
-    after = [Brief.of(attempt("a@2.51.0 passed", measurements=kept("other")))]
+    before = [Attempt.of(attempt("a@2.50.40 passed", measurements=kept("one")))]
+    after = [Attempt.of(attempt("a@2.51.0 passed", measurements=kept("other")))]
     found = compare(before, after, files.get)
     (drifted,) = found.drifted
     difference = drifted.outputs[0].differences[1]

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import compare
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
@@ -27,7 +27,7 @@ LONG = "x" * 1_000_000
 
 
 def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ToldComparison:
-    found = compare(map(Brief.of, before), map(Brief.of, after))
+    found = compare(map(Attempt.of, before), map(Attempt.of, after))
     return told(
         found,
         ["new"] if found["new"] else [],
@@ -56,7 +56,7 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
 
 
 def test_beside_nothing_no_case_is_called_not_run() -> None:
-    found = compare([], map(Brief.of, [attempt("a passed"), attempt("b failed")]))
+    found = compare([], map(Attempt.of, [attempt("a passed"), attempt("b failed")]))
     first = told(found, ["new"], base=None, run="run", advice=lambda *_: None, apart=lambda _: None)
     text = markdown(first)
     assert "Run `run`." in text
@@ -66,7 +66,7 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
 
 
 def test_beside_nothing_nothing_is_named() -> None:
-    after = [Brief.of(attempt(one)) for one in ("a failed", "b passed", "c error")]
+    after = [Attempt.of(attempt(one)) for one in ("a failed", "b passed", "c error")]
     found = told(
         *(compare([], after), []), base=None, run="r", advice=lambda *_: None, apart=lambda _: 0
     )

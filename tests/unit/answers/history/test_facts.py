@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_id
 from harness.answers.history.database import Database, open_database
 from harness.answers.history.facts import CauseFacts, DeviceResult, facts_line
@@ -41,7 +41,7 @@ def results(facts: CauseFacts) -> dict[str, str]:
 
 def facts_after(folder: Path, *nights: list[CaseRecord], said: str = FAILED) -> CauseFacts:
     """The facts of the cause of an attempt."""
-    return facts_held(held(folder, *nights))[cause_id(Brief.of(attempt(said)))]
+    return facts_held(held(folder, *nights))[cause_id(Attempt.of(attempt(said)))]
 
 
 def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) 
 def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path: Path) -> None:
     nights = ["a@1.0 passed", "a@2.0 failed message=old", *["a@3.0 failed"] * 4]
     database = held(tmp_path, *([on("p", "S", said)] for said in nights))
-    cause = cause_id(Brief.of(attempt(FAILED)))
+    cause = cause_id(Attempt.of(attempt(FAILED)))
     for runs in (2, 6):
         facts = facts_held(database, runs)[cause]
         assert facts.since_run == "20261103T220000Z-0000000000000003"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import FailOn, compare
 from harness.answers.history.ops import OpsCompared, judge_ops
 from harness.answers.history.ops_text import op_counts, op_lines
@@ -19,13 +19,13 @@ NAMES = [f"Conv_{at}" for at in range(30)]
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-a]"
 
 
-def run(ops: Ops, outcome: str = "passed") -> list[Brief]:
+def run(ops: Ops, outcome: str = "passed") -> list[Attempt]:
     """A run of one case with what each op took in its executions."""
     told: list[dict[str, Any]] = [
         {"op": f"{name}:OpId_{at}", "source": None, "cycles": runs[0], "runs": runs}
         for at, (name, runs) in enumerate(ops.items())
     ]
-    return [Brief.of(attempt(f"a {outcome}", measurements={"profile": {"ops": told}}))]
+    return [Attempt.of(attempt(f"a {outcome}", measurements={"profile": {"ops": told}}))]
 
 
 def compared(*sides: Ops) -> OpsCompared:

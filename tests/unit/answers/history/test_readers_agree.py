@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.answers.history.brief import read_briefs
+from harness.answers.history.attempts import read_attempts
 from harness.answers.history.comparison import compare
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError
 from harness.tools.cli.main import commands
-from harness.verdict.results.journal import Damage, read_journal, said_in
+from harness.verdict.results.journal import Damage, lines_in, read_journal
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 from tests.properties import reached, reaches
@@ -107,7 +107,7 @@ def final(folder: Path) -> dict[str, int]:
 
 
 def of_briefs(folder: Path) -> dict[str, int]:
-    briefs, _ = read_briefs(folder / "results.jsonl")
+    briefs, _ = read_attempts(folder / "results.jsonl")
     found = compare([], briefs)
     return {one.shown.case: one.shown.attempt for pairs in found.pairs.values() for one in pairs}
 
@@ -206,8 +206,8 @@ def test_each_reader_says_which_line_is_none_and_why(
     other = spelt([*((k, json.dumps(v).encode()) for k, v in fields.items()), (field, value)])
     text = whole.model_dump_json().encode() + b"\n\n" + other + b"\n"
     (tmp_path / "results.jsonl").write_bytes(text)
-    found = list(said_in(tmp_path / "results.jsonl"))
-    assert [type(said) for *_, said in found] == [CaseRecord, Damage]
+    found = list(lines_in(tmp_path / "results.jsonl"))
+    assert [type(content) for _, content in found] == [CaseRecord, Damage]
     for reader in READERS:
         assert reader(tmp_path) == {"whole": 1}
     for said in told_by(tmp_path):

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, stored_attempts
 from harness.answers.history.nights import CauseTold, NightTold, keep_night, nights_held
 from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in
-from harness.answers.history.speed import sample
 from harness.answers.history.timeline import Filter
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.unit.answers.history.runs import attempt, run_folder
@@ -80,7 +79,7 @@ def test_on_which_computer_devices_hang(info: dict[str, Any], expected: dict[str
 def test_files_of_users_are_told_apart_by_what_is_in_them() -> None:
     def files(**said: object) -> object:
         made = case(measurements={"context_files": said})
-        return attempt_row("r", 1, made, Brief.of(made), {})["files"]
+        return attempt_row("r", 1, made, Attempt.of(made), {})["files"]
 
     one, other = files(a={"sha256": "1" * 64}), files(a={"sha256": "2" * 64})
     assert one != other
@@ -96,10 +95,9 @@ def test_figures_are_read_from_the_database_as_from_the_journal(tmp_path: Path) 
     database = open_database(str(tmp_path / "h"))
     import_run(database, run_folder(tmp_path, case(measurements=measured), attempt("b passed")))
     held = {one.test: one for _, _, one in stored_attempts(database, Filter())}
-    told = Brief.of(case(measurements=measured))
-    for figure, value in (("load_us", 2.0), ("rss_bytes.peak", 7.0), ("execute_us", None)):
-        assert sample(held[told.test].measured, figure) == sample(told.measured, figure) == value
-    assert held[attempt("b passed").test].source is None
+    told = Attempt.of(case(measurements=measured))
+    assert held[told.test].figures == told.figures == {"load_us": 2.0, "rss_bytes.peak": 7.0}
+    assert held[attempt("b passed").test].figures == {}
 
 
 def test_the_last_word_of_a_night_counts(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, sample
 from harness.answers.history.comparison import Comparison, FailOn, compare
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.comparison_text import lines, markdown, page, told
 from harness.answers.history.previous import runs_around
-from harness.answers.history.speed import Speed, sample
+from harness.answers.history.speed import Speed
 from harness.tools.cli.main import commands
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
@@ -38,7 +38,7 @@ def run(
 
 def judged(*took: float, new: int = 1, late: bool = False, effect: float = 0.1) -> Comparison:
     """The runs, of which the last are NEW and those between, one before that BASE."""
-    runs = [[Brief.of(run(us))] for us in took]
+    runs = [[Attempt.of(run(us))] for us in took]
     at = len(runs) - new
     found = compare(runs[at - 1], runs[-1])
     return with_speed(found, runs[: at - 1], runs[at:-1], effect=effect, late=late)
@@ -69,7 +69,7 @@ def speed_of(found: Comparison) -> Speed:
     ],
 )
 def test_of_a_run_one_number_counts(measured: dict[str, Any], figure: str, number: Any) -> None:
-    assert sample(measured.get, figure) == number
+    assert sample(measured, figure) == number
 
 
 def test_slower_is_told_where_a_rerun_confirms_it() -> None:
@@ -90,12 +90,12 @@ HOT = COOL | {"hottest_c": 52.0, "log_level": "verbose"}
 def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Comparison:
     """Two slow runs on a hot device after others; of several cases as many on a cool one, too."""
     cool = [
-        Brief.of(run(1000, said=f"b{at} passed", surroundings=COOL, device="cool"))
+        Attempt.of(run(1000, said=f"b{at} passed", surroundings=COOL, device="cool"))
         for at in range(cases if cases > 1 else 0)
     ]
     runs = [
         [
-            Brief.of(run(us, said=f"a{at} passed", surroundings=HOT if us > 1100 else COOL))
+            Attempt.of(run(us, said=f"a{at} passed", surroundings=HOT if us > 1100 else COOL))
             for at in range(cases)
         ]
         + cool
@@ -129,13 +129,13 @@ def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> N
 
 
 def test_a_suspect_has_its_surroundings_too() -> None:
-    runs = [[Brief.of(run(us, surroundings=COOL))] for us in USUAL]
-    new = [Brief.of(run(1200, surroundings=HOT))]
+    runs = [[Attempt.of(run(us, surroundings=COOL))] for us in USUAL]
+    new = [Attempt.of(run(1200, surroundings=HOT))]
     found = with_speed(compare(runs[-1], new), runs[:-1])
     (one,) = speed_of(found).suspects
     assert speed_of(found).around[one.name]
     for odd in ("hot", [], None, 7):
-        other = [Brief.of(run(1200, surroundings=odd))]
+        other = [Attempt.of(run(1200, surroundings=odd))]
         found = with_speed(compare(runs[-1], other), runs[:-1])
         assert not any(speed_of(found).around.values())
 
@@ -160,12 +160,12 @@ def test_night_by_night_a_change_is_told_once_when_it_is_sure() -> None:
     assert told_at == [7]
 
 
-def warmer(*took: float | None) -> list[list[Brief]]:
+def warmer(*took: float | None) -> list[list[Attempt]]:
     """A run each, None where nothing was measured; each 10 degrees hotter than the one before."""
     return [
-        [Brief.of(run(us or 1, surroundings={"hottest_c": 10.0 * at, "seen_s": 1}))]
+        [Attempt.of(run(us or 1, surroundings={"hottest_c": 10.0 * at, "seen_s": 1}))]
         if us is not None
-        else [Brief.of(attempt("a passed"))]
+        else [Attempt.of(attempt("a passed"))]
         for at, us in enumerate(took)
     ]
 
@@ -203,7 +203,9 @@ def test_a_change_that_came_before_new_is_told_once_new_bears_it_out(
 def test_what_is_told_of_new_stays_as_it_is_beside_what_came_before() -> None:
     """The load grew with BASE, and the execution with the run between; a third did nothing."""
     took = [(500, us) for us in USUAL] + [(900, 1000), (901, 1200), (902, 1201)]
-    runs = [[Brief.of(run(us, load_us=[load], create_us=[us])) for us in [us]] for load, us in took]
+    runs = [
+        [Attempt.of(run(us, load_us=[load], create_us=[us])) for us in [us]] for load, us in took
+    ]
     found = with_speed(compare(runs[-3], runs[-1]), runs[:-3], runs[-2:-1], late=True)
     changes = {one.name.figure: one for one in speed_of(found).told("slower")}
     assert set(changes) == {"execute_us", "create_us"}, "the load was told in the run between"
@@ -211,9 +213,9 @@ def test_what_is_told_of_new_stays_as_it_is_beside_what_came_before() -> None:
 
 
 def test_a_device_that_became_slower_is_told_once_and_its_cases_are_not() -> None:
-    def device(factor: float, number: int = 9) -> list[Brief]:
+    def device(factor: float, number: int = 9) -> list[Attempt]:
         return [
-            Brief.of(run(factor * us, said=f"a{at} passed", load_us=[]))
+            Attempt.of(run(factor * us, said=f"a{at} passed", load_us=[]))
             for at, us in enumerate(USUAL + USUAL[: number - 6])
         ]
 
@@ -236,20 +238,20 @@ def test_a_device_that_became_slower_is_told_once_and_its_cases_are_not() -> Non
 
 
 def test_a_figure_needs_a_value_on_either_side() -> None:
-    runs = [[Brief.of(run(us))] for us in USUAL]
-    other = [Brief.of(attempt("a passed", measurements={"execute_us": [1], "run_us": 3}))]
+    runs = [[Attempt.of(run(us))] for us in USUAL]
+    other = [Attempt.of(attempt("a passed", measurements={"execute_us": [1], "run_us": 3}))]
     found = speed_of(with_speed(compare(runs[-1], other), runs[:-1]))
     assert [one.name.figure for one in found.judged.changes] == ["execute_us"]
     assert (found.base_runs, found.new_runs, found.effect) == (6, 1, 0.1)
-    nowhere = [replace(other[0], fate=replace(other[0].fate, device=None))]
+    nowhere = [replace(other[0], device=None)]
     found = speed_of(with_speed(compare(nowhere, nowhere)))
     assert [one.name.device for one in found.judged.changes] == ["", ""]
 
 
 def test_a_run_that_lacks_a_case_tells_nothing_of_it() -> None:
-    runs = [[Brief.of(run(us))] for us in (*USUAL, 1200, 1201)]
+    runs = [[Attempt.of(run(us))] for us in (*USUAL, 1200, 1201)]
     found = compare(runs[5], runs[7])
-    other = [Brief.of(run(1, said="other passed"))]
+    other = [Attempt.of(run(1, said="other passed"))]
     without = speed_of(with_speed(found, [[], *runs[:5]], [other, runs[6]]))
     (one,), (same,) = (
         speed.told("slower")
@@ -266,8 +268,8 @@ def test_of_nothing_nothing_is_judged() -> None:
 def test_the_furthest_is_first_and_what_all_cases_have_in_common_before_it() -> None:
     sizes = {"load_us": [700], "create_us": [2000], "run_us": [1500]}
     usual: dict[str, Any] = {name: [1000] for name in sizes}
-    runs = [[Brief.of(run(us, **usual))] for us in USUAL]
-    runs += [[Brief.of(run(1800, **sizes))] for _ in range(2)]
+    runs = [[Attempt.of(run(us, **usual))] for us in USUAL]
+    runs += [[Attempt.of(run(1800, **sizes))] for _ in range(2)]
     found = speed_of(with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7]))
     figures = [one.name.figure for one in found.told("slower")]
     assert figures == ["create_us", "execute_us", "run_us"]
@@ -275,9 +277,9 @@ def test_the_furthest_is_first_and_what_all_cases_have_in_common_before_it() -> 
 
 
 def test_only_what_passed_counts() -> None:
-    base = [Brief.of(run(us)) for us in USUAL]
-    odd = [Brief.of(run(1200, said="a failed"))]
-    found = compare([base[-1]], [Brief.of(run(1200))])
+    base = [Attempt.of(run(us)) for us in USUAL]
+    odd = [Attempt.of(run(1200, said="a failed"))]
+    found = compare([base[-1]], [Attempt.of(run(1200))])
     judged_ = with_speed(found, [[one] for one in base[:-1]], [odd])
     assert not speed_of(judged_).told("slower")  # the run between failed: it confirms nothing
     failing = with_speed(compare([base[0]], odd))
@@ -285,16 +287,16 @@ def test_only_what_passed_counts() -> None:
 
 
 def test_a_case_goes_on_from_version_to_version() -> None:
-    old = [[Brief.of(run(us, qnn="2.50.40"))] for us in USUAL]
-    new = [[Brief.of(run(us, qnn="2.51.0"))] for us in (1200, 1201)]
+    old = [[Attempt.of(run(us, qnn="2.50.40"))] for us in USUAL]
+    new = [[Attempt.of(run(us, qnn="2.51.0"))] for us in (1200, 1201)]
     found = with_speed(compare(old[-1], new[-1]), old[:-1], new[:1])
     (one,) = speed_of(found).told("slower")
     assert "2.51.0" in one.name.case
 
 
 def test_a_run_beside_itself_gives_nothing() -> None:
-    same = [Brief.of(run(1000))]
-    found = with_speed(compare(same, same), [[Brief.of(run(us))] for us in (900, 1300, 500)])
+    same = [Attempt.of(run(1000))]
+    found = with_speed(compare(same, same), [[Attempt.of(run(us))] for us in (900, 1300, 500)])
     assert {one.verdict for one in speed_of(found).judged.changes} <= {"same", "unsure"}
     assert not speed_of(found).suspects
 
@@ -401,7 +403,7 @@ def test_every_form_tells_it() -> None:
 def test_hostile_names_are_text() -> None:
     hostile = f"{CANARY} <script>alert(1)</script> `x` @everyone\n# head"
     name = {"case": f"suites/test_a.py::test_b[{hostile}]"}
-    runs = [[Brief.of(run(us).model_copy(update=name))] for us in (*USUAL, 1200, 1201)]
+    runs = [[Attempt.of(run(us).model_copy(update=name))] for us in (*USUAL, 1200, 1201)]
     found = with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7])
     _, comment, html, report = forms(found)
     assert "<script>" not in html

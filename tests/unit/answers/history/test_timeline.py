@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
 from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
@@ -35,7 +34,7 @@ from tests.unit.verdict.results.records import record
 
 
 def history_of(
-    runs: Sequence[tuple[str, Sequence[Brief]]],
+    runs: Sequence[tuple[str, Sequence[Attempt]]],
     bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
     diagnosis: str = "",
     facts: Mapping[str, CauseFacts] = MappingProxyType({}),
@@ -47,13 +46,13 @@ def history_of(
     return History.of(attempts, order, bisectable, diagnosis, facts=facts)
 
 
-def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
+def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
     """A run a night, from 2026-11-01 on; ids that do not sort as they were begun."""
     told = []
     for day, said in enumerate(runs, start=1):
         started = f"2026-11-{day:02}T20:00:00Z"
         made = [attempt(one, started=started) for one in said.split(";") if one.strip()]
-        told.append((f"run-{99 - day}", [Brief.of(one) for one in made]))
+        told.append((f"run-{99 - day}", [Attempt.of(one) for one in made]))
     return told
 
 
@@ -61,7 +60,7 @@ def nights(*runs: str, diagnosis: str = "") -> History:
     return history_of(at_night(*runs), diagnosis=diagnosis)
 
 
-def alone(brief: Brief) -> EarlierAttempts:
+def alone(brief: Attempt) -> EarlierAttempts:
     """A case that ran once in a run."""
     return attempts_by_name([brief])[brief.case]
 
@@ -138,7 +137,7 @@ def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
 
 
 def test_the_last_thirty_runs_are_shown() -> None:
-    runs = [Brief.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
+    runs = [Attempt.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
     (line,) = lines_of(attempts_by_name([one]) for one in runs)
     assert "".join(line.marks) == "F" + 29 * "."
     assert line.runs == 31
@@ -235,15 +234,15 @@ def test_no_name_is_in_two_rows_and_none_goes_back(runs: list[set[str]]) -> None
 def test_a_case_that_was_run_again_fails_since_it_first_did() -> None:
     started = [f"2026-11-02T{hour}:00:00.000000Z" for hour in ("20", "21", "22")]
     made = [attempt(f"a failed n={at}", started=one) for at, one in enumerate(started, 1)]
-    first = Brief.of(attempt("a passed", started="2026-11-01T20:00:00Z"))
-    found = history_of([("r1", [first]), ("r2", [Brief.of(one) for one in made])], advised)
+    first = Attempt.of(attempt("a passed", started="2026-11-01T20:00:00Z"))
+    found = history_of([("r1", [first]), ("r2", [Attempt.of(one) for one in made])], advised)
     (row,) = found.cases()
     (kind,) = found.kinds()
     assert (row.attempts, row.failed_attempts) == (4, 3)
     said = "1 of 2 runs passed, 3 of 4 attempts failed, trend worse"
     assert f"        fails since 2026-11-02; {said}" in list(lines(found))
     assert (row.since, row.first_bad_at, kind.first) == (started[0],) * 3
-    (line,) = lines_of([attempts_by_name([Brief.of(one) for one in reversed(made)])])
+    (line,) = lines_of([attempts_by_name([Attempt.of(one) for one in reversed(made)])])
     assert line.since == started[0], "in whatever order they stand"
 
 
@@ -265,13 +264,12 @@ def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
 
 
 def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
-    brief = Brief.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
+    brief = Attempt.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
     axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
-    away = replace(brief.fate, device=None)
-    found = Failure.of("kin", "run", alone(replace(brief, held_axes=axes, fate=away)))
+    found = Failure.of("kin", "run", alone(replace(brief, axes=axes, device=None)))
     assert found[:6] == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
     assert found.cause == cause_id(brief)
-    brief = Brief.of(attempt("a failed engine=executorch"))
+    brief = Attempt.of(attempt("a failed engine=executorch"))
     assert Failure.of("kin", "run", alone(brief)).versions == "qnn 2.51.0, engine executorch"
 
 
@@ -318,7 +316,7 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
 
 
 def test_axes_are_looked_for_by_name_and_value() -> None:
-    brief = Brief.of(attempt("a@2.50.40 passed"))
+    brief = Attempt.of(attempt("a@2.50.40 passed"))
     assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).takes(brief)
     assert not Filter(axes=(("qnn", "2.51.0"),)).takes(brief)
     assert not Filter(axes=(("moon", "1"),)).takes(brief)
@@ -407,7 +405,7 @@ def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
 def test_json_keeps_to_its_schema() -> None:
     hostile = f"{CANARY}<script>`|"
     records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
-    made = list(map(Brief.of, records))
+    made = list(map(Attempt.of, records))
     report = history_of([("r", made), ("s", made)])
     whole = HistoryReport(
         runs=report.runs,
@@ -437,7 +435,7 @@ def test_json_keeps_to_its_schema() -> None:
 )
 def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
     def kin(case: str) -> str:
-        return kin_of(Brief.of(record(case=case, axes={})))
+        return kin_of(Attempt.of(record(case=case, axes={})))
 
     assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
     assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
@@ -460,7 +458,7 @@ def test_a_disk_that_is_full_is_the_labs() -> None:
             self._rows.execute("PRAGMA max_page_count = 5")
             super()._take(*given)  # type: ignore[arg-type]
 
-    made = [Brief.of(attempt(f"{number} failed")) for number in range(500)]
+    made = [Attempt.of(attempt(f"{number} failed")) for number in range(500)]
     attempts = ((kin_of(one), "r", one) for one in made)
     with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
         Full.of(attempts, {"r": 0}, lambda _: Bisectable())

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
-from hypothesis import given, settings, strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_format
 
@@ -16,12 +18,15 @@ from harness.answers.report.ci import code_quality, github_lines, step_summary
 from harness.answers.report.grid import grid_lines, grids
 from harness.answers.report.html import html_text
 from harness.answers.report.junit import junit_parts
-from harness.answers.report.metrics import metrics_text
+from harness.answers.report.metrics import METRICS, metrics_text
+from harness.answers.report.projections import project
 from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import failure_groups, summary_lines, totals
+from harness.verdict.results import journal
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts
+from harness.verdict.results.run_folder import RunFolder
 from tests.properties import reached, reaches
 from tests.unit.answers.report.test_ci import COMMAND
 from tests.unit.answers.report.test_html import SCRIPTS, Page
@@ -51,6 +56,24 @@ def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int) -> 
     ci(made)
     metrics(made)
     page(made)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LISTS)
+def test_reports_of_a_large_journal_are_those_of_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[CaseRecord]
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(exist_ok=True)
+    lines = "".join(f"{record.model_dump_json()}\n" for record in made)
+    (folder / "results.jsonl").write_text(lines)
+    reports = []
+    for held_bytes in (1 << 30, 0):
+        monkeypatch.setattr(journal, "_HELD_BYTES", held_bytes)
+        run = project(RunFolder(folder))
+        files = [(folder / name).read_bytes() for name in ("report.html", "junit.xml", METRICS)]
+        reports.append([*files, summary_lines(run.cases, run.coverage, folder)])
+    assert reports[0] == reports[1]
 
 
 def the_summary(made: list[CaseRecord], width: int) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_id
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
@@ -100,7 +100,7 @@ def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path)
         run_folder(tmp_path, attempt(said), run_id=one)
         for one, said in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
     ]
-    cause = cause_id(Brief.of(attempt(BAD)))
+    cause = cause_id(Attempt.of(attempt(BAD)))
     causes = {cause: CauseTold(files_changed=("test_a.py",))}
     built(tmp_path, *runs[:2])
     told = NightTold(night="n", run=SECOND, started="2026", causes=causes)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import JsonValue
 
-from harness.answers.history.brief import Brief, DeviceName, Fate
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import (
     Category,
     Comparison,
@@ -34,7 +34,7 @@ EXPECTED = Expected(known_issue="few-contexts")
 
 
 def compare(before: list[CaseRecord], after: list[CaseRecord]) -> Comparison:
-    return compare_briefs(map(Brief.of, before), map(Brief.of, after))
+    return compare_briefs(map(Attempt.of, before), map(Attempt.of, after))
 
 
 def found_in(found: Comparison, category: Category = "new") -> list[NewFailure]:
@@ -169,15 +169,24 @@ def brief(
     ort: str | None = None,
     failure: str | None = None,
     known_issue: str | None = None,
-) -> Brief:
-    named = DeviceName(device) if device else None
-    fate = Fate(outcome, device=named, ort=ort, failure=failure, known_issue=known_issue)
+) -> Attempt:
     test, said = placed(case)
     placement = None if said is None else PlacementRecord.model_validate(said)
-    return Brief(case, test, placement, axes, fate, "2026-11-21T00:00:00Z")
+    return Attempt(
+        case,
+        test,
+        placement,
+        axes or {},
+        outcome,
+        device=device,
+        ort=ort,
+        failure=failure,
+        known_issue=known_issue,
+        started="2026-11-21T00:00:00Z",
+    )
 
 
-def new_failure(before: Brief, after: Brief) -> NewFailure:
+def new_failure(before: Attempt, after: Attempt) -> NewFailure:
     return NewFailure.of(Pair(before, after))
 
 
@@ -217,7 +226,7 @@ OLD, NEW = "f.py::t[sim-htp-2.50.40-io]", "f.py::t[sim-htp-2.51.0-io]"
         ),
     ],
 )
-def test_what_hinders_a_bisection(before: Brief, after: Brief, hindrance: str | None) -> None:
+def test_what_hinders_a_bisection(before: Attempt, after: Attempt, hindrance: str | None) -> None:
     found = new_failure(before, after)
     assert found.hindrance == hindrance
     assert bisected_apart(Pair(before, after)) == (found.changed, hindrance)
@@ -267,7 +276,7 @@ ENDS = ("--device", "sim", "--lab", "lab.yaml", "--reports", "reports")
 )
 @pytest.mark.parametrize("minutes", [None, 7.5])
 def test_the_command_of_a_bisection(
-    before: Brief, after: Brief, command: list[str], minutes: float | None
+    before: Attempt, after: Attempt, command: list[str], minutes: float | None
 ) -> None:
     found = new_failure(before, after)
     limit = ["--max-minutes", "7.5"] if minutes else []
@@ -293,7 +302,7 @@ def test_the_command_of_a_bisection(
         (brief("t"), ("", "", "")),
     ],
 )
-def test_the_versions_that_a_case_ran_with(record: Brief, versions: tuple[str, str, str]) -> None:
+def test_the_versions_that_a_case_ran_with(record: Attempt, versions: tuple[str, str, str]) -> None:
     assert tuple(version_of(record, axis) for axis in SEARCHED) == versions
 
 
@@ -324,7 +333,7 @@ def test_the_versions_that_a_case_ran_with(record: Brief, versions: tuple[str, s
         (brief("t", axes={"compiler": "2.5"}), brief("t", axes={"compiler": "2.6"}), ()),
     ],
 )
-def test_the_axes_that_changed(before: Brief, after: Brief, changed: tuple[str, ...]) -> None:
+def test_the_axes_that_changed(before: Attempt, after: Attempt, changed: tuple[str, ...]) -> None:
     assert new_failure(before, after).changed == changed
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import harness
-from harness.answers.history.attempts import attempts_by_name, finder
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt, attempts_by_name, finder
 from harness.answers.history.causes import cause_of
 from harness.answers.history.comparison import compare, settled
 from harness.answers.history.facts import CauseFacts
@@ -55,7 +54,7 @@ def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
 
 def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> tuple[Issue, ...]:
     records = [attempt(one) for one in after.split(";") if one.strip()]
-    found = compare(briefs(before), [Brief.of(one) for one in records])
+    found = compare(briefs(before), [Attempt.of(one) for one in records])
     named = {one.case: one for one in records}
     return followed(known, found, named, run=f"run {seen}", seen=seen)
 
@@ -98,7 +97,7 @@ def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
     gone = attempt("z passed", file="b/test_b.py")
     for after, files in (("c failed", ("a/test_a.py",)), ("c error", ())):
         record = attempt(after, file="a/test_a.py")
-        found = compare([Brief.of(gone)], [Brief.of(record)], infos=infos)
+        found = compare([Attempt.of(gone)], [Attempt.of(record)], infos=infos)
         issues = followed([], found, {record.case: record}, run="r", seen="s")
         assert [one.files_changed for one in issues if one.cases] == [files]
 
@@ -109,7 +108,7 @@ def on(device: str, said: str, **changed: Any) -> CaseRecord:
 
 def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
     def seen(known: Sequence[Issue], *records: CaseRecord) -> list[Issue]:
-        found = compare([], map(Brief.of, records))
+        found = compare([], map(Attempt.of, records))
         named = {one.case: one for one in records}
         return [one for one in followed(known, found, named, run="r", seen="s") if one.cases]
 
@@ -135,7 +134,7 @@ def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
 
 def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
     def seen(known: Sequence[Issue], *records: CaseRecord) -> Issue:
-        found = compare([], map(Brief.of, records))
+        found = compare([], map(Attempt.of, records))
         named = {one.case: one for one in records}
         return next(one for one in followed(known, found, named, run="r", seen="s") if one.cases)
 
@@ -273,7 +272,7 @@ def test_what_first_failed_so_tells_why() -> None:
     (bare,) = night([], "", "a failed")
     assert bare.diagnosis is None
     unexplained = [attempt("a failed", error=None)]
-    found = compare([], [Brief.of(one) for one in unexplained])
+    found = compare([], [Attempt.of(one) for one in unexplained])
     (dumb,) = followed([], found, {one.case: one for one in unexplained}, run="r", seen="1")
     assert (dumb.signature, dumb.diagnosis, dumb.message) == ("failed", None, None)
 
@@ -327,7 +326,7 @@ def test_a_case_that_was_lost_in_the_base_is_compared_with_its_last_verdict(
     record = attempt("a failed")
     base = f"a@2.50.40 {lost}"
     seen = histories_of(*([earlier] if earlier else []), base, now="a failed")
-    found = settled(compare(briefs(base), [Brief.of(record)]), seen)
+    found = settled(compare(briefs(base), [Attempt.of(record)]), seen)
     issues = followed([], found, {record.case: record}, run="r", seen="1", histories=seen)
 
     def command(one: NewFailure) -> list[str] | None:
@@ -397,8 +396,8 @@ def test_a_search_on_more_axes_takes_longer() -> None:
     def wanted(**after: str) -> str:
         records = [with_versions(said, name, "failed") for name, said in after.items()]
         found = compare(
-            [Brief.of(with_versions(old, name, "passed")) for name in after],
-            [Brief.of(record) for record in records],
+            [Attempt.of(with_versions(old, name, "passed")) for name in after],
+            [Attempt.of(record) for record in records],
         )
         named = {record.case: record for record in records}
         issues = followed([], found, named, run="r", seen="1")
@@ -636,7 +635,7 @@ def test_the_issue_of_a_lost_device_shows_no_script(name: str) -> None:
     command = f"set -- '/data/local/tmp' ''\n{SCRIPTS[name]}"
     lost = DeviceLost("adb says: device offline", serial="127.0.0.1:40023", command=command)
     record = attempt("a error").model_copy(update={"error": ErrorRecord.of(message=str(lost))})
-    found = compare([], [Brief.of(record)])
+    found = compare([], [Attempt.of(record)])
     (issue,) = followed([], found, {record.case: record}, run="r", seen="1")
     told = title(issue)
     assert "adb says: device offline [in a shell script]" in told

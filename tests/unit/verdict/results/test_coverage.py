@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.answers.history.brief import Brief
+from harness.answers.history.attempts import Attempt
 from harness.answers.report.summary import section
 from harness.verdict.results.coverage import FAULTS, Coverage, Standing, coverage_of
 from harness.verdict.results.record import CaseRecord
@@ -37,11 +37,11 @@ def test_a_case_comes_to_one_thing_for_all_readers(
     changed: dict[str, Any], standing: Standing
 ) -> None:
     made = record(**changed)
-    assert (made.standing, Brief.of(made).standing) == (standing, standing)
+    assert (made.standing, Attempt.of(made).standing) == (standing, standing)
     lost = standing in FAULTS
-    assert Brief.of(made).has_verdict == (standing in ("passed", "failed", "known"))
-    assert (Brief.of(made).fault is not None) == lost
-    assert made.is_unexpected == Brief.of(made).is_unexplained == (lost or standing == "failed")
+    assert Attempt.of(made).has_verdict == (standing in ("passed", "failed", "known"))
+    assert (Attempt.of(made).fault is not None) == lost
+    assert made.is_unexpected == Attempt.of(made).is_unexplained == (lost or standing == "failed")
     if made.is_bad:
         assert section(made) == ("lab" if lost else {"known": "expected"}.get(standing, "failing"))
 
@@ -120,7 +120,7 @@ def test_nothing_is_green_above_a_missing_verdict(
 ) -> None:
     info = {"selected": selected} if selected is not None else {}
     found = coverage_of(made, info | (ENDED if ended else {}))
-    assert coverage_of(map(Brief.of, made), info | (ENDED if ended else {})) == found
+    assert coverage_of(map(Attempt.of, made), info | (ENDED if ended else {})) == found
     cases = len({one.case for one in made})
     aside = found.unsupported + found.skipped + sum(found.missing.values())
     if found.selected is not None:

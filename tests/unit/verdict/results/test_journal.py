@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.ground.errors import ConfigError, InfraError, InternalError
 from harness.verdict.results import journal
-from harness.verdict.results.journal import Journal, read_journal
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.journal import Journal, JournalRecords, picked, read_journal
+from harness.verdict.results.record import CaseRecord, final_attempts
 from tests.unit.verdict.results.records import record, records
 
 
@@ -33,6 +33,32 @@ def test_appending_and_reading(path: Path) -> None:
     assert [item.case for item in contents.records] == ["a", "b", "c"]
     assert contents.damage == ()
     assert path.read_bytes().count(b"\n") == 3
+
+
+def test_records_that_take_much_memory_are_read_anew_each_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [record(case=case, attempt=number) for number in (1, 2) for case in "abc"][:5]
+    with Journal(path) as opened:
+        for item in made:
+            opened.append(item)
+    path.write_bytes(path.read_bytes() + b"broken\n")
+    held = read_journal(path)
+    monkeypatch.setattr(journal, "_HELD_BYTES", 0)
+    large = read_journal(path)
+    assert (held.damage, type(large.records)) == (large.damage, JournalRecords)
+    assert [*large.records] == [*large.records] == [*held.records] == made
+    assert [*large.cases] == [*held.cases] == [made[3], made[4], made[2]]
+    assert final_attempts(large.cases) is large.cases
+    assert (len(large.records), large.records[-1], large.records[1:3]) == (5, made[4], made[1:3])
+    for contents in (held, large):
+        assert [*picked(contents.records, [4, 0])] == [made[4], made[0]]
+    path.write_bytes(path.read_bytes()[7:])
+    with pytest.raises(ConfigError, match="was changed while it was read"):
+        list(large.records)
+    path.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        list(large.records)
 
 
 def test_a_new_journal_is_empty(path: Path) -> None:

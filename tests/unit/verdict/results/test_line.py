@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from harness.verdict.results.line import case_of, line_of
+from harness.verdict.results.line import line_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.unit.verdict.results.records import error, record
 
@@ -35,7 +35,7 @@ def line(one: CaseRecord | DeviceEvent, **changed: object) -> bytes:
 
 def test_lines_of_today() -> None:
     assert line(CASE).startswith(b'{"schema":2,"kind":"case"')
-    assert line_of(line(CASE)) == case_of(line(CASE)) == CASE
+    assert line_of(line(CASE)) == CASE
     assert line_of(line(EVENT)) == EVENT
 
 
@@ -76,8 +76,3 @@ def test_a_line_that_another_program_wrote() -> None:
 def test_what_is_no_line(what: bytes) -> None:
     with pytest.raises(ValidationError):
         line_of(what)
-
-
-def test_an_event_is_no_case() -> None:
-    with pytest.raises(ValidationError):
-        case_of(line(EVENT))

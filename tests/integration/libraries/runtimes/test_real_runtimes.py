@@ -68,7 +68,9 @@ def test_a_cached_runtime_needs_no_network(
     assert catalog.is_cached("2.51.0", "linux-x64")
     again = Catalog(runtime.root.parents[1])
     assert again.runtime("2.51.0", "linux-x64") == runtime
-    assert logged == Logged()
+    # tests beside this one look into the same cache
+    told = [text for text in logged.progress if not text.startswith("waiting for another process")]
+    assert (told, logged.warnings) == ([], [])
 
 
 def test_orts_library_of_a_linux_board(catalog: Catalog) -> None:

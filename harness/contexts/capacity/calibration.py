@@ -133,7 +133,7 @@ class Calibration:
 
 
 def kept_calibration(cache: Path, runtime: Runtime) -> Calibration | None:
-    """What `calibrate` kept of a runtime; None if it was never asked."""
+    """What `calibrate` kept of a runtime; None if it never measured it."""
     try:
         kept = read_json(_kept_at(cache, runtime), _MAX_KEPT_BYTES)
         return TypeAdapter(Calibration).validate_python(kept)
@@ -141,11 +141,12 @@ def kept_calibration(cache: Path, runtime: Runtime) -> Calibration | None:
         return None
 
 
-def calibrate(cache: Path, catalog: Catalog, probes: ProbeBuilder, runtime: Runtime) -> Calibration:
+def calibrate(cache: Path, catalog: Catalog, runtime: Runtime) -> Calibration:
     """Measures a runtime, and keeps that by the content of its library.
 
     Raises as `room`, and as `ContextStore.get` for the context that it takes.
     """
+    probes = ProbeBuilder(cache / "probe")
     # the oldest: all runtimes take it
     small = ContextStore(cache, catalog, probes).get(Model("tiny"), all_versions()[0], _HTP_ARCH)
     found = room(probes.build("linux-x64"), runtime.library(_BACKEND), small.path)

@@ -17,7 +17,7 @@ _SIMULATED: Final = "linux-x64"
 
 
 class Forecasts:
-    """Forecasts for runtimes that `contexts calibrate` or `contexts fit` has measured."""
+    """Forecasts for runtimes that `contexts fit` has measured."""
 
     def __init__(self, cache: Path, probes: ProbeBuilder) -> None:
         self._cache = cache

@@ -1,6 +1,6 @@
 """`qnn-harness contexts`: the context binaries in files of users, inspected or copied out.
 
-`fit` and `calibrate` tell whether they fit into protection domains.
+`fit` tells whether they fit into protection domains.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Literal
 import click
 
 from harness.contexts.capacity.calibration import (
-    Calibration,
     Silent,
     calibrate,
     kept_calibration,
@@ -78,14 +77,6 @@ _MOST_LONG = 8
 qnn_option = click.option(
     "--qnn", metavar="VERSION", help="Whose simulator reserves. By default the newest."
 )
-
-
-class ContextsCalibrated(Printout):
-    """`contexts calibrate --json`: protection domains and the budget of each; null: no limit."""
-
-    qnn: str
-    budget_bytes: int | None
-    sessions: int
 
 
 class ContextsExtracted(Printout):
@@ -307,6 +298,7 @@ def size(count: int) -> str:
     "--window", type=click.IntRange(1), default=4, show_default=True, help="How many these are."
 )
 @click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain.")
+@click.option("--remeasure", is_flag=True, help="Measure the simulator's budget anew.")
 @click.option("--sessions", type=click.IntRange(1, 64), help="How many of them there are.")
 @click.option("--soc", default="QCS8550", show_default=True, help="What an .onnx is compiled for.")
 @qnn_option
@@ -318,6 +310,7 @@ def fit_command(
     residency: Residency,
     window: int,
     budget: int | None,
+    remeasure: bool,
     sessions: int | None,
     soc: str,
     qnn: str | None,
@@ -329,14 +322,18 @@ def fit_command(
     An .onnx is compiled first, as `run` does it.
 
     What each takes is what the real library reserves when it loads it alone, here. Without
-    --budget the simulator's own is taken; a device has another. Ends with 1 if not all fit.
+    --budget the simulator's own is taken, which is measured once and kept; a device has another.
+    Ends with 1 if not all fit.
     """
+    if remeasure and budget is not None:
+        raise click.UsageError("--remeasure measures the budget, and --budget gives it: name one")
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
     measured = _measured(runtime, _contexts(files, catalog, runtime, soc_with_htp(soc)))
     wanted = list(islice(cycle(measured), contexts or len(measured)))
     if budget is None:
-        known = kept_calibration(cache_root(), runtime) or _calibrated(catalog, runtime)
+        known = None if remeasure else kept_calibration(cache_root(), runtime)
+        known = known or calibrate(cache_root(), catalog, runtime)
         budget_bytes, number = known.budget_bytes, sessions or known.sessions
     else:
         budget_bytes, number = budget, sessions or 1
@@ -354,31 +351,6 @@ def fit_command(
     )
     say_found(told, fit_lines(told), as_json)
     return 0 if told.fits else _NEGATIVE
-
-
-@contexts.command("calibrate")
-@qnn_option
-@lab_option
-@json_option
-def calibrate_command(qnn: str | None, lab_file: Path, as_json: bool) -> None:
-    """Measure how much the simulator of a QNN version has to reserve of.
-
-    It loads a small context until the library refuses one and says what is left. `fit` does so by
-    itself where that has not been done, and remembers it.
-    """
-    catalog = open_catalog(lab_file)
-    runtime = host_runtime(catalog, qnn)
-    found = _calibrated(catalog, runtime)
-    line = f"QNN {found.qnn} refuses nothing"
-    if found.budget_bytes is not None:
-        each = f"{found.budget_bytes:,} bytes each"
-        line = f"QNN {found.qnn}: protection domains: {found.sessions}, of {each}"
-    say_found(ContextsCalibrated(**vars(found)), [line], as_json)
-
-
-def _calibrated(catalog: Catalog, runtime: Runtime) -> Calibration:
-    root = cache_root()
-    return calibrate(root, catalog, ProbeBuilder(root / "probe"), runtime)
 
 
 def _contexts(

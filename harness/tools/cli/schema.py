@@ -32,7 +32,7 @@ from harness.search.bisect.result import BisectionResult
 from harness.search.diverge.divergence import Divergence
 from harness.search.minimize.driver import Result
 from harness.search.nightly.night import Night
-from harness.tools.cli.contexts import ContextsCalibrated, ContextsExtracted
+from harness.tools.cli.contexts import ContextsExtracted
 from harness.tools.cli.contexts_compile import ContextCompiled
 from harness.tools.cli.contexts_minimize import CaseBundled
 from harness.tools.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
@@ -65,7 +65,6 @@ Printed = (
     | RuntimesShown
     | RuntimesVerified
     | ContextsExtracted
-    | ContextsCalibrated
     | ContextCompiled
     | CaseBundled
     | RunsMerged

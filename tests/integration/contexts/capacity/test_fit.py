@@ -12,14 +12,20 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from harness.contexts.capacity.calibration import Silent, reserved, room
+from harness.contexts.capacity.calibration import (
+    Calibration,
+    Silent,
+    reserved,
+    room,
+)
 from harness.contexts.capacity.packing import Room, Size, forecast
 from harness.contexts.context.schedule import Move
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import run_plan_locally
-from harness.tools.cli.contexts import calibrate_command, fit_command
+from harness.tools.cli import contexts
+from harness.tools.cli.contexts import fit_command
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.probe.conftest import build_backend
@@ -195,15 +201,12 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
         assert told.exception is None, told.exception
         return told.return_value, told.stdout
 
-    code, text = run(calibrate_command, "--qnn", "2.51", "--json")
-    kept = json.loads(text)
-    assert (code, kept["qnn"], kept["sessions"]) == (None, "2.51.0", 1)
-    assert kept["budget_bytes"] > 3_000_000_000
     large = context_for("io-heavy-56mb", "2.51.0").path
     code, text = run(fit_command, large, "--contexts", 66, "--json")
     told = json.loads(text)
     jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    assert (code, told["fits"], told["budget_bytes"]) == (1, False, kept["budget_bytes"])
+    assert (code, told["fits"], told["sessions"]) == (1, False, 1)
+    assert told["budget_bytes"] > 3_000_000_000
     assert told["loads"] == told["first_refused"]["load"] == 54
     assert {one["change"]: one["fits"] for one in told["changes"]}["sequential"]
     code, text = run(fit_command, large, "--contexts", 66, "--residency", "sequential")
@@ -233,11 +236,29 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
     assert logged.warnings == [f"{tmp_path}/empty.onnx: left out, without a context: 1"]
 
 
+def test_a_kept_budget_is_measured_anew_if_that_is_asked(
+    context_for: ContextFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Calibration("2.51.0", 5_000_000_000, 1)
+    monkeypatch.setattr(contexts, "kept_calibration", lambda cache, runtime: kept)
+    small = str(context_for("tiny", "2.51.0").path)
+
+    def budget_of(*words: str) -> int:
+        done = CliRunner().invoke(fit_command, [small, "--qnn", "2.51.0", "--json", *words])
+        assert done.exit_code == 0, done.output
+        return int(json.loads(done.stdout)["budget_bytes"])
+
+    assert budget_of() == kept.budget_bytes
+    assert 3_000_000_000 < budget_of("--remeasure") < 4_000_000_000
+    refused = CliRunner().invoke(fit_command, [small, "--remeasure", "--budget", "1"])
+    assert (refused.exit_code, "--budget" in refused.output) == (2, True)
+
+
 def test_the_forecast_stands_in_the_record_beside_what_happened(
     lab: DeviceRuns, context_for: ContextFor
 ) -> None:
     large = context_for("io-heavy-56mb", "2.47.0").path
-    made = CliRunner().invoke(calibrate_command, ["--qnn", "2.51.0"], standalone_mode=False)
+    made = CliRunner().invoke(fit_command, [str(FOREIGN), "--qnn", "2.51.0"], standalone_mode=False)
     assert made.exception is None, made.exception
     suite = lab.folder / "mine/test_mine.py"
     suite.parent.mkdir()

@@ -25,7 +25,6 @@ CALLS = {
     "bisect replay": ["LOG", "--no-run"],
     "compare": ["reports/FIRST", "reports/latest"],
     "contexts bundle": ["CASE", "--out", "case.tar"],
-    "contexts calibrate": [],
     "contexts compile": ["model.onnx", "-o", "made.bin", "--soc", "QCS8550"],
     "contexts diverge": ["model.onnx"],
     "contexts extract": [FILE, "--out", "extracted"],

@@ -54,7 +54,7 @@ _TABLES: Final = (
     "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
     "signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, "
     "kin TEXT NOT NULL DEFAULT '', test TEXT NOT NULL DEFAULT '', placement TEXT, "
-    "soc TEXT, host TEXT, files TEXT, figures TEXT, cause_id TEXT, PRIMARY KEY (run, line))",
+    "soc TEXT, figures TEXT, cause_id TEXT, PRIMARY KEY (run, line))",
     "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
     *_INDEXES,
     *_OF_NIGHTS,

@@ -279,7 +279,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
         seen.names.add(attempt.case, fits=attempt.device is not None)
         if attempt.engine is not None and attempt.engine not in ENGINES:
             seen.engines.setdefault(bounded(attempt.engine), number)
-        yield attempt_row(run, number, said, attempt, seen.devices.hosts)
+        yield attempt_row(run, number, said, attempt)
 
 
 _HELD_FIELDS: Final = (

@@ -11,7 +11,6 @@ from typing import Any, Final
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_id
 from harness.answers.history.database import kin_of
-from harness.answers.history.surroundings import named_files
 from harness.answers.report.summary import part_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
@@ -25,7 +24,7 @@ _VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 ATTEMPT_COLUMNS: Final = (
     *("run", "line", "name", "device", "qnn", "ort", "axes", "outcome", "cause", "known_issue"),
     *("diagnosis", "signature", "error", "started", "attempt", "kin", "test", "placement"),
-    *("soc", "host", "files", "figures", "cause_id"),
+    *("soc", "figures", "cause_id"),
 )
 DEVICE_COLUMNS: Final = (
     *("run", "device", "soc", "host", "busy_s", "span_s", *_VITALS),
@@ -40,16 +39,13 @@ def insert_into(table: str, columns: tuple[str, ...]) -> str:
     )
 
 
-def attempt_row(
-    run: str, line: int, record: CaseRecord, attempt: Attempt, hosts: Mapping[str, str]
-) -> dict[str, object]:
-    """The row of an attempt; `hosts` has that of each device, and under "" our own."""
-    device = attempt.device and bounded(attempt.device)
+def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:
+    """The row of an attempt."""
     return {
         "run": run,
         "line": line,
         "name": bounded(attempt.case),
-        "device": device,
+        "device": attempt.device and bounded(attempt.device),
         **{name: _version(attempt.axis(name)) for name in ("qnn", "ort")},
         "axes": json.dumps(attempt.axes),
         "outcome": attempt.outcome,
@@ -64,8 +60,6 @@ def attempt_row(
         "test": bounded(attempt.test),
         "placement": attempt.placement and _bounded_placement(attempt.placement),
         "soc": _soc(record),
-        "host": hosts.get(device or "", hosts.get("")),
-        "files": _files(record),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
         "cause_id": cause_id(attempt) if attempt.is_bad else None,
     }
@@ -141,21 +135,6 @@ class DeviceSums:
 def _soc(record: CaseRecord) -> str | None:
     soc = record.device.soc if record.device is not None else None
     return None if soc is None else bounded(soc)
-
-
-def _files(record: CaseRecord) -> str | None:
-    """What tells the user's own files of a case from others of these names, and the names."""
-    told = record.measurements.get("context_files")
-    hashes = (
-        [one.get("sha256") for one in told.values() if isinstance(one, dict)]
-        if isinstance(told, dict)
-        else []
-    )
-    said = " ".join(sorted(one for one in hashes if isinstance(one, str)))
-    if not said or not isinstance(told, dict):
-        return None
-    digest = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
-    return bounded(" ".join([digest, *named_files(sorted(told)).split()]))
 
 
 def _version(said: object) -> str | None:

@@ -1,4 +1,4 @@
-"""What is held of a journal's lines beside the cases: devices, their computers, figures, files."""
+"""What is held of a journal's lines beside the cases: devices, their computers, figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, stored_attempts
 from harness.answers.history.nights import CauseTold, NightTold, keep_night, nights_held
-from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in
+from harness.answers.history.rows import DeviceSums, bounded, hosts_in
 from harness.answers.history.timeline import Filter
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.unit.answers.history.runs import attempt, run_folder
@@ -74,20 +74,6 @@ def test_a_device_without_cases_is_held_too() -> None:
 )
 def test_on_which_computer_devices_hang(info: dict[str, Any], expected: dict[str, str]) -> None:
     assert hosts_in(info) == expected
-
-
-def test_files_of_users_are_told_apart_by_what_is_in_them() -> None:
-    def files(**said: object) -> object:
-        made = case(measurements={"context_files": said})
-        return attempt_row("r", 1, made, Attempt.of(made), {})["files"]
-
-    one, other = files(a={"sha256": "1" * 64}), files(a={"sha256": "2" * 64})
-    assert one != other
-    called = str(files(b={"sha256": "1" * 64}))
-    assert called.partition(" ")[0] == str(one).partition(" ")[0], "whatever they are called"
-    assert (str(one)[17:], called[17:]) == ("a", "b"), "which is held, too"
-    assert files() is None
-    assert files(a={"sha256": 3}, b=4) is None
 
 
 def test_figures_are_read_from_the_database_as_from_the_journal(tmp_path: Path) -> None:

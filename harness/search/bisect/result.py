@@ -91,13 +91,21 @@ class EdgeShape(Part):
     preflight: PreflightShape | None
 
 
+class NextRun(Part):
+    """The versions of a run that would be next, and its purpose."""
+
+    at: At
+    why: str
+
+
 class BisectionResult(Part):
     """What a bisection came to; `answer` is null while it is not over.
 
     `before` and `after` are the sides of the first of `edges`, or the one side that is known.
     `libraries` are those of the axes that differ at an edge. Paths are seen from the bisection's
     folder. `on` is the device, the kind of device or the engine, if several were asked; `engine` is
-    set if it is an engine. `folder` and `exit_code` are printed by `--json` only.
+    set if it is an engine. `folder`, `next` and `exit_code` are printed by `--json` only; `next` is
+    the run that `replay --no-run` leaves out.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -128,11 +136,25 @@ class BisectionResult(Part):
     edges: list[EdgeShape]
     libraries: dict[AxisName, Difference]
     folder: str | None = None
+    next: NextRun | None = None
     exit_code: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As result.json has it."""
-        return self.model_dump(mode="json", exclude={"folder", "exit_code"})
+        return self.model_dump(mode="json", exclude={"folder", "next", "exit_code"})
+
+
+class BisectionNotBegun(Part):
+    """One of several bisections that was not gone on with; `left_out`: why it never is."""
+
+    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["bisect"] = "bisect"
+    bisect: str
+    folder: str
+    finished: Literal[False] = False
+    on: str | None
+    engine: str | None
+    left_out: str | None = None
 
 
 def result_of(

@@ -29,7 +29,7 @@ from harness.search.bisect.folder import LOG, BisectFolder, log_text
 from harness.search.bisect.log import Begun, read_log
 from harness.search.bisect.match import parse_match
 from harness.search.bisect.request import Request, begin, other_kinds, replayed
-from harness.search.bisect.result import result_of
+from harness.search.bisect.result import NextRun, result_of
 from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
@@ -216,14 +216,14 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
     finding, asked = None, None
     if isinstance(step, Question | Stopped):
         question = step.question if isinstance(step, Stopped) else step
-        asked, code = {"at": list(question.at), "why": question.why}, NEGATIVE
+        asked, code = NextRun(at=question.at, why=question.why), NEGATIVE
         said = f"next to run: {' with '.join(question.at)} ({question.why})"
     else:
         finding, code, said = step, code_of(step), step.text
     if as_json:
         records = [None] * len(log.answers())
         result = result_of(file.absolute().parent.name, log, finding, records)
-        say_json(result.as_json() | {"next": asked, "exit_code": code})
+        say_json(result.model_copy(update={"next": asked, "exit_code": code}))
     else:
         say(said)
     return code

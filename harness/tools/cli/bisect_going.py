@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import click
 
@@ -26,7 +26,7 @@ from harness.search.bisect.log import LEFT_OUT, Answered, Asked, BisectLog, Conc
 from harness.search.bisect.loop import Watcher
 from harness.search.bisect.match import Judged
 from harness.search.bisect.report_text import doubts, held_text, summary
-from harness.search.bisect.result import BisectionResult
+from harness.search.bisect.result import BisectionNotBegun, BisectionResult
 from harness.search.bisect.search import CornerSpec
 from harness.search.bisect.versions import Versions
 from harness.search.bisect.write_reports import write_reports
@@ -39,6 +39,7 @@ INTERRUPTED: Final = 130
 _FOUND = "change"
 _WHY_CHARS = 60
 _DECIDED = {_FOUND, "no-change"}
+_Result = BisectionResult | BisectionNotBegun
 _COLORS = {"good": "green", "bad": "red"}
 
 
@@ -47,7 +48,7 @@ class _End:
     """How far a bisection got, and `why` it is not over, if it is not."""
 
     code: int
-    result: dict[str, Any]
+    result: _Result
     why: str | None = None
 
 
@@ -62,7 +63,7 @@ def go_on_with(
     file, is left out. Its log says why. Raises HarnessError.
     """
     ends: list[_End] = []
-    results: dict[BisectFolder, dict[str, Any]] = {}
+    results: dict[BisectFolder, _Result] = {}
     left_out: dict[BisectFolder, str] = {}
     try:
         for folder in folders:
@@ -85,11 +86,10 @@ def go_on_with(
                 folder.append(Concluded(text=why, detail={LEFT_OUT: why}))
                 left_out[folder] = why
                 say(why, err=True)
-        each = bool(left_out) or any(end.result.get("on") is not None for end in ends)
+        each = bool(left_out) or any(end.result.on is not None for end in ends)
         if as_json:
             every = [
-                results.get(folder) or _not_begun(folder) | {LEFT_OUT: left_out[folder]}
-                for folder in folders
+                results.get(folder) or _not_begun(folder, left_out[folder]) for folder in folders
             ]
             say_json(every if each or len(every) > 1 else every[0])
         elif each:
@@ -123,22 +123,24 @@ def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> s
     return f"to go on{every}: qnn-harness bisect --resume {shlex.quote(shown(left[0].path))}"
 
 
-def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def together(results: Sequence[_Result]) -> Iterator[str]:
     """What was found on several devices or with several engines: those that answered the same are
     named together."""
     said: dict[str, list[str]] = {}
     for result in results:
-        answer = result.get("answer")
-        said.setdefault(answer["text"] if answer else "not over", []).append(str(result.get("on")))
+        answer = result.answer if isinstance(result, BisectionResult) else None
+        said.setdefault(answer.text if answer else "not over", []).append(str(result.on))
     for text, names in said.items():
-        yield f"{'with' if results[0].get('engine') else 'on'} {' and '.join(names)}: {text}"
+        yield f"{'with' if results[0].engine else 'on'} {' and '.join(names)}: {text}"
 
 
-def code_of_each(results: Sequence[Mapping[str, Any]]) -> int:
+def code_of_each(results: Sequence[_Result]) -> int:
     """Something is found if each device has its answer, and something differs."""
-    answers = [result["answer"] for result in results]
-    kinds = {answer["kind"] for answer in answers}
-    differ = len({answer["verdict"] for answer in answers}) > 1 or _FOUND in kinds
+    answers = [
+        result.answer for result in results if isinstance(result, BisectionResult) and result.answer
+    ]
+    kinds = {answer.kind for answer in answers}
+    differ = len({answer.verdict for answer in answers}) > 1 or _FOUND in kinds
     return FOUND if differ and kinds <= _DECIDED else NEGATIVE
 
 
@@ -157,7 +159,7 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
     finding = None if isinstance(step, Stopped) else step
     code = code_of(step)
     result = write_reports(folder, finding, catalog, cache_root())
-    told = result.as_json() | {"folder": str(folder.path), "exit_code": code}
+    told = result.model_copy(update={"folder": str(folder.path), "exit_code": code})
     if not as_json:
         for line in result_lines(result, shown(folder.path)):
             say(line)
@@ -166,11 +168,16 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
     return _End(code, told, "the time is over" if step is None else None)
 
 
-def _not_begun(folder: BisectFolder) -> dict[str, Any]:
+def _not_begun(folder: BisectFolder, left_out: str | None = None) -> BisectionNotBegun:
     """The result of one that was not gone on with."""
     task = folder.read().spec
-    which = {"on": task.on, "engine": task.engine}
-    return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False, **which}
+    return BisectionNotBegun(
+        bisect=folder.path.name,
+        folder=str(folder.path),
+        on=task.on,
+        engine=task.engine,
+        left_out=left_out,
+    )
 
 
 def code_of(step: Finding | Stopped | None) -> int:

@@ -104,7 +104,7 @@ def nightly(
         *summary_lines(over),
         f"issues: {reports / over.night / 'issues'}",
     )
-    say_found(over.model_dump(mode="json") | {"exit_code": over.exit_code}, lines, as_json)
+    say_found(over, lines, as_json)
     return over.exit_code
 
 

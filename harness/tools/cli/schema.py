@@ -28,7 +28,7 @@ from harness.device.lab.inventory import Lab
 from harness.ground.files.whole_file import write_whole
 from harness.libraries.containers.manifest import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
-from harness.search.bisect.result import BisectionResult
+from harness.search.bisect.result import BisectionNotBegun, BisectionResult
 from harness.search.diverge.divergence import Divergence
 from harness.search.minimize.driver import Result
 from harness.search.nightly.night import Night
@@ -80,7 +80,9 @@ def schemas() -> dict[str, str]:
         "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
-            BisectionResult, "What bisect --json prints, and its result.json", "validation"
+            BisectionResult | BisectionNotBegun,
+            "What bisect --json prints, and its result.json",
+            "validation",
         ),
         "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
         "contexts.schema.json": _schema(Inspection, "What contexts inspect --json prints"),
@@ -89,9 +91,7 @@ def schemas() -> dict[str, str]:
         "history.schema.json": _schema(HistoryReport, "What history --json prints"),
         "diverge.schema.json": _schema(Divergence, "What contexts diverge --json prints"),
         "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
-        "nightly.schema.json": _schema(
-            Night, "What nightly --json prints (with exit_code), and its nightly.json"
-        ),
+        "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
         "devices.schema.json": _described(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.result import BisectionNotBegun, BisectionResult
 from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.bisect_going import FOUND, NEGATIVE, BisectProgress, code_of_each, together
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
@@ -63,14 +64,16 @@ def test_a_pipe_gets_the_bound_the_folder_and_a_plain_line_for_each_run(tmp_path
     ]
 
 
-def told(on: str, text: str, kind: str, verdict: str | None = None) -> dict[str, Any]:
-    return {"on": on, "answer": {"text": text, "kind": kind, "verdict": verdict}}
+def told(on: str, text: str, kind: str, verdict: str | None = None) -> BisectionResult:
+    answer = AxisFinding.model_construct(text=text, kind=kind, verdict=verdict)
+    return BisectionResult.model_construct(on=on, engine=None, answer=answer)
 
 
 def test_devices_that_answered_the_same_are_named_together() -> None:
     change, good = ("first bad 3", "change"), ("all are good", "no-change", "good")
-    found = [told("a", *change), told("b", *good), told("c", *change), {"on": "d"}]
-    assert list(together(found)) == [
+    found = [told("a", *change), told("b", *good), told("c", *change)]
+    left = BisectionNotBegun(bisect="x", folder="x", on="d", engine=None)
+    assert list(together([*found, left])) == [
         "on a and c: first bad 3",
         "on b: all are good",
         "on d: not over",

@@ -74,8 +74,7 @@ def run_module(
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    names = [name for name in environment if name.startswith(_READ_AT_START)]
-    return {name: environment[name] for name in names if name != "PYTHONPATH"}
+    return {name: environment[name] for name in environment if name.startswith(_READ_AT_START)}
 
 
 @cache
@@ -134,8 +133,7 @@ def main() -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:] = [request["cwd"], *filter(None, given), *sys.path[1:]]
+    sys.path[0] = request["cwd"]
     sys.argv = request["words"]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

@@ -218,13 +218,15 @@ def read_attempts(
 class EarlierAttempts:
     """All attempts at a case in one run: the last of them, and whether others ended otherwise.
 
-    It `passed` and `failed` so often; `bad` is one that failed, the last of them. `begun` is when
-    the first of them was. `at` is the place of the run among those that are looked at.
+    It `passed` and `failed` so often, `failed_unexpectedly` if a known issue does not expect one of
+    these; `bad` is the last that failed. `begun` is when the first of them was. `at` is the place
+    of the run among those that are looked at.
     """
 
     last: Attempt
     passed: int = 0
     failed: int = 0
+    failed_unexpectedly: bool = False
     failures: frozenset[tuple[str, str]] = frozenset()
     bad: Attempt | None = None
     at: int = -1
@@ -239,6 +241,7 @@ class EarlierAttempts:
             alone = _alone(*_failure(attempt))
             self.failures = self.failures | alone if self.failures else alone
             self.failed += 1
+            self.failed_unexpectedly |= attempt.standing == "failed"
             if self.bad is None or attempt.attempt >= self.bad.attempt:
                 self.bad = attempt
         elif attempt.has_verdict:

@@ -208,11 +208,9 @@ def compare(
     either run has kept; without it, outputs are not compared. `infos` is run.json of each; without
     it there are no cases but these.
     """
-    old, new = attempts_by_name(before), attempts_by_name(after)
-    base, covered = (
-        coverage_of((one.last for one in run.values()), info)
-        for run, info in zip((old, new), infos, strict=True)
-    )
+    runs = [*before], [*after]
+    base, covered = (coverage_of(run, info) for run, info in zip(runs, infos, strict=True))
+    old, new = map(attempts_by_name, runs)
     find = finder(old)
     met: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}

@@ -140,23 +140,14 @@ class ToldComparison:
 
     @property
     def verdict(self) -> str:
-        """All in one sentence: first how many cases have a verdict."""
+        """All in one sentence: first what the run came to by itself."""
         run, base = self.comparison.coverage, self.comparison.base_coverage
-        told = [run.headline]
+        told = [run.sentence()]
         if self.base is not None and not base.is_whole:
             told.append(f"in the base, {base.headline}")
-        return "; ".join([*told, self._differences if self.base else self._found_first])
-
-    @property
-    def _found_first(self) -> str:
-        """What a run says that is compared with no other."""
-        run, flaky = self.comparison.coverage, self.comparison["flaky"]
-        new = run.failed - sum(one.shown.is_unexplained for one in flaky)
-        said = [f"{new} new"] if new else []
-        said += [f"{len(flaky)} flaky"] if flaky else []
-        said += [f"{counted(run.known, 'failure')} as known"] if run.known else []
-        said += ["nothing fails"] if run.is_green and not said and not self.reasons else []
-        return ", ".join(["the first run of these cases", *said])
+        return "; ".join(
+            [*told, self._differences if self.base else "the first run of these cases"]
+        )
 
     def _failing_among(self, name: Category) -> str:
         """Of what had no verdict before nobody knows how it ended, unless that is said."""

@@ -228,13 +228,21 @@ def no_turn(kin: KinLines, line: CaseLine, change: NightChange) -> list[EarlierA
 
 
 class StandingCounts(Counter[str]):
-    """How many cases came to what, by their standing."""
+    """How many cases came to what, by their standing; `flaky` of those that passed failed in
+    another attempt."""
+
+    flaky: int = 0
+
+    def add(self, attempts: EarlierAttempts) -> None:
+        """Count a case."""
+        self[attempts.last.standing] += 1
+        self.flaky += attempts.last.standing == "passed" and attempts.failed_unexpectedly
 
     def coverage(self, not_run: int | None = 0) -> Coverage:
         """As every sum of a run is told."""
         lacks = not_run or 0
         selected = None if not_run is None else self.total() + lacks
-        return Coverage(selected=selected, not_run=lacks, **dict(self))
+        return Coverage(selected=selected, not_run=lacks, flaky=self.flaky, **dict(self))
 
     @property
     def lost(self) -> int:
@@ -277,7 +285,7 @@ class Harvest:
             for line in kin.read:
                 told += _changes(kin, line, first, earlier)
                 for one in line.seen:
-                    self.by_run[one.at][one.last.standing] += 1
+                    self.by_run[one.at].add(one)
             for line in kin.drawn:
                 self._count(line)
         marks = ", ".join("?" * len(NightChange._fields))
@@ -295,7 +303,7 @@ class Harvest:
     def _count(self, line: CaseLine) -> None:
         for one in line.seen:
             if (device := one.last.device) is not None:
-                self.by_device[device, one.at][one.last.standing] += 1
+                self.by_device[device, one.at].add(one)
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""

@@ -19,7 +19,6 @@ from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import (
     cut_short,
     failure_groups,
-    first_line,
     outputs_lines,
     shared_diagnosis,
 )
@@ -110,7 +109,7 @@ def step_summary(
 
     `became` says what became of each case since an earlier run, `cut` why it was cut short.
     """
-    lines = [f"### Devices: {first_line(records, coverage)}", "", f"Run {as_code(run)}.", ""]
+    lines = [f"### Devices: {coverage.sentence()}", "", f"Run {as_code(run)}.", ""]
     lines += [f"**Cut short**: {as_code(cut, 300)}", ""] if cut else []
     lines += [f"{line}." for line in outputs_lines(records)]
     groups = [one for one in failure_groups(records) if one[0].is_bad]

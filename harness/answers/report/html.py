@@ -98,7 +98,8 @@ def html_text(run: RunData) -> str:
         "grids": asked_grids(cases),
         "versions": VERSIONS,
     }
-    said = verdict(cases, coverage, reasons, since, cut=cut is not None, besides=remarks(run))
+    new = _new_failures(cases, since)
+    said = verdict(coverage, new=new, cut=cut is not None, besides=remarks(run))
     return template("report.html.j2").render(
         title=f"{said} qnn-harness {run.run}",
         run=run.run,
@@ -126,45 +127,21 @@ def html_text(run: RunData) -> str:
 
 
 def verdict(
-    cases: Sequence[CaseRecord],
-    coverage: Coverage,
-    reasons: Sequence[Reason],
-    since: Since | None = None,
-    *,
-    cut: bool = False,
-    besides: Sequence[str] = (),
+    coverage: Coverage, *, new: int | None = None, cut: bool = False, besides: Sequence[str] = ()
 ) -> str:
-    """What a run comes to, in a sentence or two.
-
-    `cut`: it was cut short; `besides`: what is to be said although no case fails for it.
-    """
+    """Return what a run comes to: it was `cut` short, its sentence with the failures that are
+    `new`, and what is to be said `besides`, although no case fails for it."""
+    sentence = coverage.sentence(new)
     said = ["Cut short."] if cut else []
-    said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
-    failing, known = coverage.failed, coverage.known
-    if failing:
-        kinds = sum(section(one.first) == "failing" for one in reasons)
-        verb = "fails" if failing == 1 else "fail"
-        why = f"for {counted(kinds, 'reason')}{_of_these_new(cases, since)}"
-        said.append(f"{failing} {verb}, {why}.")
-    elif coverage.is_green and coverage.passed:
-        # without an earlier run nothing can be called new, nor not new
-        what = "Nothing new fails" if since else "Nothing fails"
-        what += " unexpectedly" if known and not since else ""
-        said.append(f"{what}: {coverage.passed} passed.")
-    said.extend(besides)
-    if coverage.strict:
-        said.append(f"{coverage.strict} passed where a known issue says that it fails.")
-    if known:
-        said.append(f"{known} {'fails' if known == 1 else 'fail'} as a known issue says.")
-    return " ".join(said)
+    return " ".join([*said, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
 
 
-def _of_these_new(cases: Iterable[CaseRecord], since: Since | None) -> str:
+def _new_failures(cases: Iterable[CaseRecord], since: Since | None) -> int | None:
+    """Return how many cases did not fail so before; None without an earlier run."""
     if since is None:
-        return ""
-    failing = (one for one in cases if one.standing == "failed")
-    new = sum(since.became.get(one.case) in _NEW for one in failing)
-    return f"; {new} of them new" if new else ", none of them new"
+        return None
+    failing = [record.case for record in cases if record.standing == "failed"]
+    return sum(since.became.get(case) in _NEW for case in failing)
 
 
 def _became(since: Since | None) -> dict[str, int]:

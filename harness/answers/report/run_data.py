@@ -53,4 +53,4 @@ class RunData:
     @cached_property
     def coverage(self) -> Coverage:
         """How many of its selected cases have a verdict."""
-        return coverage_of(self.cases, self.info)
+        return coverage_of(self.contents.records, self.info)

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 from harness.verdict.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.verdict.failure.log_words import CAME_TRUE
-from harness.verdict.results.coverage import LOST_TO, VERDICTS, Coverage
+from harness.verdict.results.coverage import LOST_TO, Coverage
 from harness.verdict.results.outputs import Outputs
 from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
 
@@ -109,15 +109,6 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     return [f"outputs of what passed: {told}"]
 
 
-def first_line(records: Sequence[CaseRecord], coverage: Coverage) -> str:
-    """How many cases have a verdict, why others lack one, and which verdicts there are."""
-    judged = (one for one in records if one.standing in VERDICTS)
-    counts = _in_order(Counter(record.state for record in judged))
-    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
-    strict = f" ({coverage.strict} of them fail by --strict-known)" if coverage.strict else ""
-    return f"{coverage.headline}: {shown}{strict}" if counts else coverage.headline
-
-
 def summary_lines(
     records: Sequence[CaseRecord],
     coverage: Coverage,
@@ -133,7 +124,7 @@ def summary_lines(
     """
     records = final_attempts(records)
     groups = failure_groups(records)
-    lines = [first_line(records, coverage)]
+    lines = [coverage.sentence()]
     # that a run says nothing about any target, its exit code of 0 does not tell
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")

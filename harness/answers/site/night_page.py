@@ -22,6 +22,7 @@ from harness.answers.site.drawings import Bar, trend
 from harness.answers.site.links import Links, page_of
 from harness.answers.site.pages import Known, by_cause, framed
 from harness.ground.errors.outgoing_text import counted
+from harness.verdict.results.coverage import Coverage
 
 _TREND: Final = 30
 _TREND_SAID: Final = "From below: passed, failed as known, failed, without a verdict."
@@ -74,30 +75,22 @@ def nights_page(known: Known, said: Mapping[str, str]) -> str:
 
 
 def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
-    """What the night at a place comes to, which said this."""
-    run = known.runs[at]
-    coverage = known.gathered.by_run[at].coverage(run.not_run)
-    fails = {one.case for one in changes if one.became in ("new", "still")}
-    new = [one for one in changes if one.became == "new"]
-    said = f"{coverage.headline[:1].upper()}{coverage.headline[1:]}. "
-    if not fails:
-        if _tests_less(known, at):
-            return f"{said}Nothing of it fails, but cases have vanished."
-        nothing = "Nothing" if coverage.is_whole else "Nothing that has a verdict"
-        but = " but what known issues expect" if coverage.known else ""
-        return f"{said}{nothing} fails{but}."
-    causes = counted(len({one.cause for one in new}), "cause")
-    told = f"{len(new)} of them new, for {causes}" if new else "none of them new"
-    said += f"{counted(len(fails), 'case')} {'fails' if len(fails) == 1 else 'fail'}, {told}"
-    flaky = len({one.case for one in changes if one.became == "flaky"} - fails)
-    said += f"; {flaky} more {'is' if flaky == 1 else 'are'} flaky" if flaky else ""
-    return f"{said}; cases have vanished." if _tests_less(known, at) else f"{said}."
+    """Return what the night at a place comes to, which said this."""
+    new = len({change.case for change in changes if change.became == "new"})
+    said = _coverage(known, at).sentence(new)
+    vanished = " Cases have vanished." if _tests_less(known, at) else ""
+    return f"{said[:1].upper()}{said[1:]}.{vanished}"
+
+
+def _coverage(known: Known, at: int) -> Coverage:
+    return known.gathered.by_run[at].coverage(known.runs[at].not_run)
 
 
 def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
     run = known.runs[at]
-    bad = any(one.became in ("new", "lost") for one in changes) or run.not_run != 0
-    bad = bad or _tests_less(known, at)
+    coverage, night = _coverage(known, at), known.nights.get(run.run)
+    bad = any(one.became == "new" for one in changes) or bool(night and night.failed_on)
+    bad = bad or bool(coverage.flaky) or not coverage.is_whole
     yield Heading(
         [
             "Night of " if known.is_night(at) else "Run of ",
@@ -108,7 +101,6 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
         1,
     )
     yield Paragraph(sentence(known, at, changes), "verdict bad" if bad else "verdict")
-    night = known.nights.get(run.run)
     if devices := unwell(known, at):
         yield Items([Item([Span(name, style="code"), f": {said}"]) for name, said in devices])
     if night is not None and night.vanished:

@@ -147,7 +147,7 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
     coverage = folder.coverage()
     session.exitstatus = _EXIT_AFTER_FAILURES if fails else coverage.exit_code
     # the run may lack what was not asked for this time
-    tell(session.config, f"{told}: {coverage.headline}")
+    tell(session.config, f"{told}: {coverage.sentence()}")
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:

@@ -85,9 +85,9 @@ class Coverage(Part):
     """How many of the selected cases came to what; the last attempt at each counts.
 
     `selected` is null where a run was cut short that did not say how many it had. Of those
-    `passed`, `strict` fail the run, since a known issue expects them to fail (`--strict-known`).
-    `input`, `lab` and `harness` count cases without a verdict by who is at fault; `not_run` left no
-    record.
+    `passed`, `strict` fail the run, since a known issue expects them to fail (`--strict-known`),
+    and `flaky` failed in another attempt. `input`, `lab` and `harness` count cases without a
+    verdict by who is at fault; `not_run` left no record.
     """
 
     selected: _Count | None
@@ -101,6 +101,7 @@ class Coverage(Part):
     harness: _Count = 0
     not_run: _Count = 0
     strict: _Count = 0
+    flaky: _Count = 0
 
     @property
     def judged(self) -> int:
@@ -125,9 +126,9 @@ class Coverage(Part):
 
     @property
     def is_green(self) -> bool:
-        """Whether `passed` may be said of the run: something was judged, all of it, and none
-        fails."""
-        return self.is_whole and bool(self.judged) and not self.fails
+        """Whether `passed` may be said of the run: something was judged, all of it, and no attempt
+        failed unexpectedly."""
+        return self.is_whole and bool(self.judged) and not (self.fails or self.flaky)
 
     @property
     def exit_code(self) -> int:
@@ -158,18 +159,38 @@ class Coverage(Part):
             said = f"{self.judged} of {counted(self.selected, 'case')} {have} a verdict"
         return ", ".join([said, *parts])
 
+    def sentence(self, new: int | None = None) -> str:
+        """Return what the run came to, as every report begins: `headline`, and what the verdicts
+        are. `new` of the failures were not there before, if that is known."""
+        of_passed = [f"{self.flaky} of them flaky"] if self.flaky else []
+        of_passed += [f"{self.strict} of them fail by --strict-known"] if self.strict else []
+        of_failed = [] if new is None else [f"{new or 'none'} of them new"]
+        parts = [
+            f"{count} {name} ({', '.join(notes)})" if notes else f"{count} {name}"
+            for count, name, notes in (
+                (self.passed, "passed", of_passed),
+                (self.failed, "failed", of_failed),
+                (self.known, "expected", []),
+            )
+            if count
+        ]
+        return f"{self.headline}: {', '.join(parts)}" if parts else self.headline
+
 
 def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
-    """What the attempts of a run came to; `info` is its run.json, which says how many there are.
+    """What all attempts of a run came to; `info` is its run.json, which says how many cases it had.
 
     Without `info` there are no other cases than these.
     """
     # of each case what counts: whole records would be held otherwise
     last: dict[str, tuple[int, Standing, bool, bool]] = {}
-    for one in attempts:
-        if one.attempt >= last.get(one.case, (0,))[0]:
-            fits = one.device is not None
-            last[one.case] = one.attempt, one.standing, fits, one.breaks_strictness
+    failed = set[str]()
+    for attempt in attempts:
+        if attempt.standing == "failed":
+            failed.add(attempt.case)
+        if attempt.attempt >= last.get(attempt.case, (0,))[0]:
+            fits, strict = attempt.device is not None, attempt.breaks_strictness
+            last[attempt.case] = attempt.attempt, attempt.standing, fits, strict
     counts: Counter[str] = Counter(standing for _, standing, *_ in last.values())
     selected: int | None = len(last)
     if info is not None:
@@ -179,6 +200,7 @@ def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None
         selected=selected,
         not_run=0 if selected is None else selected - len(last),
         strict=sum(strict for *_, strict in last.values()),
+        flaky=sum(last[case][1] == "passed" for case in failed),
         **counts,
     )
 

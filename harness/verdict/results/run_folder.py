@@ -244,7 +244,7 @@ class RunFolder:
 
     def coverage(self) -> Coverage:
         """How many of its selected cases have a verdict, as its journal stands now."""
-        return coverage_of(self.contents().cases, self.info())
+        return coverage_of(self.contents().records, self.info())
 
     @property
     def to_go_on(self) -> str:

@@ -201,7 +201,7 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
     gate.touch()
     code, first, said = night(farm, OLD, *keeps)
     assert code == 0, said
-    assert "3 of 3 cases have a verdict. Nothing fails." in front.read_text()
+    assert "3 of 3 cases have a verdict: 3 passed." in front.read_text()
 
     gate.unlink()
     assert ended_when(farm, NEW, at_work, signal.SIGKILL, *keeps) == -signal.SIGKILL
@@ -209,7 +209,7 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
     code, second, said = night(farm, NEW, *keeps)
     assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), said
     text = front.read_text()
-    assert "3 of 3 cases have a verdict. 1 case fails, 1 of them new, for 1 cause." in text
+    assert "3 of 3 cases have a verdict: 2 passed, 1 failed (1 of them new)." in text
     assert f"as qnn {OLD} to {NEW}" in text
     assert "first bad 2.49.40" in text
 
@@ -221,7 +221,7 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
     third = json.loads(finished.stdout)
     assert (finished.returncode, third["base"]) == (0, second["run"]), finished.stderr
     # with the old version it never failed, so that it is not called fixed
-    assert "3 of 3 cases have a verdict. Nothing fails." in front.read_text()
+    assert "3 of 3 cases have a verdict: 3 passed." in front.read_text()
     listed = (site / "nights.html").read_text()
     for one in (first, second, third):
         assert (site / page_of("night", one["run"])).is_file()
@@ -269,7 +269,7 @@ def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: 
     code, first, _ = night(farm, NEW)
     assert (code, first["verdict"]) == (
         1,
-        "3 of 3 cases have a verdict; the first run of these cases, 1 new",
+        "3 of 3 cases have a verdict: 2 passed, 1 failed; the first run of these cases",
     )
     assert first["told"] == []
     model.write_bytes(whole[:900])
@@ -317,7 +317,7 @@ def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: Devic
     code, told, output = night(farm, OLD, "-m", "device or smoke")
     assert code == 1, output
     assert told["failed_on"] == ["tests without a device, or outputs that drift"]
-    assert told["verdict"] == "2 of 2 cases have a verdict; the first run of these cases"
+    assert told["verdict"] == "2 of 2 cases have a verdict: 2 passed; the first run of these cases"
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert summary.startswith("### Devices: failed\n")
 

@@ -50,7 +50,8 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "   1 x vanished: not run  [first: suites/test_a.py::test_b[sim-htp-2.51.0-d]]",
         "   1 x still failing: failed: call|1002|it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-c]]",
-        "3 of 3 cases have a verdict; 2 new, 1 vanished; 1 still failing, 0 still passing",
+        "3 of 3 cases have a verdict: 3 failed; 2 new, 1 vanished; 1 still failing, "
+        "0 still passing",
         "ends with 1: new",
     ]
 
@@ -61,7 +62,7 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
     text = markdown(first)
     assert "Run `run`." in text
     assert ("not run" in text, "beside" in text, "Judged now" in text) == (False,) * 3
-    assert "1 new" in text
+    assert "1 passed, 1 failed; the first run" in text
     assert "test_b[sim-htp-2.51.0-b]" in text
 
 
@@ -93,9 +94,11 @@ def test_a_comment_has_what_is_new_first() -> None:
 def test_nothing_new_is_said_so() -> None:
     same = told_of([attempt("a passed")], [attempt("a passed")])
     assert list(lines(same)) == [
-        "1 of 1 case has a verdict; no difference; 0 still failing, 1 still passing"
+        "1 of 1 case has a verdict: 1 passed; no difference; 0 still failing, 1 still passing"
     ]
-    assert "### Devices: passed\n\n1 of 1 case has a verdict; no difference" in markdown(same)
+    assert "### Devices: passed\n\n1 of 1 case has a verdict: 1 passed; no difference" in markdown(
+        same
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,12 +107,13 @@ def test_nothing_new_is_said_so() -> None:
         (
             [],
             ["a passed"],
-            "1 of 1 case has a verdict; the base has no cases, 1 judged now, not before; 0",
+            "1 of 1 case has a verdict: 1 passed; the base has no cases, "
+            "1 judged now, not before; 0",
         ),
         (
             [],
             ["a failed", "b passed", "c failed", "d failed known=k"],
-            "4 of 4 cases have a verdict; the base has no cases, "
+            "4 of 4 cases have a verdict: 1 passed, 2 failed, 1 expected; the base has no cases, "
             "4 judged now, not before (2 of them fail); 0",
         ),
         ([], ["a skipped"], "0 of 1 case has a verdict, 1 skipped; the base has no cases; 0"),
@@ -169,7 +173,9 @@ def test_what_is_missing_stands_first_and_is_no_pass() -> None:
     lost = [attempt("a passed"), attempt("b error cause=config")]
     found = told_of([attempt("a passed"), attempt("b passed")], lost)
     assert (found.mark, found.exit_code, found.is_good) == ("verdicts are missing", 2, False)
-    assert found.verdict.startswith("1 of 2 cases has a verdict, 1 lost to a wrong test or input; ")
+    assert found.verdict.startswith(
+        "1 of 2 cases has a verdict, 1 lost to a wrong test or input: 1 passed; "
+    )
     assert list(lines(found))[-1] == "ends with 2: verdicts are missing"
     again = told_of(lost, lost)
     assert (again.mark, again.exit_code) == ("verdicts are missing", 2)
@@ -188,7 +194,8 @@ def test_what_fails_as_before_is_told_once_and_whether_it_is_known() -> None:
         [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed")],
     )
     assert found.verdict == (
-        "3 of 3 cases have a verdict; 1 fails otherwise; 2 still failing (1 as known), "
+        "3 of 3 cases have a verdict: 2 failed, 1 expected; 1 fails otherwise; "
+        "2 still failing (1 as known), "
         "0 still passing"
     )
     assert markdown(found).count("; before: `") == 1

@@ -151,7 +151,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     assert gone.endswith("-c]")
     project(folder, since)
     page = (folder.path / "report.html").read_text()
-    assert "2 of 2 cases have a verdict. 1 fails, for 1 reason; 1 of them new." in page
+    assert "2 of 2 cases have a verdict: 1 passed, 1 failed (1 of them new)." in page
     for told in ("1 new", "1 fixed", "1 vanished", gone, f"../{since.base}/report.html"):
         assert told in page
     rows = rows_of(page)

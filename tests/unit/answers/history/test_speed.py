@@ -393,7 +393,9 @@ def test_every_form_tells_it() -> None:
     for form in (text, comment, html):
         assert "slower: execute_us of suites/test_a.py" in form
         assert "5 + 2 runs" in form
-    assert text.splitlines()[-2].startswith("1 of 1 case has a verdict; 1 figure slower; ")
+    assert text.splitlines()[-2].startswith(
+        "1 of 1 case has a verdict: 1 passed; 1 figure slower; "
+    )
     Draft202012Validator(json.loads(schemas()["compare.schema.json"])).validate(report)
     quiet = forms(judged(*USUAL, 1000))
     assert "slower" not in quiet[0].replace("slower, ", "")

@@ -206,7 +206,9 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
     found = settled(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
     whole = told_of(found, (), base="b", run="r", advice=lambda *_: None, apart=lambda _: None)
     assert whole.mark == "nothing new fails"
-    assert whole.verdict.startswith("1 of 1 case has a verdict; 1 flaky; ")
+    assert whole.verdict.startswith(
+        "1 of 1 case has a verdict: 1 passed (1 of them flaky); 1 flaky; "
+    )
     (line, *_) = lines(whole)
     assert line.startswith(
         "   1 x flaky: passed; 1 of 5 attempts failed on the same versions, first on "

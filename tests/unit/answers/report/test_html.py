@@ -10,7 +10,7 @@ import pytest
 
 from harness.answers.report.html import html_text, verdict
 from harness.answers.report.pages import outcome_bar, thinned
-from harness.answers.report.run_data import RunData, Since
+from harness.answers.report.run_data import RunData
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import Diagnosis, LoadedLibrary
 from harness.verdict.results.checks import held, undecided
@@ -105,18 +105,11 @@ def test_checks_are_shown_with_their_verdicts() -> None:
 
 
 def test_only_beside_an_earlier_run_nothing_is_new() -> None:
-    since = Since("earlier", {}, (), {})
-    passed, known = record(), record(case="b", outcome="failed", expected={"known_issue": "x"})
-
-    def said(*made: CaseRecord, **more: Any) -> str:
-        return verdict(made, coverage_of(made), [], **more)
-
-    assert said(passed, since=since) == "1 of 1 case has a verdict. Nothing new fails: 1 passed."
-    assert said(passed) == "1 of 1 case has a verdict. Nothing fails: 1 passed."
-    assert said(passed, known) == (
-        "2 of 2 cases have a verdict. Nothing fails unexpectedly: 1 passed. "
-        "1 fails as a known issue says."
-    )
+    failed = record(case="b", outcome="failed")
+    for new in (None, 0, 1):
+        said = verdict(coverage_of([record(), failed]), new=new, cut=True, besides=["Drift."])
+        assert said == f"Cut short. {coverage_of([record(), failed]).sentence(new)}. Drift."
+    assert "new" not in verdict(coverage_of([failed]))
 
 
 @pytest.mark.parametrize("code", ["context-arch", "context-floats"])

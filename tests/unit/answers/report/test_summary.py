@@ -69,7 +69,7 @@ def test_the_lines_say_what_happened() -> None:
         ),
     ]
     assert lines_of(made, "reports/x") == [
-        "5 of 7 cases have a verdict, 1 lost to the lab, 1 unsupported: 1 passed, 2 crashed, "
+        "5 of 7 cases have a verdict, 1 lost to the lab, 1 unsupported: 1 passed, 2 failed, "
         "2 expected",
         "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
         "  [first: d]",

@@ -70,7 +70,10 @@ def test_each_link_leads_to_a_page_of_the_site(pages: Path) -> None:
 
 def test_the_front_page_tells_what_broke(pages: Path) -> None:
     text = (pages / "index.html").read_text()
-    assert "3 of 4 cases have a verdict, 1 lost to the lab. 2 cases fail, 2 of them new" in text
+    assert (
+        "3 of 4 cases have a verdict, 1 lost to the lab: 1 passed, 2 failed (2 of them new)."
+        in text
+    )
     for heading in ("New: 2 cases", "Without a verdict: 1 case", "Fixed: 1 case"):
         assert f"<h2>{heading}</h2>" in text
     assert page_of("case", attempt("a passed").test) in text
@@ -88,7 +91,7 @@ def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
         (tmp_path / "site" / page).read_text()
         for page in ("index.html", page_of("night", THIRD), page_of("night", SECOND))
     )
-    assert "2 cases fail, 2 of them new" in front
+    assert "2 failed (2 of them new)" in front
     assert "Night of " in front
     assert ("Run of " in by_hand, "Run of " in night) == (True, False)
     assert page_of("night", THIRD) not in front
@@ -271,13 +274,13 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     one = run_folder(tmp_path, attempt("a passed"), run_id=SECOND)
     built(tmp_path, both, one)
     front = tmp_path / "site/index.html"
-    assert "1 of 1 case has a verdict. Nothing fails." in front.read_text()
+    assert "1 of 1 case has a verdict: 1 passed." in front.read_text()
     gone = {"failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
     told = NightTold(night="n", run=SECOND, started="2026", **gone)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
     text = front.read_text()
-    assert "Nothing of it fails, but cases have vanished." in text
+    assert "1 of 1 case has a verdict: 1 passed. Cases have vanished." in text
     assert "<code>test_b[gone]</code>" in text
     assert 'class="verdict bad"' in text
 
@@ -288,10 +291,8 @@ def test_vanished_cases_are_told_beside_what_fails(tmp_path: Path) -> None:
     told = NightTold(night="n", run=SECOND, started="2026", failed_on=("new", "vanished"))
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
-    assert (
-        "1 of them new, for 1 cause; cases have vanished."
-        in (tmp_path / "site/index.html").read_text()
-    )
+    text = (tmp_path / "site/index.html").read_text()
+    assert "1 failed (1 of them new). Cases have vanished." in text
 
 
 def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, strategies as st
 from harness.answers.history.attempts import Attempt
 from harness.answers.report.summary import section
 from harness.verdict.results.coverage import FAULTS, Coverage, Standing, coverage_of
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.record import CaseRecord, final_attempts
 from tests.unit.verdict.results.records import record, records
 
 ENDED = {"finished": "2026-11-21T06:00:00Z", "problem": None}
@@ -126,6 +127,13 @@ def test_nothing_is_green_above_a_missing_verdict(
     if found.selected is not None:
         assert found.selected == found.judged + aside >= cases
     assert found.is_green <= (found.exit_code == 0)
+    unexpected = {one.case for one in made if one.standing == "failed"}
+    assert (found.failed + found.flaky > 0) or not unexpected - {
+        one.case for one in final_attempts(made) if one.standing not in ("passed", "failed")
+    }
+    if found.failed or found.flaky:
+        assert not found.is_green
+        assert re.search(r"[1-9]\d* (failed|of them flaky)", found.sentence())
     if found.missing or found.selected is None:
         assert not found.is_green
         assert found.exit_code != 0

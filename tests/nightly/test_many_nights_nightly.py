@@ -12,6 +12,7 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
+from harness.answers.history.run_changes import facts_held
 from harness.answers.site.build import build
 from tests.farm_nights import many_nights
 from tests.integration.answers.history.test_memory import peak_mb
@@ -40,14 +41,17 @@ def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path)
     site_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     database = open_database(str(file))
     taken, night_s = cpu_s(lambda: import_run(database, held_back))
+    facts, facts_s = cpu_s(lambda: facts_held(database))
     shown, pages_s = cpu_s(lambda: build(database, site))
-    print(f"\n{peak} MB to import, {night_s:.1f} s for a new night")
+    print(f"\n{peak} MB to import, {night_s:.1f} s for a new night, {facts_s:.1f} s for facts")
     print(
         f"{site_mb} MB and {site_s:.0f} s for the site, {pages_s:.1f} s for the new night's pages"
     )
     assert peak < 150
     assert (taken.attempts, taken.changed) == (2000, True)
     assert night_s < 5
+    assert facts_s < 30
+    assert facts, "something fails in the last runs"
     assert site_mb < 500
     assert pages_s < min(30, site_s / 4)
     assert shown.written < 300, "pages of the new night, of its cases and devices, and lists"

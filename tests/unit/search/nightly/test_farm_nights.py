@@ -8,6 +8,7 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, stored_attempts
+from harness.answers.history.run_changes import facts_held
 from harness.answers.history.timeline import Filter
 from harness.ground.files.whole_file import read_json
 from harness.search.nightly.night import Night
@@ -34,6 +35,15 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
         taken = import_run(database, run)
         assert (taken.changed, taken.damaged) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
+    facts = facts_held(database)
+    runtime = facts[broken.id]
+    affected = {device.device for device in runtime.devices if device.result == "affected"}
+    assert affected == {f"phone-0{number}" for number in range(1, 7)}
+    assert {device.soc for device in runtime.devices if device.device in affected} == {"SM8750"}
+    assert runtime.versions_changed == "qnn 2.50.0 to 2.50.40"
+    assert sorted(one.shows for one in facts.values()) == [
+        *("fails", "flaky", "flaky", "no verdict"),
+    ]
 
 
 def test_lines_of_many_nights_are_records(tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ class NightTold(Part):
 
     night: str
     run: str
-    started: str
     devices: Mapping[str, DeviceTold] = {}
     causes: Mapping[str, CauseTold] = {}
     besides: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from harness.answers.history.noise import SMALLEST_SCALE, median, scales
 _BANDS: Final = 3
 _CELL: Final = 10
 _HIGH: Final = 18
+_TALL: Final = 120
 _SHAPES: Final[Mapping[str, tuple[str, int, int]]] = {
     ".": ("passed", 11, 5),
     "F": ("failed", 1, 15),
@@ -64,14 +65,14 @@ class Bar(NamedTuple):
     counts: Mapping[str, int]
 
 
-def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
+def trend(bars: Sequence[Bar]) -> Markup:
     """Nights beside each other, the newest to the right; each leads to its page."""
     most = max((sum(one.counts.values()) for one in bars), default=0) or 1
     drawn = []
     for at, bar in enumerate(bars):
-        parts, top = Markup(""), float(height)
+        parts, top = Markup(""), float(_TALL)
         said = ", ".join(f"{count} {_WORDS[name]}" for name, count in bar.counts.items() if count)
-        talls = {name: count * height / most for name, count in bar.counts.items()}
+        talls = {name: count * _TALL / most for name, count in bar.counts.items()}
         for name, count in bar.counts.items():
             # what went wrong is never too thin to be seen, at the cost of what is most
             thin = max(0.0, 3 - talls[name]) if count and name in ("failed", "lost") else 0.0
@@ -90,7 +91,7 @@ def trend(bars: Sequence[Bar], *, height: int = 120) -> Markup:
     return Markup(
         '<svg class="chart trend" viewBox="0 -8 {0} {1}" preserveAspectRatio="xMinYMid" '
         'role="group" aria-label="nights">{2}</svg>'
-    ).format(max(1, len(bars)) * 20, height + 10, Markup("").join(drawn))
+    ).format(max(1, len(bars)) * 20, _TALL + 10, Markup("").join(drawn))
 
 
 def curve(

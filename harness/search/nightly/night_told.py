@@ -20,7 +20,6 @@ def night_told(night: Night) -> NightTold | None:
     return NightTold(
         night=night.night,
         run=night.run,
-        started=night.started,
         devices=seen,
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,

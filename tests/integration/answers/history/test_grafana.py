@@ -50,7 +50,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         run = import_run(held, run_folder(reports, *records)).run
     told = {name: DeviceTold(state=name, since="") for name in ("good", "bad")}
     causes = {"c": CauseTold()}
-    keep_night(held, NightTold(night="n", run=run, started="", devices=told, causes=causes))
+    keep_night(held, NightTold(night="n", run=run, devices=told, causes=causes))
     yield held
     started.stop()
 

@@ -88,7 +88,7 @@ def test_figures_are_read_from_the_database_as_from_the_journal(tmp_path: Path) 
 
 def test_the_last_word_of_a_night_counts(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "h"))
-    night = NightTold(night="n", run="r", started="2026", causes={"c": CauseTold(known="\0")})
+    night = NightTold(night="n", run="r", causes={"c": CauseTold(known="\0")})
     keep_night(database, night)
     keep_night(database, night.model_copy(update={"besides": ("late",)}))
     assert nights_held(database)["r"].besides == ("late",)

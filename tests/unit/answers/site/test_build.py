@@ -85,7 +85,7 @@ def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
     runs = nights(tmp_path)
     built(tmp_path, *runs)
     held = open_database(str(tmp_path / "history.sqlite"))
-    keep_night(held, NightTold(night="n", run=SECOND, started="2026"))
+    keep_night(held, NightTold(night="n", run=SECOND))
     built(tmp_path, run_folder(tmp_path, attempt("c passed"), run_id=THIRD))
     front, by_hand, night = (
         (tmp_path / "site" / page).read_text()
@@ -106,7 +106,7 @@ def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path)
     cause = cause_id(Attempt.of(attempt(BAD)))
     causes = {cause: CauseTold(files_changed=("test_a.py",))}
     built(tmp_path, *runs[:2])
-    told = NightTold(night="n", run=SECOND, started="2026", causes=causes)
+    told = NightTold(night="n", run=SECOND, causes=causes)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path, *runs[2:])
     broke, fixed = (
@@ -276,7 +276,7 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     front = tmp_path / "site/index.html"
     assert "1 of 1 case has a verdict: 1 passed." in front.read_text()
     gone = {"failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
-    told = NightTold(night="n", run=SECOND, started="2026", **gone)
+    told = NightTold(night="n", run=SECOND, **gone)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
     text = front.read_text()
@@ -288,7 +288,7 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
 def test_vanished_cases_are_told_beside_what_fails(tmp_path: Path) -> None:
     both = run_folder(tmp_path, attempt("a passed"), attempt("b passed"), run_id=FIRST)
     built(tmp_path, both, run_folder(tmp_path, attempt("a failed"), run_id=SECOND))
-    told = NightTold(night="n", run=SECOND, started="2026", failed_on=("new", "vanished"))
+    told = NightTold(night="n", run=SECOND, failed_on=("new", "vanished"))
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
     text = (tmp_path / "site/index.html").read_text()

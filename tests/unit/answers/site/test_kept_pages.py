@@ -57,7 +57,7 @@ def written(folder: Path) -> Path:
     runs = reports(folder)
     built(folder, *runs)
     causes = {cause_of(folder): CauseTold(known="first bad 2.51.0", folder=BISECT)}
-    told = NightTold(night=NIGHT, run=SECOND, started="2026", causes=causes)
+    told = NightTold(night=NIGHT, run=SECOND, causes=causes)
     keep_night(open_database(str(folder / "history.sqlite")), told)
     built(folder)
     return folder / "site"
@@ -118,7 +118,7 @@ def test_no_page_is_taken_from_elsewhere(tmp_path: Path) -> None:
     (run / "report.html").unlink()
     (run / "report.html").symlink_to(tmp_path / "secret")
     (tmp_path / NIGHT / "comparison.html").unlink()
-    told = NightTold(night="../secret", run=FIRST, started="2026")
+    told = NightTold(night="../secret", run=FIRST)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path, run)
     assert not list((tmp_path / "site/reports").rglob(f"{FIRST}/*"))

@@ -157,6 +157,18 @@ class SpeedReport(Part):
         )
 
 
+class BisectedGroup(Part):
+    """New failures of one signature that `--bisect` searched together.
+
+    `exit_code` is null where no time was left; `result` is what `bisect --json` printed.
+    """
+
+    cases: list[str]
+    command: list[str]
+    exit_code: int | None
+    result: JsonValue
+
+
 class ComparisonReport(Part):
     """Two runs side by side: a list for each thing that can become of a case.
 
@@ -177,21 +189,21 @@ class ComparisonReport(Part):
     failed_on: tuple[str, ...]
     files_changed: tuple[str, ...] = ()
     exit_code: int
-    new: tuple[Row, ...]
-    changed: tuple[Row, ...]
-    flaky: tuple[Row, ...]
-    vanished: tuple[Row, ...]
-    lab: tuple[Row, ...]
-    added: tuple[Row, ...]
-    known: tuple[Row, ...]
-    fixed: tuple[Row, ...]
-    failing: tuple[Row, ...]
+    new: tuple[Row, ...] = ()
+    changed: tuple[Row, ...] = ()
+    flaky: tuple[Row, ...] = ()
+    vanished: tuple[Row, ...] = ()
+    lab: tuple[Row, ...] = ()
+    added: tuple[Row, ...] = ()
+    known: tuple[Row, ...] = ()
+    fixed: tuple[Row, ...] = ()
+    failing: tuple[Row, ...] = ()
     drifted: tuple[DriftRow, ...]
     speed: SpeedReport | None
     ops: OpsCompared | None = None
     passing: int
     untested: int
-    bisections: tuple[JsonValue, ...] | None = None
+    bisections: tuple[BisectedGroup, ...] | None = None
 
 
 def rows(
@@ -207,26 +219,26 @@ def rows(
         )
 
 
-def report_head(told: ToldComparison) -> dict[str, Any]:
+def report_head(told: ToldComparison) -> ComparisonReport:
     """All of the report but those lists."""
     found = told.comparison
-    drifted = tuple(
-        DriftRow(case=one.pair.shown.case, output=output.document())
-        for one in found.drifted
-        for output in one.outputs
+    assert told.base is not None
+    return ComparisonReport(
+        base=told.base,
+        run=told.run,
+        verdict=told.verdict,
+        coverage=found.coverage,
+        base_coverage=found.base_coverage,
+        failed_on=tuple(told.reasons),
+        files_changed=tuple(found.files_changed),
+        exit_code=told.exit_code,
+        drifted=tuple(
+            DriftRow(case=drifted.pair.shown.case, output=output.document())
+            for drifted in found.drifted
+            for output in drifted.outputs
+        ),
+        speed=None if found.speed is None else SpeedReport.of(found.speed),
+        ops=found.ops,
+        passing=len(found["passing"]),
+        untested=len(found["untested"]),
     )
-    return {
-        "base": told.base,
-        "run": told.run,
-        "verdict": told.verdict,
-        "coverage": found.coverage,
-        "base_coverage": found.base_coverage,
-        "failed_on": told.reasons,
-        "files_changed": found.files_changed,
-        "exit_code": told.exit_code,
-        "drifted": drifted,
-        "speed": found.speed and SpeedReport.of(found.speed),
-        "ops": found.ops,
-        "passing": len(found["passing"]),
-        "untested": len(found["untested"]),
-    }

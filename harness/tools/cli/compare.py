@@ -6,9 +6,9 @@ import contextlib
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -21,7 +21,7 @@ from harness.answers.history.comparison import (
     groups,
     settled,
 )
-from harness.answers.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
+from harness.answers.history.comparison_json import Bisectable, BisectedGroup, report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.answers.history.previous import histories, previous_of, since_previous
 from harness.answers.history.side_by_side import compared
@@ -168,16 +168,11 @@ def _notify(whole: ToldComparison, run: RunFolder, lab_file: Path) -> None:
 def _say_report(
     whole: ToldComparison,
     bisectable: Callable[[Category, Pair], Bisectable],
-    bisections: tuple[dict[str, Any], ...] | None,
+    bisections: tuple[BisectedGroup, ...] | None,
 ) -> None:
     """Prints the report as JSON, whose lists of cases may be too long to be held."""
-    lists: dict[str, Iterable[Any]] = {
-        name: (row.model_dump(mode="json") for row in rows(whole, name, bisectable))
-        for name in TITLES
-    }
-    unlisted = report_head(whole) | dict.fromkeys(TITLES, ()) | {"bisections": bisections}
-    head = ComparisonReport.model_validate(unlisted).model_dump(mode="json")
-    say_long_json({k: v for k, v in head.items() if k not in lists}, **lists)
+    head = report_head(whole).model_copy(update={"bisections": bisections})
+    say_long_json(head, **{name: rows(whole, name, bisectable) for name in TITLES})
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
@@ -196,7 +191,7 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
 
 def _bisect(
     wanted: Sequence[Pair], lab: str, reports: str, until: float, *, as_json: bool
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[BisectedGroup]:
     """Runs a bisection for each signature, sharing what is left of the time.
 
     They print what they find; with `as_json` it is part of what is yielded. A bisection for which
@@ -207,15 +202,15 @@ def _bisect(
         command = NewFailure.of(group[0]).command(lab, reports, round(max(left, 0.001) / 60, 3))
         if command is None:
             continue
-        told: dict[str, Any] = {
-            "cases": [one.shown.case for one in group],
-            "command": ["qnn-harness", *command],
-            "exit_code": None,
-            "result": None,
-        }
+        exit_code, result = None, None
         if left < ENOUGH_S:
             say(f"no time left: qnn-harness {shlex.join(command[:-2])}", err=True)
         else:
-            code, result = bisection([*command, *(["--json"] if as_json else [])], left, as_json)
-            told |= {"exit_code": code, "result": result}
-        yield told
+            asked = [*command, *(["--json"] if as_json else [])]
+            exit_code, result = bisection(asked, left, as_json)
+        yield BisectedGroup(
+            cases=[pair.shown.case for pair in group],
+            command=["qnn-harness", *command],
+            exit_code=exit_code,
+            result=result,
+        )

@@ -135,12 +135,8 @@ def history(
                 lacking=tuple(report.lacking),
                 kinds=(),
                 cases=(),
-            ).model_dump(mode="json", exclude={"kinds", "cases"})
-            say_long_json(
-                head,
-                kinds=(one.model_dump(mode="json") for one in report.kinds()),
-                cases=(one.model_dump(mode="json") for one in report.cases()),
             )
+            say_long_json(head, kinds=report.kinds(), cases=report.cases())
         else:
             for line in lines(report):
                 say(line)

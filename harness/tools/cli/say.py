@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from harness.ground.errors.outgoing_text import (
     without_commands,
     without_secrets_in,
 )
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -53,31 +57,31 @@ def say_found(document: object, lines: Iterable[str], as_json: bool) -> None:
 
 
 def say_json(document: object) -> None:
-    """Print a document for programs; every character beyond printable ASCII is escaped.
+    """Print a model, or a list of models; every character beyond printable ASCII is escaped."""
+    click.echo(_json_text(_plain(document)))
 
-    A mapping that names no `schema` is of schema 1.
-    """
+
+def say_long_json(head: BaseModel, **lists: Iterable[BaseModel]) -> None:
+    """As `say_json`, of a model whose `lists` are too long to be held; they come last."""
+    fields = {name: value for name, value in _plain(head).items() if name not in lists}
+    click.echo(_json_text(fields)[:-2], nl=False)
+    for name, items in lists.items():
+        click.echo(f',\n  "{name}": [', nl=False)
+        before, behind = "\n", ""
+        for item in items:
+            text = _json_text(_plain(item)).replace("\n", "\n    ")
+            click.echo(f"{before}    {text}", nl=False)
+            before, behind = ",\n", "\n  "
+        click.echo(f"{behind}]", nl=False)
+    click.echo("\n}")
+
+
+def _plain(document: object) -> Any:
     from pydantic import TypeAdapter
 
-    value = TypeAdapter(type(document)).dump_python(document, mode="json", by_alias=True)
-    click.echo(_json_text({"schema": 1, **value} if isinstance(value, dict) else value))
+    return TypeAdapter(type(document)).dump_python(document, mode="json", by_alias=True)
 
 
 def _json_text(value: object) -> str:
     text = json.dumps(without_secrets_in(value), indent=2)
     return without_commands(text.replace("\x7f", "\\u007f"))
-
-
-def say_long_json(head: Mapping[str, object], **lists: Iterable[object]) -> None:
-    """As `say_json`, of an object whose `lists` are too long to be held; they come last."""
-    parts = [_json_text({name: value})[2:-2] for name, value in head.items()]
-    click.echo("{\n" + ",\n".join(parts), nl=False)
-    for name, items in lists.items():
-        click.echo(f',\n  "{name}": [', nl=False)
-        before, behind = "\n", ""
-        for item in items:
-            text = _json_text(item).replace("\n", "\n    ")
-            click.echo(f"{before}    {text}", nl=False)
-            before, behind = ",\n", "\n  "
-        click.echo(f"{behind}]", nl=False)
-    click.echo("\n}")

@@ -121,4 +121,4 @@ def comparison_report(
 ) -> ComparisonReport:
     """What `compare --json` prints, held as a whole."""
     listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
-    return ComparisonReport.model_validate(report_head(told) | listed)
+    return report_head(told).model_copy(update=listed)

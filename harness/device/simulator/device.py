@@ -43,7 +43,6 @@ class DeviceSettings:
     reboot_s: float
     board: Board | None
     prepares_gpu: bool
-    preload: Path | None = None
 
     def to_json(self) -> str:
         """As `from_json` reads it."""
@@ -56,7 +55,6 @@ class DeviceSettings:
         said = json.loads(text)
         for name in ("storage", "public_key"):
             said[name] = Path(said[name])
-        said["preload"] = said["preload"] and Path(said["preload"])
         board = said["board"]
         said["board"] = board and Board.of_plain(board)
         return cls(**said | {"features": frozenset(said["features"])})
@@ -70,7 +68,7 @@ class SimulatedDevice:
     offers, by default all that it can do. `storage_limit_bytes` makes files that are pushed hit a
     full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one whose
     programs are arm64 ones. `prepares_gpu` lets the GPU backend prepare graphs, which it cannot
-    execute. `preload` is a library that all its programs get; not on a board.
+    execute.
 
     The daemon ends by itself when this process ends, however that happens.
     """
@@ -87,7 +85,6 @@ class SimulatedDevice:
         reboot_s: float = 0.5,
         board: Board | None = None,
         prepares_gpu: bool = False,
-        preload: Path | None = None,
     ) -> None:
         self.name = name
         self.storage = storage.resolve()
@@ -100,7 +97,6 @@ class SimulatedDevice:
             reboot_s=reboot_s,
             board=board,
             prepares_gpu=prepares_gpu,
-            preload=preload,
         )
         self._process: subprocess.Popen[bytes] | None = None
         self._port: int | None = None

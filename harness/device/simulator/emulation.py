@@ -25,7 +25,6 @@ from harness.ground.files.verified_folder import key_of, made_file
 from harness.ground.files.whole_file import disk_errors
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
-FLAKY_DSP_SOURCE: Final = SHIM_SOURCE.with_name("flaky_dsp.c")
 LIBRARIES_VARIABLE: Final = "QNN_HARNESS_ARM64_LIBRARIES"
 """Names the folder with the arm64 loader and C library where it is no usual one."""
 
@@ -130,35 +129,31 @@ def make_board(files: Mapping[str, str], *, cache: Path, dsp: DspLimits | None =
     return replace(board, files=shown | dsp_files(), dsp=has)
 
 
-def build_flaky_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """The library that stands in for a DSP which crashes now and then; raises as `build_shim`."""
-    compiler = _host_compiler(environment)
-    if not compiler:
-        raise ConfigError("a flaky DSP needs a C compiler, and there is none (apt install gcc)")
-    return build_shim(compiler, cache, FLAKY_DSP_SOURCE)
-
-
-def build_shim(compiler: Sequence[str], cache: Path, source: Path = SHIM_SOURCE) -> Path:
-    """A library that host programs of a device are given, built once per source and compiler.
+def build_shim(compiler: Sequence[str], cache: Path) -> Path:
+    """The library that host programs of a board are given, built once per compiler.
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
     try:
-        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, source.read_bytes())
+        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, SHIM_SOURCE.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    built = cache / f"{source.stem}-{key_of(identity)}.so"
+    built = cache / f"{SHIM_SOURCE.stem}-{key_of(identity)}.so"
 
     def compile_into(folder: Path) -> Path:
         output = folder / built.name
         with disk_errors(f"cannot run {compiler[0]}"):
-            done = run_program([*compiler, *_FLAGS, str(source), "-o", str(output), "-ldl"])
+            done = run_program([*compiler, *_FLAGS, str(SHIM_SOURCE), "-o", str(output), "-ldl"])
         if done.returncode != 0 or not output.is_file():
             said = done.stderr[-_KEPT_CHARS:]
-            raise ConfigError(f"{shlex.join(compiler)} does not compile {source.name}:\n{said}")
+            raise ConfigError(
+                f"{shlex.join(compiler)} does not compile {SHIM_SOURCE.name}:\n{said}"
+            )
         return output
 
-    return made_file(built, compile_into, what=f"compiling {source.name}", timeout_s=_PROGRAM_S)
+    return made_file(
+        built, compile_into, what=f"compiling {SHIM_SOURCE.name}", timeout_s=_PROGRAM_S
+    )
 
 
 def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:

@@ -146,7 +146,7 @@ def install(settings: DeviceSettings, reason: str) -> None:
         install_board(settings.board, root)
 
 
-def environment(root: Path, board: Board | None, preload: Path | None = None) -> dict[str, str]:
+def environment(root: Path, board: Board | None) -> dict[str, str]:
     """The environment of the device's commands; of the host's only PATH is in it.
 
     Whatever that is, a device has the programs of a shell.
@@ -159,7 +159,6 @@ def environment(root: Path, board: Board | None, preload: Path | None = None) ->
         "LANG": "C.UTF-8",
         "ANDROID_DATA": f"{root}/data",
         "ANDROID_ROOT": f"{root}/system",
-        **({"LD_PRELOAD": str(preload)} if preload is not None else {}),
         **(board_environment(board, root) if board is not None else {}),
     }
 

@@ -97,7 +97,7 @@ def run_boot(
     os.chdir("/" if why_not is None else settings.storage)
     services = Services(
         storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
-        environment=programs.environment(settings.storage, settings.board, settings.preload),
+        environment=programs.environment(settings.storage, settings.board),
         features=settings.features,
         note=log.note,
     )

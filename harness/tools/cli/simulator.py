@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from harness.device.adb.device import AdbDevice
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.tools.cli.dsp_setup import set_up_dsp
 from harness.tools.cli.lab_options import lab_option, open_lab
 from harness.tools.cli.say import say
@@ -27,10 +28,11 @@ _FARM: Final = "farm"
 _DSP_SETUP: Final = "dsp-setup"
 # what an option is called as a parameter
 _OWN_OPTIONS: Final = {
-    _FARM: ("devices", "profile", "seed", "written"),
+    _FARM: ("devices", "written"),
     _DSP_SETUP: ("source", "mirror", "anew"),
 }
 _LOOK_S: Final = 1.0
+_MOST_DEVICES: Final = 200
 
 
 class _Named(click.Command):
@@ -53,11 +55,12 @@ class _Named(click.Command):
 @click.command(cls=_Named)
 @click.argument("name", required=False)
 @lab_option
-@click.option("--devices", type=int, metavar="N", help="How many a farm has (default: 8).")
 @click.option(
-    "--profile", metavar="NAME", help="What they are like: mixed (default), plain, flaky, stormy."
+    "--devices",
+    type=click.IntRange(1, _MOST_DEVICES),
+    metavar="N",
+    help="How many a farm has (default: 8).",
 )
-@click.option("--seed", type=int, metavar="N", help="Deals the same out again (default: 0).")
 @click.option(
     "--write",
     "written",
@@ -77,8 +80,6 @@ def simulator(
     name: str | None,
     lab_file: Path,
     devices: int | None,
-    profile: str | None,
-    seed: int | None,
     written: Path | None,
     source: Path | None,
     mirror: str | None,
@@ -86,9 +87,8 @@ def simulator(
 ) -> None:
     """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
 
-    NAME `farm` starts many, of several SoCs and with tempers of their own: slow links, small
-    storage, some that drop off, are hot or have a DSP that crashes.
-    They hang on an adb server of its own, whose socket is printed; your own is not touched.
+    NAME `farm` starts many at once, on an adb server of their own, whose socket is printed; your
+    own is not touched.
 
     NAME `dsp-setup` builds the emulator for DSPs of simulated devices, in some minutes and without
     root: QEMU of Debian with vector instructions for floating point and the matrix unit.
@@ -103,7 +103,7 @@ def simulator(
         set_up_dsp(source, mirror, anew)
         return
     if name == _FARM:
-        _farm(8 if devices is None else devices, profile or "mixed", seed or 0, written)
+        _farm(devices or 8, written)
         return
     lab = load_lab(lab_file)
     simulated = [device.name for device in lab.devices if device.simulated]
@@ -128,13 +128,12 @@ def simulator(
         _wait_while_up(done, address.spec, [opened.simulation.devices[chosen]])
 
 
-def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
-    from harness.device.simulator.farm import SimulatedFarm, farm_devices
+def _farm(count: int, written: Path | None) -> None:
+    from harness.device.simulator.farm import SimulatedFarm
     from harness.ground.files.cache import cache_root
     from harness.ground.files.whole_file import write_whole
 
     file = written or Path("farm.yaml")
-    found = farm_devices(devices, profile, seed)
     if file.exists():
         raise ConfigError(
             "is there already; name another file, or remove it", field=f"--write {file}"
@@ -142,14 +141,13 @@ def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
     if not os.access(file.parent, os.W_OK | os.X_OK):
         raise ConfigError("is in no folder that can be written to", field=f"--write {file}")
     done = _told_to_end()
-    with SimulatedFarm(found, key_folder=cache_root() / "keys") as farm:
-        assert farm.server is not None
+    with SimulatedFarm(count, key_folder=cache_root() / "keys") as farm:
         try:
             write_whole(file, farm.lab.encode(), new=True)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", file=file) from error
         try:
-            say(f"{len(found)} devices are up, as {file} has them; in another terminal:")
+            say(f"started {counted(count, 'device')}, as {file} has them; in another terminal:")
             tests = "-m device --any-device -n auto"
             say(f"    pytest --lab {file} {tests}   # tests in this folder")
             say(

@@ -14,10 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 from harness.device.adb.device import AdbDevice
-from harness.device.simulator.farm import STEADY, SimulatedFarm, Tempered
+from harness.device.simulator.farm import SimulatedFarm
 from harness.ground.errors import HarnessError
 from harness.ground.files.cache import cache_root
 from tests.faults.breakable import KeptServer
+from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.labgrid.rack import Labgrid
 from tests.integration.device_runs import DeviceRuns, Finished, misnamed
 
@@ -64,7 +65,7 @@ class Chaos:
         """The run, what was done to it, and what was left of it."""
         done = Counter[str]()
         with contextlib.ExitStack() as ends:
-            farm, labgrid = self._begin(ends)
+            farm, links, labgrid = self._begin(ends)
             command = self.runs.command(asked, "-n", self._devices, "-q", self.suite)
             process = subprocess.Popen(
                 command,
@@ -77,7 +78,8 @@ class Chaos:
             )
             over = threading.Event()
             disturbing = threading.Thread(
-                target=self._disturb, args=(farm, labgrid, process.pid, seed, every_s, over, done)
+                target=self._disturb,
+                args=(farm, links, labgrid, process.pid, seed, every_s, over, done),
             )
             if seed is not None:
                 disturbing.start()
@@ -93,16 +95,12 @@ class Chaos:
                 time.sleep(1)
         return Finished(process.returncode, output, self.runs.reports), done, left
 
-    def _begin(self, ends: contextlib.ExitStack) -> tuple[SimulatedFarm, Labgrid]:
+    def _begin(self, ends: contextlib.ExitStack) -> tuple[SimulatedFarm, list[FaultyLink], Labgrid]:
         """The farm, and its devices as places, behind an adb server as another computer has it."""
-        socs = ["QCS8550", "SM8650"]
-        described = [
-            Tempered(f"farm-{number:02}", socs[number % 2], STEADY)
-            for number in range(self._devices)
-        ]
         keys = self.runs.folder / "keys"
         keys.mkdir(mode=0o700, exist_ok=True)
-        farm = ends.enter_context(SimulatedFarm(described, key_folder=keys))
+        farm = ends.enter_context(SimulatedFarm(self._devices, key_folder=keys))
+        links = [ends.enter_context(FaultyLink(device.address)) for device in farm.devices]
         adb = KeptServer(keys)
         ends.callback(adb.stop)
         adb.start()
@@ -110,19 +108,20 @@ class Chaos:
         ends.callback(labgrid.stop)
         service = {"address": "127.0.0.1", "port": adb.port, "username": "adb"}
         labgrid.begin(
-            {one.name: {"NetworkService": dict(service)} for one in described},
+            {device.name: {"NetworkService": dict(service)} for device in farm.devices},
             {
-                one.name: {"board": "sim", "soc": one.soc, "adb_serial": link.address}
-                for one, link in zip(described, farm.links, strict=True)
+                device.name: {"board": "sim", "adb_serial": link.address}
+                for device, link in zip(farm.devices, links, strict=True)
             },
         )
         known = {"soc": "QCS8550", "target": "linux-x64"}
         labgrid.describe(self.runs, places=self._devices, device=known)
-        return farm, labgrid
+        return farm, links, labgrid
 
     def _disturb(
         self,
         farm: SimulatedFarm,
+        links: list[FaultyLink],
         labgrid: Labgrid,
         pid: int,
         seed: int | None,
@@ -136,14 +135,12 @@ class Chaos:
         while not over.wait(drawn.uniform(0.5, 1.5) * every_s):
             kind = kinds.pop() if kinds else drawn.choice(KINDS)
             at = drawn.randrange(self._devices)
-            if kind == "drop":
-                farm.links[at].cut(drawn.uniform(0.2, 3.0))
-            elif kind == "stall":
-                farm.links[at].stall(drawn.uniform(0.2, 3.0))
+            if kind in ("drop", "stall"):
+                (links[at].cut if kind == "drop" else links[at].stall)()
+                threading.Timer(drawn.uniform(0.2, 3.0), links[at].resume).start()
             elif kind == "reboot":
-                assert farm.server is not None
                 with contextlib.suppress(HarnessError):
-                    AdbDevice(farm.links[at].address, farm.server).reboot(timeout_s=5)
+                    AdbDevice(farm.devices[at].address, farm.server).reboot(timeout_s=5)
             elif kind == "coordinator":
                 labgrid.stop()
                 over.wait(drawn.uniform(0.0, 3.0))

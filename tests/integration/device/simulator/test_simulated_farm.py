@@ -1,4 +1,4 @@
-"""Farms of simulated devices: what they are like, and runs on them while all goes wrong."""
+"""Farms of simulated devices, and runs on them while all goes wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import Leases
-from harness.device.simulator.farm import FLAKY, STEADY, SimulatedFarm, Tempered
+from harness.device.simulator.farm import SimulatedFarm
 from tests.integration.device.simulator.farm_chaos import Chaos, problems
 from tests.integration.device_runs import DeviceRuns, misnamed
 
@@ -32,10 +32,8 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
     try:
         assert farm.stdout is not None
         assert farm.stdout.readline() == (
-            "5 devices are up, as farm.yaml has them; in another terminal:\n"
+            "started 5 devices, as farm.yaml has them; in another terminal:\n"
         )
-        written = (tmp_path / "farm.yaml").read_text()
-        assert written.count("# steady") + written.count("# a slow") == 4
         done = lab.qnn_harness("devices", "--lab", "farm.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
         assert [line.split()[3] for line in done.stdout.splitlines()[1:6]] == ["good"] * 5
@@ -49,11 +47,9 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         farm.kill()
         farm.wait()
     for arguments, said in (
-        (("farm", "--devices", "0"), "--devices: 0 is none of 1 to 200"),
-        (("farm", "--profile", "mixd"), "--profile: no profile 'mixd'"),
+        (("farm", "--devices", "0"), "0 is not in the range 1<=x<=200"),
         (("farm", "--write", "gone/x.yaml"), "--write gone/x.yaml: is in no folder that"),
         (("--devices", "3"), "--devices: is for qnn-harness simulator farm"),
-        (("--seed", "0"), "--seed: is for qnn-harness simulator farm"),
     ):
         wrong = lab.qnn_harness("simulator", *arguments)
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
@@ -78,7 +74,7 @@ def test_a_farm_that_lost_a_part_does_not_stay_up(tmp_path: Path, lost: str) -> 
     )
     try:
         assert farm.stdout is not None
-        assert farm.stdout.readline().startswith("2 devices are up")
+        assert farm.stdout.readline().startswith("started 2 devices")
         marked = b"acceptfd:" if "server" in lost else b"farm-02"
         pid = next(one for one in _below(farm.pid) if marked in _command(one))
         os.kill(pid, signal.SIGKILL)
@@ -126,41 +122,6 @@ def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path)
     assert problems(quiet, run, 60, left, may_lose=True) == [], f"{did}\n{run.output}"
 
 
-@pytest.mark.nightly
-def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lab = DeviceRuns(tmp_path)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(
-        "import pytest\nfrom harness import Bench, Model\n\n\n"
-        "@pytest.mark.device\n@pytest.mark.parametrize('number', range(12))\n"
-        "def test_one(bench: Bench, number: int) -> None:\n"
-        "    bench.sequential(Model('tiny'), 1).check()\n"
-    )
-    described = [
-        Tempered("farm-01", "QCS8550", FLAKY),
-        Tempered("farm-02", "QCS8550", STEADY),
-    ]
-    keys = tmp_path / "keys"
-    keys.mkdir(mode=0o700)
-    with SimulatedFarm(described, key_folder=keys) as farm:
-        lab.file.write_text(farm.lab)
-        run = lab.run("-q", suites=suite)
-    assert "Exception" not in caplog.text
-    flaky, steady = ([one for one in run.cases if one["device"]["name"] == name] for name in NAMES)
-    assert [one["outcome"] for one in steady] == ["passed"] * 12, run.output
-    assert {one["device"]["os_build"] for one in flaky} == {
-        "Android 14 (a stand-in for a flaky DSP)"
-    }
-    failed = [one for one in flaky if one["outcome"] != "passed"]
-    assert 1 <= len(failed) <= 6, run.output
-    for one in failed:
-        assert (one["outcome"], one["cause"], one["error"]["code"]) == ("failed", "target", 1007)
-        assert "a stand-in: this simulated device has a flaky DSP" in one["error"]["message"]
-        assert one["error"]["diagnosis"]["id"] == "dsp-restarted"
-
-
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
 def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) -> None:
     lab = DeviceRuns(tmp_path)
@@ -172,9 +133,8 @@ def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) ->
     )
     keys = tmp_path / "keys"
     keys.mkdir(mode=0o700)
-    described = [Tempered(name, "QCS8550", STEADY) for name in NAMES]
     leases = Leases(Path(lab.environment["QNN_HARNESS_LEASES"]), purpose="another session")
-    with SimulatedFarm(described, key_folder=keys) as farm:
+    with SimulatedFarm(2, key_folder=keys) as farm:
         lab.file.write_text(farm.lab)
         known = load_lab(lab.file)
         leases.take(known.address_of(known.devices[0]), NAMES[0])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from harness.device.simulator.farm import HOT, SLOW, SMALL, STEADY, SimulatedFarm, Temper, Tempered
+from harness.device.simulator.farm import SimulatedFarm
+from harness.ground.host.deadline import Deadline
+from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import DeviceRuns, Finished
 
 SUITE = '''"""Cases that any device runs."""
@@ -24,28 +26,43 @@ def test_one(bench, number):
     bench.run(Plan((Step("noop"), Step("sleep", {"ms": "100"})))).check()
 '''
 TIMED = SUITE.replace("@pytest.mark.device\n", "@pytest.mark.device\n@pytest.mark.timed\n")
-FULL = replace(SMALL, storage_bytes=5_000_000)
-HOTTER = replace(HOT, skin_c=105.0)
-SLOWER = replace(SLOW, link_bytes_per_s=1e6)
-LOST = replace(STEADY, says="lost")
+FULL_LAB = """schema: 1
+devices:
+  - {name: farm-01, simulated: true, soc: QCS8550, storage_limit_mb: 5}
+  - {name: farm-02, simulated: true, soc: QCS8550}
+"""
+SLOW_BYTES_PER_S = 1e6
+DUMPSYS = """#!/bin/sh
+[ "$1" = thermalservice ] && echo 'Temperature{mValue=%.1f, mType=3, mName=skin, mStatus=4}'
+exit 0
+"""
 MOST_WAIT_S = 2.0
 
 
-def run_beside(
-    folder: Path, temper: Temper, workers: int, *more: Temper, tests: str = SUITE
-) -> Finished:
-    """A run on a device of a temper, the first of the lab, and on others that can do it all."""
+def run_beside(folder: Path, first: str, workers: int, tests: str = SUITE) -> Finished:
+    """Run on a device that is full, lost, slow, or so hot (degrees), and on one that can do all."""
     lab = DeviceRuns(folder)
     suite = folder / "test_farm.py"
     suite.write_text(tests)
     keys = folder / "keys"
     keys.mkdir(mode=0o700)
-    tempers = [temper, *more, STEADY]
-    described = [Tempered(f"farm-{n:02}", "QCS8550", one) for n, one in enumerate(tempers, 1)]
-    with SimulatedFarm(described, key_folder=keys) as farm:
-        lab.file.write_text(farm.lab)
-        if temper is LOST:
-            farm.links[0].cut(1000)
+    with contextlib.ExitStack() as ends:
+        farm = ends.enter_context(SimulatedFarm(2, key_folder=keys))
+        device, text = farm.devices[0], farm.lab
+        if first == "full":
+            text = FULL_LAB
+        elif first == "lost":
+            device.stop()
+        elif first == "slow":
+            link = ends.enter_context(FaultyLink(device.address))
+            link.bytes_per_s = SLOW_BYTES_PER_S
+            farm.server.connect(link.address, deadline=Deadline(60))
+            text = text.replace(device.address, link.address)
+        else:
+            program = device.storage / "system/bin/dumpsys"
+            program.write_text(DUMPSYS % float(first))
+            program.chmod(0o755)
+        lab.file.write_text(text)
         return lab.run("--any-device", "-n", workers, "-q", suites=suite)
 
 
@@ -66,28 +83,27 @@ NIGHTLY = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(
-    ("temper", "workers"),
+    ("first", "workers"),
     [
-        pytest.param(FULL, 0, id="full"),
-        pytest.param(FULL, 2, id="full-2", marks=NIGHTLY),
-        pytest.param(LOST, 0, id="lost", marks=NIGHTLY),
-        pytest.param(LOST, 2, id="lost-2", marks=NIGHTLY),
-        pytest.param(SLOWER, 0, id="slow", marks=NIGHTLY),
-        pytest.param(SLOWER, 2, id="slow-2", marks=NIGHTLY),
-        pytest.param(HOTTER, 0, id="hot", marks=NIGHTLY),
-        pytest.param(HOTTER, 2, id="hot-2", marks=NIGHTLY),
+        ("full", 0),
+        pytest.param("full", 2, marks=NIGHTLY),
+        *(
+            pytest.param(first, workers, marks=NIGHTLY)
+            for first in ("lost", "slow", "105")
+            for workers in (0, 2)
+        ),
     ],
 )
 def test_no_case_is_lost_or_waits_for_a_device_that_cannot_run_it(
-    tmp_path: Path, temper: Temper, workers: int, show_figures: Callable[..., None]
+    tmp_path: Path, first: str, workers: int, show_figures: Callable[..., None]
 ) -> None:
-    run = run_beside(tmp_path, temper, workers)
+    run = run_beside(tmp_path, first, workers)
     assert run.code == 0, run.output
     passed = [case for case in run.cases if case["outcome"] == "passed"]
     assert len({case["case"] for case in passed}) == len(passed) == 8
     assert {case["device"]["name"] for case in passed} == {"farm-02"}, run.output
     waited_s = longest_wait_s(run)
-    show_figures(f"{temper.says}, {workers} workers", longest_wait_s=waited_s)
+    show_figures(f"{first}, {workers} workers", longest_wait_s=waited_s)
     assert waited_s < MOST_WAIT_S, run.output
     assert "reboot" not in {event["event"] for event in run.events}
 
@@ -96,7 +112,7 @@ def test_no_case_is_lost_or_waits_for_a_device_that_cannot_run_it(
 def test_a_timed_case_does_not_wait_for_a_hot_device_beside_a_cool_one(
     tmp_path: Path, workers: int
 ) -> None:
-    run = run_beside(tmp_path, HOT, workers, tests=TIMED)
+    run = run_beside(tmp_path, "95", workers, TIMED)
     assert run.code == 0, run.output
     last = {case["case"]: case for case in run.cases}
     assert [case["device"]["name"] for case in last.values()] == ["farm-02"] * 8, run.output

@@ -13,7 +13,6 @@ from harness.device.simulator.emulation import (
     CROSS_COMPILERS,
     LIBRARIES_VARIABLE,
     ZIG_TARGET,
-    build_flaky_dsp,
     build_shim,
     find_tools,
 )
@@ -85,8 +84,3 @@ def test_a_compiler_that_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="I will not"):
         build_shim([os.fspath(refusing)], tmp_path / "cache")
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
-
-
-def test_a_flaky_dsp_takes_a_compiler(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a flaky DSP needs a C compiler"):
-        build_flaky_dsp(tmp_path / "cache", {"PATH": str(tmp_path)})

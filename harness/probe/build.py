@@ -58,7 +58,6 @@ class _Target:
 
     @property
     def chosen_by(self) -> str:
-        """The variable that names its compiler on this computer."""
         return "CC" if self.native_on == os.uname().machine else self.variable
 
 
@@ -284,7 +283,6 @@ def _identity(compiler: tuple[str, ...]) -> str:
 
 
 def _compiled(command: list[str], output: Path, libraries: Sequence[str] = ()) -> None:
-    """Makes `output` of sources beside it. Raises ConfigError with what the compiler said."""
     done = _run([*command, "-o", str(output), *libraries])
     if done.returncode != 0 or not output.is_file():
         said = done.stderr.replace(str(output.parent), "native")[-_KEPT_ERROR_CHARS:]

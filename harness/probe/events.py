@@ -84,7 +84,6 @@ def _kept(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
 
 
 def _safe(said: Event, key: OpenKey) -> Event:
-    """What was said, without secrets; a private key may be said a line at a time."""
     safe: Event = without_secrets_in(said)
     for name in ("text", "message"):
         if isinstance(line := safe.get(name), str):

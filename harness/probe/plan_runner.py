@@ -297,6 +297,5 @@ def _take_status(completed: Completed, stderr: bytearray) -> tuple[int | None, b
 
 
 def _due_s(plan: Plan, timeout_s: float) -> float:
-    """Seconds after which a process that carries out `plan` is late, whatever it says itself."""
     usual = with_deadline(Plan(()), timeout_s).settings.deadline_ms or 0
     return min(plan.settings.deadline_ms or usual, usual) / 1000

@@ -130,17 +130,14 @@ class StepResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it came to a good end."""
         return self.ended and self.code == 0 and self.error is None
 
     @property
     def unfinished(self) -> bool:
-        """Whether nothing more was heard of it after it began."""
         return self.begun and not self.ended and self.skipped is None
 
     @property
     def failed(self) -> bool:
-        """Whether it ended badly or not at all."""
         return self.unfinished or (self.ended and not self.ok)
 
 
@@ -185,15 +182,12 @@ class Transcript:
 
     @property
     def done(self) -> bool:
-        """Whether the probe carried out its whole plan."""
         return self.finished is not None
 
     @property
     def first_failure(self) -> StepResult | None:
-        """The first step that failed or did not come back."""
         return next((step for step in self.steps if step.failed), None)
 
     @property
     def last_begun(self) -> StepResult | None:
-        """The step that began last."""
         return next((step for step in reversed(self.steps) if step.begun), None)

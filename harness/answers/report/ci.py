@@ -207,7 +207,6 @@ def _annotation(cases: Sequence[CaseRecord]) -> Annotation:
 
 
 def _data(text: str) -> str:
-    """Text as the value of a command of GitHub's."""
     return outgoing(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

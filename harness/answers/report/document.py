@@ -210,7 +210,6 @@ def _said(span: Span) -> str:
 
 
 def _cell(line: Line) -> str:
-    """A line within a row, where a bar would end the cell."""
     return as_markdown(line).replace("|", "\\|") or " "
 
 
@@ -257,7 +256,6 @@ def _table(table: Table) -> Markup:
 
 
 def _td(line: Line, column: str, style: str) -> str:
-    """A cell. There may be very many: only what others said is escaped."""
     titles = [one.title for one in _spans(line) if isinstance(one, Span) and one.title]
     title = f' title="{escape(titles[0])}"' if titles else ""
     label = f' data-label="{escape(column)}"' if "stacked" in style else ""

@@ -33,7 +33,6 @@ class Grid:
 
     @property
     def compares(self) -> bool:
-        """Whether it sets anything side by side: cases, and devices where these are an axis."""
         ends = {self.row_axis: self.rows, self.column_axis: self.columns}
         return len(self.cells) > 1 and len(ends.get("device", ("", ""))) > 1
 

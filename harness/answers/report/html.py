@@ -63,12 +63,10 @@ class Reason:
 
     @property
     def first(self) -> CaseRecord:
-        """Its first group."""
         return self.cases[0]
 
     @property
     def devices(self) -> list[str]:
-        """The devices that it touches."""
         return list(dict.fromkeys(one.device.name for one in self.cases if one.device))
 
     @property
@@ -137,7 +135,6 @@ def verdict(
 
 
 def _new_failures(cases: Iterable[CaseRecord], since: Since | None) -> int | None:
-    """Return how many cases did not fail so before; None without an earlier run."""
     if since is None:
         return None
     failing = [record.case for record in cases if record.standing == "failed"]
@@ -145,7 +142,6 @@ def _new_failures(cases: Iterable[CaseRecord], since: Since | None) -> int | Non
 
 
 def _became(since: Since | None) -> dict[str, int]:
-    """How many cases became what, as far as it is worth a word."""
     if since is None:
         return {}
     counts = Counter(since.became.values())
@@ -249,7 +245,6 @@ def _tail(folder: Path, name: str) -> bytes:
 
 
 def _lab_words(info: Mapping[str, Any]) -> list[str]:
-    """How the run was told of its lab; run.json could hold anything."""
     command = info.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
     for at, word in enumerate(words):
@@ -268,7 +263,6 @@ def _seconds(duration: float) -> str:
 
 
 def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
-    """Where each known issue is explained; run.json could hold anything."""
     links = info.get("known_issues")
     pairs = links.items() if isinstance(links, Mapping) else ()
     return {str(name): str(link) for name, link in pairs if str(link).startswith("https://")}

@@ -101,7 +101,6 @@ def legal(text: str) -> str:
 
 
 def _counted(element: JUnitXml | TestSuite, results: Counter[str | None], took_s: float) -> Any:
-    """The element, with how many cases it has by the kind of their result, and their time."""
     element.tests = results.total()
     element.failures, element.errors = results["failure"], results["error"]
     element.time = round(took_s, 3)
@@ -109,7 +108,6 @@ def _counted(element: JUnitXml | TestSuite, results: Counter[str | None], took_s
 
 
 def _opened(element: JUnitXml | TestSuite) -> bytes:
-    """Its first tag: what stands in it is too much to be held as objects."""
     tag: bytes = element.tostring()
     return tag.removesuffix(b"/>").rstrip() + b">"
 
@@ -124,13 +122,11 @@ def _named(key: str) -> str:
 
 
 def _property(key: str, value: object) -> str:
-    """A property, as text: as objects, those of 100,000 cases take ten times as long."""
     return f"<property name={_named(key)} value={_quoted(_plain(value)[:_MAX_PROPERTY_CHARS])}/>"
 
 
 @lru_cache(1 << 14, typed=True)
 def _known(before: str, name: str, value: object) -> str:
-    """One that many cases have."""
     return _property(before + name, value)
 
 
@@ -152,14 +148,12 @@ def _case(record: CaseRecord, logs: str) -> str:
 
 
 def _attachments(record: CaseRecord, logs: str) -> str:
-    """A line for each log, as Jenkins' plug-in for attachments and GitLab read them."""
     paths = [f"{logs}/{log}" if logs else log for log in record.logs]
     plain = [path for path in paths if path.isprintable() and "]]" not in path]
     return "\n".join(f"[[ATTACHMENT|{path}]]" for path in plain[:_MAX_ATTACHMENTS])
 
 
 def _bounded(name: str) -> str:
-    """A name of at most 1,000 characters that no other has."""
     if len(name) <= _MAX_PROPERTY_CHARS:
         return name
     name = legal(name)

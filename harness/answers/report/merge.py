@@ -143,7 +143,6 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
 
 
 def _moment(run: RunFolder, key: str) -> datetime:
-    """Return a time of a run.json, which anybody may have written; long ago if it is none."""
     try:
         return datetime.fromisoformat(str(run.info().get(key))).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -177,7 +177,6 @@ def _device(case: CaseRecord) -> str:
 
 
 def _value(text: str) -> str:
-    """A label's value: one line that steers no terminal, of at most 100 characters."""
     return re.sub(r"\s+", " ", outgoing(text[: 4 * _VALUE_CHARS]))[:_VALUE_CHARS] or "none"
 
 

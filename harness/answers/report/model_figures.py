@@ -210,7 +210,6 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) ->
 
 
 def _usual(graph: Mapping[str, Any], name: str) -> str:
-    """A figure of many rounds; empty where they are too few to have one."""
     rounds = graph.get("rounds")
     few = is_figure(rounds) and rounds < _FEWEST
     return "" if few else duration(graph.get(f"{name}_us"))
@@ -229,12 +228,10 @@ def duration(time: object) -> str:
 
 
 def _named(names: Sequence[str], rows: Sequence[list[Line]], cases: int) -> Any:
-    """Columns and rows, without the first one where there is only one case."""
     return (names, rows) if cases > 1 else (names[1:], [row[1:] for row in rows])
 
 
 def _case(record: CaseRecord, at: int) -> Line:
-    """What stands in the brackets of its name, since files and tests are mostly the same."""
     name = record.case.rpartition("/")[2]
     said = shortened(name.partition("[")[2].removesuffix("]") or name, 90)
     return Span(said, title=record.case, style="code") if not at else ""

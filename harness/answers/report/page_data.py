@@ -192,7 +192,6 @@ class _Axes:
         self._cases += 1
 
     def that_vary(self) -> dict[str, list[int]]:
-        """The axes that tell the cases apart, as they first appear."""
         vary = ((name, places) for name, places in self._columns.items() if len({*places}) > 1)
         return dict(islice(vary, _MOST_AXES))
 
@@ -243,7 +242,6 @@ def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, An
 
 
 def _refused(record: CaseRecord, loads: Sequence[float]) -> bool:
-    """Whether a load failed, and not what came behind all of them."""
     failed = record.error.context if record.error else None
     return failed is not None and failed >= len(loads)
 
@@ -258,7 +256,6 @@ def _number(value: Any) -> float | None:
 
 
 def _why(record: CaseRecord) -> str | None:
-    """What went wrong, in a line: where it began, else the message."""
     error = record.error
     if error is None:
         return (record.conclusion or "").partition("\n")[0] or None

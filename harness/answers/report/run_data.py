@@ -47,10 +47,8 @@ class RunData:
 
     @property
     def cases(self) -> Sequence[CaseRecord]:
-        """The last attempt of each case."""
         return self.contents.cases
 
     @cached_property
     def coverage(self) -> Coverage:
-        """How many of its selected cases have a verdict."""
         return coverage_of(self.contents.records, self.info)

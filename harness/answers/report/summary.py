@@ -228,7 +228,6 @@ def _diagnosis_line(known: Diagnosis, width: int, above: str) -> str:
 
 
 def _why(error: ErrorRecord) -> str:
-    """The message's first line, behind the first cause where that says more."""
     line, began = _first_line(error.message), error.first_cause
     if began is None or began.message in ("", line) or began.source == "call":
         return line

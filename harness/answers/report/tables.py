@@ -128,7 +128,6 @@ def _tables(
 
 
 def _row_of(one: CaseRecord, row: Callable[[CaseRecord], Iterator[NamedSpan]]) -> list[Span]:
-    """The cells of a case, of which the first leads to it."""
     first, *others = (cell for _, cell in row(one))
     return [replace(first, link=f"#case={quote(one.case)}"), *others]
 
@@ -157,7 +156,6 @@ def _growth(record: CaseRecord, check: str, start: str, end: str) -> Span:
 
 
 def _told(cell: Span) -> Span:
-    """If no buffer of the backend's can be seen, it tells nothing that none grew."""
     if cell.mark in _MARKS.values():
         return cell
     return replace(cell, text="unseen" if cell.mark else "")

@@ -100,7 +100,6 @@ def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
 
 
 def _fails(line: CaseLine) -> bool:
-    """Whether it fails, and not just now and then."""
     return line.fails and not (line.case_state and line.case_state.is_flaky)
 
 

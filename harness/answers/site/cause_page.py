@@ -73,7 +73,6 @@ def _now(known: Known, cause: CauseHeld) -> Paragraph:
 
 
 def _words(error: ErrorRecord | None) -> Iterator[Block]:
-    """What a diagnosis says, and what helps."""
     if error is not None and error.diagnosis is not None:
         yield Paragraph([Span(error.diagnosis.words, style="strong")])
         if error.diagnosis.fix:

@@ -114,7 +114,6 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
 
 
 def _tests_less(known: Known, at: int) -> bool:
-    """Whether a night itself said that cases with a verdict before have vanished."""
     night = known.nights.get(known.runs[at].run)
     return night is not None and "vanished" in night.failed_on
 
@@ -130,7 +129,6 @@ def _trend(known: Known, places: Sequence[int]) -> Line:
 
 
 def _lost(known: Known, at: int) -> int:
-    """How many cases of a run have no verdict."""
     return known.gathered.by_run[at].lost + (known.runs[at].not_run or 0)
 
 

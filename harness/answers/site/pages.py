@@ -62,7 +62,6 @@ class Known:
 
     @cached_property
     def socs(self) -> Mapping[str, str | None]:
-        """The SoC of each device."""
         return {device: row.soc for (device, _), row in self.devices.items()}
 
     def facts(self, at: int, cause: str, *, fixed: bool) -> CauseFacts:
@@ -77,7 +76,6 @@ class Known:
 
     @property
     def last(self) -> int:
-        """The place of the newest run."""
         return len(self.runs) - 1
 
     def is_night(self, at: int) -> bool:
@@ -86,7 +84,6 @@ class Known:
 
     @property
     def last_night(self) -> int:
-        """The place of the newest night of the last runs; who runs a case by hand makes none."""
         last = range(self.last, max(-1, self.last - MARKS), -1)
         return next(filter(self.is_night, last), self.last)
 
@@ -136,7 +133,6 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
 
 
 def _first_of(named: Sequence[Span]) -> list[str | Span]:
-    """The first of these, and how many more there are; never only one more."""
     if len(named) <= _MOST_NAMED + 1:
         return [*joined(named)]
     return [*joined(named[:_MOST_NAMED]), f" and {len(named) - _MOST_NAMED} more"]

@@ -55,7 +55,6 @@ class Forecast:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is refused."""
         return self.refused is None
 
 

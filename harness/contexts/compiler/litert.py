@@ -84,12 +84,10 @@ class LitertHost:
 
     @property
     def compiler(self) -> Path:
-        """The program that has a plug-in compile the part of a model that the plug-in takes."""
         return self.root / _COMPILER
 
     @property
     def plugins(self) -> Path:
-        """The folder of the plug-in for Qualcomm."""
         return (self.root / _PLUGIN).parent
 
     @property
@@ -103,7 +101,6 @@ class LitertHost:
 
     @property
     def saver(self) -> Path:
-        """A library to stand for libQnnLpai.so, which no wheel has and nobody calls."""
         return self.linked / _SAVER
 
 

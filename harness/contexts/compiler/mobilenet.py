@@ -111,7 +111,6 @@ class Layer:
 
     @property
     def weight_bound(self) -> float:
-        """Weights lie in [-bound, bound): He's initialisation, so that activations stay sane."""
         return math.sqrt(3 * self.gain / math.prod(self.weight_shape[1:]))
 
 
@@ -248,7 +247,6 @@ def quantization(least: float, most: float) -> tuple[float, int]:
 
 
 def _seed(spec: GraphOf) -> str:
-    """The seed of a layer, equal for a model and its twin."""
     return f"mobilenet-v2 {spec.variant}"
 
 

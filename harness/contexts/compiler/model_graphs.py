@@ -247,5 +247,4 @@ def spill_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _quantization(zero: int) -> list[onnx.TensorProto]:
-    """Scale and zero point; the same ones before and after make 8-bit data pass unchanged."""
     return [constant("scale", _SCALE, "<f4"), constant("zero", zero, "u1")]

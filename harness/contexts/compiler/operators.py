@@ -71,12 +71,10 @@ class Operator:
 
     @property
     def data_type(self) -> DataType:
-        """What goes in and comes out."""
         return _DATA_TYPES[self.bits]
 
     @property
     def numpy_type(self) -> str:
-        """The same, as numpy calls it."""
         return _NUMPY[self.bits]
 
     def inputs(self, spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
@@ -156,7 +154,6 @@ def _scale(name: str, scale: float, zero: onnx.TensorProto) -> list[onnx.TensorP
 
 
 def _values(seed: str, bits: Bits, *shape: int) -> np.ndarray[Any, Any]:
-    """Random values of a quantised type, any of them."""
     import numpy as np
 
     count = int(np.prod(shape))

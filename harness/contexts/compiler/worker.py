@@ -71,7 +71,6 @@ def _do(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
 
 
 def _leave() -> NoReturn:
-    """Ends the process; the libraries' own clean-up at exit has nothing to add and may crash."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -211,7 +211,6 @@ def _around(artefact: Artefact, contexts: int) -> list[str]:
 
 
 def _run_whole(artefact: Artefact) -> list[str]:
-    """The engines that run all of a file."""
     return [one.name for one in ENGINES.values() if one.runs_whole == artefact.kind]
 
 
@@ -226,7 +225,6 @@ def _require_folders(what: str, given: Path | None, artefact: Artefact, pieces: 
 
 
 def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:
-    """Where the files of a context are, below the folder that was given for all."""
     folder = own_folder(given, name)
     return folder / str(at) if folder is not None and len(pieces) > 1 else folder
 

@@ -194,7 +194,6 @@ def _found(file: Path, size: int, within: Path, cache_root: Path) -> Path:
 
 
 def _opened(file: Path, within: Path | None) -> BinaryIO:
-    """A file that a user has named, or one below the folder that he has named. Raises OSError."""
     if within is None:
         return open_regular(file)
     return open_below(within, file.relative_to(within).as_posix())
@@ -247,7 +246,6 @@ def in_name_order(files: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _numbered(files: Sequence[Path]) -> bool:
-    """Whether names differ in a number at their end only, which counts from 0 or 1 on (pure)."""
     found = [_NUMBER.fullmatch(file.stem) for file in files]
     alike = len({one and one[1] for one in found}) == 1
     numbers = [int(one[2]) for one in found if one]

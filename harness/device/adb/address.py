@@ -31,18 +31,15 @@ class TcpAddress:
 
     @property
     def spec(self) -> str:
-        """As `adb -L` and ADB_SERVER_SOCKET take it."""
         # adb listens on a name of this computer only if that is `localhost`
         return f"tcp:{'localhost' if self.is_here else _bracketed(self.host)}:{self.port}"
 
     @property
     def is_here(self) -> bool:
-        """Whether the server is on this computer, as far as its address says."""
         return is_loopback(self.host)
 
     @property
     def start_command(self) -> str:
-        """What a person types to start such a server, on the host where it is."""
         if not self.is_here:
             return f"adb -a -P {self.port} nodaemon server"
         return "adb start-server" if self.port == USER_PORT else f"adb -P {self.port} start-server"
@@ -69,12 +66,10 @@ class UnixAddress:
 
     @property
     def spec(self) -> str:
-        """As `adb -L` and ADB_SERVER_SOCKET take it."""
         return f"localfilesystem:{self.path}"
 
     @property
     def start_command(self) -> str:
-        """What a person types to start such a server."""
         return f"adb -L {self.spec} start-server"
 
     def connect(self, timeout_s: float) -> socket.socket:
@@ -107,7 +102,6 @@ class SshAddress:
 
     @property
     def host(self) -> str:
-        """The computer that the server is on."""
         return self.login.rpartition("@")[2] if is_loopback(self.behind) else self.behind
 
     @property
@@ -120,7 +114,6 @@ class SshAddress:
 
     @property
     def start_command(self) -> str:
-        """What a person types to start such a server, on the host where it is."""
         return TcpAddress(self.behind, self.port).start_command
 
 

@@ -130,7 +130,6 @@ def connect_to(address: ServerAddress, timeout_s: float) -> socket.socket:
 
 
 def _reach(address: ServerAddress) -> Reach | None:
-    """What is known of the way to a server; None for one on this computer."""
     if address.is_here:
         return None
     return Reach(address)

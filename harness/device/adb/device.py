@@ -79,7 +79,6 @@ class AdbDevice(Transport):
 
     @property
     def features(self) -> frozenset[str]:
-        """What its daemon can do (`shell_v2`, `stat_v2`, ...), asked once of the adb server."""
         return self._known_features(Deadline(SHORT_S))
 
     def _known_features(self, deadline: Deadline) -> frozenset[str]:

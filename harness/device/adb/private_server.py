@@ -39,24 +39,20 @@ class PrivateAdbServer:
 
     @property
     def server(self) -> AdbServer:
-        """The running server. Raises InfraError if it was not started."""
         if self._server is None:
             raise InfraError("the harness's adb server is not running")
         return self._server
 
     @property
     def running(self) -> bool:
-        """Whether the adb process is still there."""
         return self._process is not None and self._process.running
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended by itself (128 + signal number after a signal), None while it runs."""
         return None if self._process is None else self._process.exit_code
 
     @property
     def pid(self) -> int | None:
-        """The pid of the adb process itself, None if it does not run."""
         return None if self._process is None else self._process.command_pid()
 
     def start(self) -> None:

@@ -42,7 +42,6 @@ class Reach:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the last who tried did not reach the server."""
         return self._file.exists()
 
     def lost(self, why: str) -> None:

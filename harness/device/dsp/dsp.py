@@ -61,7 +61,6 @@ class DspLimits:
     unsigned_pd: int = 1
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:

@@ -233,7 +233,6 @@ def _bring_meson(tree: Path, step: _Step) -> None:
 
 @contextlib.contextmanager
 def _network_errors(what: str) -> Iterator[None]:
-    """A program that fetches refused nothing of the user's."""
     try:
         yield
     except ConfigError as error:

@@ -101,7 +101,6 @@ class CaseEvidence:
     _lost: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Remembers how much a simulated DSP had logged by now."""
         self._logged = 0 if self.dsp is None else log_size(self.dsp)
 
     def look(self, pid: int, deadline: Deadline) -> None:
@@ -231,6 +230,5 @@ def telling_lines(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _leaving_time_to_end(deadline: Deadline) -> float:
-    """Seconds for a script, so that what its deadline ends on the device is ended in time, too."""
     left_s = deadline.remaining()
     return max(left_s / 4, left_s - END_GRACE_S)

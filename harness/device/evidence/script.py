@@ -66,12 +66,10 @@ def look_script(token: str, pid: int, *, file_bytes: int, seconds: float) -> str
 
 
 def _one_more(file_bytes: int) -> int:
-    """What is asked for of a file, so that one larger than allowed is seen to be."""
     return file_bytes + 1
 
 
 def _script(name: str, **variables: str | int) -> str:
-    """One line: a daemon that logs its commands has it as one, marked by `TOKEN_VARIABLE`."""
     given = "".join(f"{key}={shlex.quote(str(value))};" for key, value in variables.items())
     texts = (shell_text("evidence", f"device/{one}") for one in ("prelude", name))
     text = re.sub(r" # .*|\\\n", "", "".join(texts))

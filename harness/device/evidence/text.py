@@ -158,6 +158,5 @@ def _replacer(kind: str) -> Callable[[re.Match[str]], str]:
 
 
 def _luhn(digits: str) -> bool:
-    """Whether the last digit is the check digit of an IMEI; a time in nanoseconds rarely fits."""
     doubled = (int(digit) * (2 if index % 2 else 1) for index, digit in enumerate(digits))
     return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0

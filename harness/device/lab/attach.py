@@ -52,12 +52,10 @@ class AttachedDevice:
 
     @property
     def name(self) -> str:
-        """Its name in devices.yaml."""
         return self.config.name
 
     @property
     def soc(self) -> str | None:
-        """What devices.yaml says, else what the device says."""
         return self.config.soc or self.facts.soc
 
     @property
@@ -70,18 +68,15 @@ class AttachedDevice:
 
     @property
     def has_dsp(self) -> bool:
-        """Whether it should have nodes to reach its DSP."""
         return not self.config.simulated and PLATFORMS[self.target].has_dsp
 
     @property
     def adreno(self) -> str | None:
-        """Adreno model number as configured, else asked, else that of its SoC."""
         known = SOCS.get(self.soc or "")
         return self.config.adreno or self.facts.adreno or (known.adreno if known else None)
 
     @property
     def simulated(self) -> bool:
-        """Whether it is a simulated one: the lab says so, or the device itself, as of a farm."""
         return self.config.simulated or self.facts.simulated
 
     def identity(self) -> dict[str, object]:
@@ -124,7 +119,6 @@ class LabDevice:
 
     @property
     def name(self) -> str:
-        """Its name in devices.yaml."""
         return self.config.name
 
     def unknown_arch(self) -> ConfigError:
@@ -134,12 +128,10 @@ class LabDevice:
 
     @property
     def health_rules(self) -> HealthRules:
-        """From when on it is suspect or bad."""
         return self._described.health_of(self.config)
 
     @property
     def recovery_rules(self) -> RecoveryRules:
-        """What may be done to bring it back."""
         return self._described.recovery_of(self.config)
 
     @property
@@ -161,24 +153,20 @@ class LabDevice:
 
     @property
     def gate(self) -> TimedGate | None:
-        """What timed cases on it wait for, None: nothing."""
         return self._described.gate_of(self.config)
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is simulated, and its adb server ours to restart."""
         return self.config.simulated
 
     @cached_property
     def key(self) -> str:
-        """One name for its address on this computer, whatever a lab calls it."""
         if self.is_ours:
             return self.lab.simulation.key(self.name)
         return self._described.address_of(self.config)
 
     @property
     def _far_server(self) -> ServerAddress | None:
-        """Its adb server, if that is on another computer."""
         if self.is_ours or self.config.transport != "adb":
             return None
         address = self._described.server_of(self.config)
@@ -186,13 +174,11 @@ class LabDevice:
 
     @property
     def far_host(self) -> str | None:
-        """What the lab calls the other computer whose adb server it hangs on."""
         address = self._far_server
         return None if address is None else self.config.host or str(address)
 
     @property
     def lost_host(self) -> ServerAddress | None:
-        """Its adb server, if that is on another computer and nobody reaches it now."""
         address = self._far_server
         return address if address is not None and Reach(address).is_lost else None
 
@@ -214,12 +200,10 @@ class LabDevice:
 
     @property
     def is_out(self) -> bool:
-        """Whether it was given up, and takes no cases now."""
         return self.fitness.out is not None
 
     @property
     def was_lent(self) -> bool:
-        """Whether it was lent to a person, and nobody has looked at it since."""
         return self.fitness.out is not None and isinstance(self.fitness.out.error, DeviceLent)
 
     @property
@@ -232,7 +216,6 @@ class LabDevice:
 
     @property
     def has_loan(self) -> bool:
-        """Whether a person has it or asks for it, as far as its address tells."""
         return self._is_with(lambda leases: leases.loan(self.key))
 
     def _is_with(self, look: Callable[[Leases], Held | None]) -> bool:
@@ -355,7 +338,6 @@ class LabDevice:
 
     @property
     def _way(self) -> Transport:
-        """How a real device is reached; a new one, since who loses a call asks anew."""
         return transport_of(self._described, self.config)
 
 
@@ -412,7 +394,6 @@ class OpenLab:
 
     @property
     def devices(self) -> Iterable[LabDevice]:
-        """Those that were asked for so far."""
         return tuple(self._devices.values())
 
     def hold_all(self, names: Iterable[str]) -> None:

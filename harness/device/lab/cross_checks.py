@@ -199,7 +199,6 @@ def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
 
 
 def _wrong_dsp(device: Mapping[str, object], soc: object) -> Iterator[_Wrong]:
-    """What keeps a simulated device from having a DSP; `soc` is None where that is wrong itself."""
     if device.get("target") != EMULATED_TARGET:
         yield _Wrong("dsp", f"needs target {EMULATED_TARGET}: others have no DSP to talk to")
     elif device.get("shows_soc") is False:
@@ -209,7 +208,6 @@ def _wrong_dsp(device: Mapping[str, object], soc: object) -> Iterator[_Wrong]:
 
 
 def _board(address: str) -> str:
-    """One name for a board, whoever logs in there; what is no address is wrong by itself."""
     at = login_at(address)
     return (
         address if at is None else service_address("ssh", at.host, at.port or 22, lambda _: False)
@@ -217,5 +215,4 @@ def _board(address: str) -> str:
 
 
 def _address(serial: str) -> str:
-    """One name for each spelling; whose addresses are this computer's own is not looked up here."""
     return device_address(serial, LOCAL, 0, lambda _: False)

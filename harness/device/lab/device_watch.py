@@ -344,7 +344,6 @@ class DeviceWatch:
     def _keep_out(
         self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
     ) -> None:
-        """No cases for a device until it is looked at again; the last look took `look_s`."""
         pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
         device.fitness.is_fit = False
         device.fitness.out = Out(error, self._clock() + pause_s)
@@ -359,7 +358,6 @@ class DeviceWatch:
 
 
 def _others_run(device: LabDevice) -> bool:
-    """Whether another device, of our adb server or of others', may be running a case."""
     alike = (one for one in device.lab.devices if one.is_ours == device.is_ours)
     return any(one.fitness.is_fit for one in alike)
 
@@ -369,13 +367,11 @@ def _is_full(health: Health) -> bool:
 
 
 def _host_is_out(device: LabDevice) -> bool:
-    """Whether the host of a device is gone and another device was waited for there in vain."""
     host, others = device.lost_host, device.lab.devices
     return host is not None and any(one.fitness.out and one.lost_host == host for one in others)
 
 
 def _still(health: Health, problem: str) -> Health:
-    """Out of reach, with the words of before, which may have told what to do about it."""
     before = [finding for finding in health.findings if finding.code == "unreachable"]
     return Health(tuple(dict.fromkeys((*before, *unreachable(problem).findings))))
 

@@ -152,7 +152,6 @@ def _identity(serial: str | None, sections: dict[str, list[str]]) -> tuple[str, 
 
 
 def _name(text: str | None) -> str | None:
-    """`text` if it can tell one device from others: not empty, `unknown` or all zeros."""
     if not text or not re.fullmatch(r"[A-Za-z0-9._:-]{4,128}", text):
         return None
     return None if text in ("unknown", "uninitialized") or not text.strip("0") else text

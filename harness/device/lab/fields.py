@@ -97,7 +97,6 @@ def _within(name: str) -> Any:
 
 
 def _in_schema(pattern: re.Pattern[str]) -> Any:
-    """For editors: the pattern as JSON Schema has it (ours are matched against the whole text)."""
     return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
 
 

@@ -87,7 +87,6 @@ class Health:
 
     @property
     def state(self) -> State:
-        """The worst state among the findings."""
         states = {finding.state for finding in self.findings}
         return "bad" if "bad" in states else "suspect" if "suspect" in states else "good"
 

@@ -103,7 +103,6 @@ class DeviceLease:
 
     @property
     def is_lent(self) -> bool:
-        """Whether it was lent and is not back."""
         return self._shared.leases.is_lent(self._lent)
 
     def wait_back(self) -> None:

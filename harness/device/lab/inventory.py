@@ -209,12 +209,10 @@ class DeviceConfig(_Strict):
 
     @property
     def login(self) -> SshLogin | None:
-        """Where ssh finds it; None if it is not reached so."""
         return None if self.transport != "ssh" else login_at(self.address or "")
 
     @property
     def store_limit_bytes(self) -> int | None:
-        """`store_limit_mb` in bytes."""
         return None if self.store_limit_mb is None else self.store_limit_mb * 1_000_000
 
     @model_validator(mode="before")
@@ -346,7 +344,6 @@ class Lab(_Strict):
 
     @property
     def folder(self) -> Path:
-        """What relative paths in it are below: the folder of its file."""
         return self._file.absolute().parent if self._file else Path.cwd()
 
     def host(self, name: str) -> AdbHost:

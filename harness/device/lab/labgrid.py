@@ -85,7 +85,6 @@ class LabgridConfig(BaseModel, extra="forbid", frozen=True):
 
     @property
     def wanted(self) -> Wanted:
-        """What is asked of the coordinator."""
         bare = self.coordinator.rpartition("]")[2]
         address = self.coordinator if ":" in bare else f"{self.coordinator}:{_PORT}"
         return Wanted(address, self.filters, self.places, self.wait_s)

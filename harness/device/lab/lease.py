@@ -191,7 +191,6 @@ class Leases:
         return next((one.held for one in self._others(key) if one.asks), None)
 
     def _others(self, key: str) -> list[Claimant]:
-        """The other processes with a claim on a device, the first one first."""
         claim = self._lent.get(key)
         return [
             one for one in claimants(self._folder, key) if claim is None or one.file != claim.file

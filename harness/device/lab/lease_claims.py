@@ -39,7 +39,6 @@ class Claimant:
 
     @property
     def asks(self) -> bool:
-        """Whether it asks whoever has the device to hand it over."""
         return self.file.partition(_MARK)[2].startswith("asks-")
 
 

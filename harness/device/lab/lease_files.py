@@ -52,7 +52,6 @@ class Holder:
 
     @property
     def is_loan(self) -> bool:
-        """Whether it has said when it will give the device back, and that is to come."""
         with contextlib.suppress(ValueError, TypeError):
             return datetime.fromisoformat(self.until) > datetime.now(UTC)
         return False
@@ -116,7 +115,6 @@ class LockedFile:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is locked and not in its place: somebody may have taken it for free."""
         with self._lock:
             return self._descriptor >= 0 and not _in_place(self._descriptor, self._path)
 
@@ -260,7 +258,6 @@ def _unsafe(folder: os.stat_result) -> str | None:
 
 
 def _in_place(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to an open file."""
     here = os.fstat(descriptor)
     try:
         there = os.stat(path, follow_symlinks=False)

@@ -54,14 +54,12 @@ class FoundDevice:
 
     @property
     def soc(self) -> ToldSoc:
-        """What it is, as far as it tells."""
         if self.device is None or self.answers is None:
             return ToldSoc(None, None, self.problem)
         return told_soc(self.device.facts, list(self.answers.skels))
 
     @property
     def told(self) -> str:
-        """The same in a line, with how it is known."""
         soc, target = self.soc, None if self.device is None else self.device.target
         arch = None if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
         return f"{', '.join(filter(None, (soc.name, arch, target)))}: {soc.why}"
@@ -121,7 +119,6 @@ def _asked(seen: SeenDevice, server: AdbServer, open_lab: Callable[[Lab], OpenLa
 
 
 def _visited(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
-    """What the one device of a lab says of itself. Raises HarnessError."""
     (config,) = lab.devices
     with open_lab(lab) as opened:
         device, answers = _with_workdir(opened.device(config.name).attach())

@@ -59,7 +59,6 @@ class Simulation:
 
     @property
     def are_leased(self) -> bool:
-        """Whether others may want the same devices: nobody else has an instance of one."""
         return self._instances is None
 
     def key(self, name: str) -> str:

@@ -187,7 +187,6 @@ def _zones(lines: list[str]) -> dict[str, float]:
 
 
 def _clocks(lines: list[str]) -> tuple[int | None, str | None]:
-    """The highest limit of the processors' clocks (kHz), and the governor there."""
     policies = _named(lines).values()
     fastest = max(policies, key=lambda one: integer(one.get("scaling_max_freq")) or 0, default={})
     return integer(fastest.get("scaling_max_freq")), fastest.get("scaling_governor") or None

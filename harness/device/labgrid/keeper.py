@@ -164,7 +164,6 @@ class Keeper:
 
     @property
     def _is_waiting(self) -> bool:
-        """For places, or, without any, for exporters of those that it could have."""
         return bool(self._tokens or (self._passed_over and not self._held))
 
     def _look_at_the_reservations(self) -> None:
@@ -222,7 +221,6 @@ class Keeper:
             tell(notice=told)
 
     def _watch(self) -> None:
-        """Sees that the places stay ours until the session ends."""
         while not _session_ended(_LOOK_S):
             self._attempt(self._look_at_the_places)
 
@@ -241,7 +239,6 @@ class Keeper:
                 self._queue_again(name, lost)
 
     def _holder(self, name: str) -> str | None:
-        """Who has a place, "" if nobody, None if there is no such place."""
         place = self._coordinator.place(name)
         return None if place is None else place.acquired
 
@@ -318,6 +315,5 @@ class Keeper:
 
 
 def _session_ended(wait_s: float) -> bool:
-    """Whether the session is over, which is waited for so long."""
     readable, _, _ = select.select([sys.stdin], [], [], wait_s)
     return bool(readable) and not os.read(sys.stdin.fileno(), 1)

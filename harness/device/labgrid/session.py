@@ -90,7 +90,6 @@ class FoundPlace:
 
     @property
     def has_power_port(self) -> bool:
-        """Whether this session can switch it off and on."""
         return self.found.folder is not None and bool(self.place.power_port)
 
     def power_cycle(self) -> None:

@@ -93,7 +93,6 @@ class Coordinator:
 
     @property
     def is_down(self) -> bool:
-        """Whether the connection has ended: what is known of places is old."""
         return self._down.is_set()
 
     def close(self) -> None:
@@ -221,7 +220,6 @@ class Coordinator:
                 self._count(gone, None)
 
     def _count(self, before: Any, what: Any) -> None:
-        """Counts what is said now in place of what was said before; either may be None."""
         for one, sign in ((before, -1), (what, 1)):
             self._said_bytes += sign * one.ByteSize() if one is not None else 0
 

@@ -48,7 +48,6 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the modulus, its first 16 hex digits; for logs."""
         return hashlib.sha256(self.modulus.to_bytes(_MODULUS_BYTES, "big")).hexdigest()[:16]
 
 
@@ -151,6 +150,5 @@ def _shown(address: HostPort, form: bytes) -> str:
 
 
 def _knows_own_user(proc: Path) -> bool:
-    """Whether our user id is ours alone: in a user namespace all foreign users look like one."""
     foreign = int((proc / "sys/kernel/overflowuid").read_text())
     return os.geteuid() != foreign or (proc / "self/uid_map").read_text().split() == _WHOLE_MAP

@@ -62,7 +62,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def online(self) -> bool:
-        """Whether the other side has shown the right key."""
         return self._streams is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -114,12 +114,10 @@ class SimulatedDevice:
 
     @property
     def pid(self) -> int | None:
-        """Process id of its supervisor, None while it is not started."""
         return None if self._process is None else self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether its supervisor is there; during a reboot it is."""
         return self._process is not None and self._process.poll() is None
 
     def __enter__(self) -> Self:

@@ -101,7 +101,6 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
 
 
 def _host_compiler(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The command of this computer's compiler; empty without one."""
     path, words = environment.get("PATH"), _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
     found = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
     return (found, *words[1:]) if found else ()

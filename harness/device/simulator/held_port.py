@@ -22,14 +22,12 @@ class HeldPort:
     BACKLOG: Final = 128
 
     def __init__(self) -> None:
-        """Takes any free one. Raises InfraError if there is none."""
         self.socket = _bound()
         # inherited by every connection; asyncio sets it only where the protocol was named
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
     def number(self) -> int:
-        """The port."""
         number: int = self.socket.getsockname()[1]
         return number
 

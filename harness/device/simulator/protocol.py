@@ -197,7 +197,6 @@ class Stream:
 
     @property
     def max_write(self) -> int:
-        """How many bytes one `write` may carry."""
         return self._streams.max_payload
 
     def write(self, data: Payload) -> None:

@@ -52,12 +52,10 @@ class ShellRequest:
 
     @property
     def interactive(self) -> bool:
-        """Whether a shell with a prompt is meant."""
         return self.terminal and not self.command
 
     @property
     def arguments(self) -> list[str]:
-        """The command line of the shell that does it."""
         return [_SHELL, "-c", self.command] if self.command else [_SHELL]
 
 

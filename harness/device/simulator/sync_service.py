@@ -53,7 +53,6 @@ def _fail(text: str) -> bytes:
 
 
 def _told_by_v1(status: os.stat_result | None) -> tuple[int, ...]:
-    """Mode, size and time, cut to 32 bits; zeros for what is not there."""
     if status is None:
         return 0, 0, 0
     return status.st_mode, status.st_size & 0xFFFFFFFF, int(status.st_mtime) & 0xFFFFFFFF
@@ -66,7 +65,6 @@ def _told_by_v2(status: os.stat_result | None, error: int) -> tuple[int, ...]:
 def _status(
     path: str, resolve: Callable[[str], str], *, follow: bool = False
 ) -> tuple[os.stat_result | None, int]:
-    """What is known of a file, or why nothing is (an errno)."""
     try:
         return os.stat(resolve(path), follow_symlinks=follow), 0
     except OSError as failure:
@@ -146,7 +144,6 @@ class SyncSession:
             yield
 
     def _idle(self) -> Steps:
-        """Waits until the host has taken everything."""
         while self._output or not self._stream.ready:
             yield
 

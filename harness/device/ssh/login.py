@@ -33,7 +33,6 @@ class SshLogin:
 
     @property
     def host(self) -> str:
-        """Its name or IP address, without who logs in there."""
         return self.login.rpartition("@")[2]
 
     def __str__(self) -> str:
@@ -43,7 +42,6 @@ class SshLogin:
 
     @property
     def advice(self) -> str:
-        """What to try where it is out of reach."""
         port = "" if self.port is None else f"-p {self.port} "
         return f"`ssh {port}{self.login} true` must work without asking anything"
 

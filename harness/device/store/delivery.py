@@ -363,15 +363,12 @@ class _Taking:
             raise _GivenUp
 
     def check(self) -> None:
-        """Raises _TakingEnded once the script has ended."""
         if self._answer.done():
             raise _TakingEnded
 
     def end(self) -> None:
-        """Ends the script; waits for that a few seconds at most."""
         self._given_up.set()
         wait([self._answer], _END_S)
 
     def result(self) -> dict[str, str]:
-        """What the script answered, once it has ended. Raises what it raised."""
         return self._answer.result()

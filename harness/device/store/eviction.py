@@ -27,7 +27,6 @@ class Inventory:
 
     @property
     def total_bytes(self) -> int:
-        """Contents and what is on its way in, in bytes."""
         return sum(self.entries.values()) + sum(self.incoming.values())
 
 

@@ -48,7 +48,6 @@ class FileSet:
 
     @property
     def entries(self) -> dict[str, LocalFile]:
-        """Its contents by what they are called in the store, each once."""
         return {entry_name(file): file for file in self.files}
 
 
@@ -66,17 +65,14 @@ class Incoming:
 
     @property
     def claim(self) -> str:
-        """The claim of whoever pushed it."""
         return base(self.folder)
 
     @property
     def file(self) -> str:
-        """What it will be called in the store."""
         return self.name.rpartition("/")[2]
 
     @property
     def entry(self) -> str | None:
-        """The entry it will be, if it is one."""
         found = ENTRY_FILE.fullmatch(self.file)
         return found[1] if found else None
 
@@ -103,7 +99,6 @@ class StoreView:
 
     @property
     def store_bytes(self) -> int:
-        """The size of all entries together."""
         return sum(size for found in self.entries.values() for _, size, _ in found)
 
     def found_set(self, wanted: FileSet) -> str | None:
@@ -136,7 +131,6 @@ class StoreView:
 
     @property
     def stored_at_touch(self) -> str:
-        """The modification time of what is stored in this boot, as `touch -t` takes it (UTC)."""
         return time.strftime("%Y%m%d%H%M.%S", time.gmtime(self._stored_at))
 
     @property

@@ -50,7 +50,6 @@ class Transport(ABC):
         """What opens shells on it."""
 
     def _leave_stdin(self, stdin: bytes, link: Link, deadline: Deadline) -> str:
-        """Puts a script's input into a file on a device whose shell takes none."""
         raise NotImplementedError
 
     @abstractmethod
@@ -200,12 +199,10 @@ class PacketTransport(Transport):
 
     @property
     def features(self) -> frozenset[str]:
-        """As if adbd spoke shell_v2."""
         return frozenset({"shell_v2"})
 
     @property
     def shell_v2(self) -> bool:
-        """Whether its shells tell their outputs apart: they do."""
         return True
 
     def _link(self, deadline: Deadline) -> PacketTransport:

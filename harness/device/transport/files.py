@@ -58,12 +58,10 @@ class RemoteStat:
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no such file."""
         return self.error in (errno.ENOENT, errno.ENOTDIR)
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file."""
         return stat.S_ISREG(self.mode)
 
 

@@ -28,14 +28,10 @@ class Link(Protocol):
     """Opens shells on one device, each with a connection of its own."""
 
     @property
-    def serial(self) -> str:
-        """What errors call the device."""
-        ...
+    def serial(self) -> str: ...
 
     @property
-    def shell_v2(self) -> bool:
-        """Whether a shell speaks in packets, which tell its two outputs apart and its status."""
-        ...
+    def shell_v2(self) -> bool: ...
 
     def open(self, call: ShellCall) -> socket.socket:
         """Begins a script and returns the socket to it, which the caller closes.

@@ -41,7 +41,6 @@ def script_of(names: str, **words: str) -> str:
 
 @cache
 def _table() -> dict[str, str]:
-    """{name: its shell text} of `questions.sh`; what stands before the first has no name."""
     before, *parts = re.split(r"^#: (.*)\n", shell_text("transport", "questions"), flags=re.M)
     return {"": before} | dict(zip(parts[::2], parts[1::2], strict=True))
 

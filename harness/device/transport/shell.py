@@ -67,7 +67,6 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
         return self.exit_code == 0
 
 
@@ -162,7 +161,6 @@ class _V2Call:
                 return
 
     def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
-        """Gives what comes until the exit status is there, and feeds nothing any more."""
         while self.status is None:
             yield from self._received(channel)
 
@@ -206,7 +204,6 @@ class _LegacyCall:
     def output(
         self, channel: Channel, stdin: bytes | Iterable[bytes]
     ) -> Iterator[tuple[int, bytes]]:
-        """Gives (stdout, data) until the status is there; stdin comes from a file."""
         if stdin:
             raise InternalError("a legacy shell takes its stdin from a file on the device")
         return self.rest(channel)
@@ -355,6 +352,5 @@ def _end_in_words(found: Found, ended_itself: bool) -> str:
 def _mapped(
     parts: Iterator[tuple[int, bytes]], serial: str, script: str, output: _Output
 ) -> Iterator[tuple[int, bytes]]:
-    """`parts`, with errors mapped that come from it, and not from whoever consumes it."""
     with device_faults(serial, script, output.so_far):
         yield from parts

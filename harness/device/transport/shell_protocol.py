@@ -215,7 +215,6 @@ class ToldStreams:
 
     @property
     def status(self) -> int | None:
-        """The script's status."""
         return self._last.status
 
     def feed(self, kind: int, data: bytes) -> bytes:
@@ -242,12 +241,10 @@ class LegacyReader:
 
     @property
     def status(self) -> int | None:
-        """The script's status, once known."""
         return self._last.status
 
     @property
     def group(self) -> int | None:
-        """The process group of the script, once known."""
         return self._banner.group
 
     def feed(self, data: bytes) -> bytes:

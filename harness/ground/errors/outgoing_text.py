@@ -156,7 +156,6 @@ class OpenKey:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next line may be of a key."""
         return self._lines > 0
 
     def without(self, text: str) -> str:

@@ -77,7 +77,6 @@ class CodeInfo:
 
     @property
     def hex(self) -> str:
-        """The number as logs print it: 0x3ea for 1002."""
         return hex(self.raw)
 
 

@@ -40,7 +40,6 @@ class Engine:
 
     @property
     def has_compilers(self) -> bool:
-        """Whether a compiler may make what its cases load, so that it is an axis of theirs."""
         return self.takes_contexts or self.takes_models or self.compiles is not None
 
 

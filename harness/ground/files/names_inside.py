@@ -192,7 +192,6 @@ def _entered(folder: Path, folders: list[str], *, make: bool = False) -> Iterato
 
 
 def _mode(folder: int, part: str, name: str) -> int:
-    """What lies there. Raises NotInsideError for a link."""
     mode = os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
         raise NotInsideError(_LINK, name)

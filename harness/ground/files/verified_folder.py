@@ -287,7 +287,6 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Removes what a process that was killed in the middle has left behind a day ago or more."""
     for path in folder.glob(f"{_UNFINISHED}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _ABANDONED_S:

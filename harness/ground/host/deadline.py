@@ -27,7 +27,6 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
-        """Whether the moment has passed."""
         return time.monotonic() >= self._at
 
     def at_most(self, seconds: float) -> Deadline:

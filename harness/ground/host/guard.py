@@ -33,17 +33,14 @@ class GuardedProcess:
 
     @property
     def stdout(self) -> IO[bytes] | None:
-        """The command's stdout if it was started with a pipe."""
         return self._popen.stdout
 
     @property
     def exit_code(self) -> int | None:
-        """The command's exit code (128 + signal number after a signal), None while it runs."""
         return self._popen.poll()
 
     @property
     def running(self) -> bool:
-        """Whether the guardian, hence possibly the command, still runs."""
         return self._popen.poll() is None
 
     def command_pid(self) -> int | None:

@@ -78,12 +78,10 @@ class Sender:
     """A worker's end, a `Follower` (`files/notices.py`)."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError if nobody listens."""
         self._lines = Lines()
         self._socket = _socket(folder, socket.socket.connect)
 
     def __call__(self, device: str, facts: Mapping[str, object]) -> None:
-        """Sends all that is now known of a device, if that can be done at once."""
         merged = self._lines.merge(device, facts)
         if merged is not None:
             with contextlib.suppress(OSError):

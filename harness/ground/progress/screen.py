@@ -98,7 +98,6 @@ class Screen:
         return os.terminal_size((size.columns or 80, size.lines or 24))
 
     def _in_front(self) -> bool:
-        """A job in the background draws nothing."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:

@@ -222,7 +222,6 @@ def _annotation(annotation: Any, location: Location) -> Any:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without Optional and Annotated; of a union the first member."""
     while typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
         members = [part for part in typing.get_args(annotation) if part is not type(None)]
         annotation = members[0]

@@ -37,7 +37,6 @@ class GraphNode:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The name and op as a runtime has them."""
         return ("" if self.unnamed else self.name, self.op_type)
 
 

@@ -143,7 +143,6 @@ def _told(told: Callable[[ArtefactError], None] | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _access(path: Path) -> Iterator[None]:
-    """Tells what the system refuses on the way to a file: rights of its folder, a name too long."""
     try:
         yield
     except OSError as error:

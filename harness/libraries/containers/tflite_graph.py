@@ -44,7 +44,6 @@ class TfliteTensor:
 
     @property
     def size(self) -> int:
-        """How many bytes it has; 0 if its type has no name."""
         bits = (self.data_type or "0").lstrip("abcdefghijklmnopqrstuvwxyz")
         return int(bits) // 8 * math.prod(self.shape)
 

@@ -93,7 +93,6 @@ class Catalog:
 
     @property
     def sources(self) -> list[LibrarySource]:
-        """Where runtimes come from, in the order they are asked."""
         return list(self._sources.values())
 
     def versions(self, target: str) -> list[str]:

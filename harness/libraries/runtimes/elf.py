@@ -95,7 +95,6 @@ class ElfFacts:
 
     @property
     def hexagon_arch(self) -> int | None:
-        """73 for code of Hexagon v73: EF_HEXAGON_MACH is the number in hexadecimal digits."""
         digits = f"{self.flags & 0xFF:x}"
         return int(digits) if self.machine == "hexagon" and digits.isdecimal() else None
 

@@ -91,7 +91,6 @@ class Finding:
 
     @property
     def context(self) -> str | None:
-        """The name of the context that it is about, if it is about one."""
         return self.files[0] if self.code.startswith("context-") else None
 
     def __str__(self) -> str:

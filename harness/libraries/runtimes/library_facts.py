@@ -122,7 +122,6 @@ class LibraryFacts:
 
     @property
     def file_name(self) -> str:
-        """The last part of its name."""
         return self.name.rsplit("/", 1)[-1]
 
 

@@ -63,7 +63,6 @@ class Coordinates:
 
     @property
     def folder(self) -> str:
-        """Where the artifact is in a repository."""
         return f"{self.group.replace('.', '/')}/{self.artifact}"
 
     def file(self, extension: str) -> str:

@@ -94,12 +94,10 @@ class TargetFacts:
 
     @property
     def simulates_htp(self) -> bool:
-        """Whether libQnnHtp.so is the simulator there: one file, without stubs and skels."""
         return self.target == "linux-x64"
 
     @property
     def libc(self) -> str:
-        """The C library of the target."""
         return PLATFORMS[self.target].libc
 
 

@@ -244,17 +244,14 @@ class CompilerHost:
 
     @property
     def backend(self) -> Path:
-        """The HTP library that holds the compiler."""
         return self.qnn_root / LIBRARY_FOLDER / "libQnnHtp.so"
 
     @property
     def system_library(self) -> Path:
-        """The library that reads the metadata of contexts."""
         return self.qnn_root / LIBRARY_FOLDER / "libQnnSystem.so"
 
     @property
     def plugin(self) -> Path:
-        """The library that ORT registers as execution provider."""
         return self.qnn_root / LIBRARY_FOLDER / "libonnxruntime_providers_qnn.so"
 
 

@@ -39,29 +39,24 @@ class Runtime:
 
     @cached_property
     def key(self) -> str:
-        """Stands for the content: two runtimes with the same files have the same key."""
         return content_key(self.files)
 
     @cached_property
     def library_dirs(self) -> tuple[str, ...]:
-        """The folders inside it that belong on the library path, the outermost first."""
         libraries = [file.name for file in self.files if is_library(file.name)]
         folders = {str(PurePosixPath(name).parent) for name in libraries}
         return tuple(sorted(folders, key=lambda folder: (folder.count("/"), folder)))
 
     @property
     def name(self) -> str:
-        """What options call it: its version, with its source in front unless that is PyPI."""
         return self.qnn_version if self.source == "pypi" else f"{self.source}:{self.qnn_version}"
 
     @property
     def size(self) -> int:
-        """Bytes of all files together."""
         return sum(file.size for file in self.files)
 
     @property
     def htp_archs(self) -> tuple[int, ...]:
-        """The HTP architectures (73 for v73) that there is a skel for."""
         kinds = (kind_of(file.name) for file in self.files)
         return tuple(sorted({arch for kind, arch in kinds if kind == "skel" and arch}))
 

@@ -115,7 +115,6 @@ class WheelRequest:
 
     @property
     def file_name(self) -> str:
-        """Its name in the cache, made of what was asked for; the index may call it otherwise."""
         interpreter = "cp" + self.python.replace(".", "")
         project = self.project.replace("-", "_")
         return f"{project}-{self.version}-{interpreter}-{self.abi}-{self.platform}.whl"

@@ -55,7 +55,6 @@ class RunnerCall:
 
     @property
     def outputs(self) -> str:
-        """Where it writes outputs."""
         return f"{self.folder}/outputs"
 
     def input_list(self) -> bytes:
@@ -218,7 +217,6 @@ def run_with(
 
 
 def _with_logcat(device: Transport, process: int, heard: Sequence[Heard]) -> list[Heard]:
-    """What Android's log has of the process, before what was heard of it behind its start."""
     asked = f"logcat -d -v brief --pid={process} 2>/dev/null"
     answer = device.shell(asked, timeout_s=_LOOK_S, max_output_bytes=8 << 20)
     start = next(at for at, one in enumerate(heard) if one.text.startswith(STARTED))

@@ -74,7 +74,6 @@ class Program:
 
     @property
     def holds_contexts(self) -> bool:
-        """Whether all that it holds are contexts, which can be loaded without ExecuTorch."""
         return all(piece.kind == "context" for piece in self.contexts)
 
     def places(self) -> dict[str, object]:

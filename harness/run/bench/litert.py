@@ -238,7 +238,6 @@ def _on_cpu(
     wanted: Mapping[str, int],
     tensors: TensorFiles,
 ) -> dict[str, Path]:
-    """Raw files of tensors by their names, as LiteRT's CPU computes them."""
     with scratch_folder() as folder:
         made = run_on_cpu(host, path, inputs, tuple(wanted.values()), folder)
         return {name: tensors.keep(made[number].read_bytes()) for name, number in wanted.items()}

@@ -42,7 +42,6 @@ class OrtOnDevice:
 
     @property
     def tells_placement(self) -> bool:
-        """Whether this ORT tells where nodes went: from 1.24 on."""
         parts = (self.runtime.runtime.ort_version or "").split(".")
         return [int(part) if part.isdecimal() else 0 for part in parts[:2]] >= [1, 24]
 

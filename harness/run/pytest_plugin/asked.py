@@ -84,7 +84,6 @@ class Selection:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The names, of devices or pools, that were asked for."""
         _ = self.lab
         return [self._addressed.get(name, name) for name in self.options.devices]
 
@@ -170,7 +169,6 @@ class Selection:
 
     @cached_property
     def runtimes(self) -> DeviceRuntimes:
-        """The runtimes and compilers of each device. Raises ConfigError for an unknown one."""
         return self._device_runtimes(self.options.qnn, "--qnn")
 
     def placements(
@@ -328,5 +326,4 @@ class Selection:
 
 
 def _specs(named: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The versions that a marker names, one or several."""
     return (named,) if isinstance(named, str) else tuple(named or ())

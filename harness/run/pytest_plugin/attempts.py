@@ -50,7 +50,6 @@ class Twins:
     """Which of the devices that share a case take it, and when."""
 
     def __init__(self, workbench: Workbench, *, is_worker: bool) -> None:
-        """A worker has the devices that it was given and no other."""
         self._workbench = workbench
         self._is_worker = is_worker
 
@@ -140,7 +139,6 @@ class Twins:
             self._workbench.recover(self.device(placement), case_over=over, within=within)
 
     def _places(self, placement: Placement) -> list[Placement]:
-        """The placement on each device that this process has for it, its own first."""
         others = [name for name in placement.candidates if name != placement.device]
         return [placement, *(placement.on(one) for one in others if not self._is_worker)]
 
@@ -181,7 +179,6 @@ class Attempts:
 
     @property
     def number(self) -> int:
-        """The number of the attempt that was begun last, the first is 1."""
         return self._before + self._made
 
     def begin(self) -> Placement | None:

@@ -155,22 +155,18 @@ class Case:
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether the target said that it cannot do what the case is about."""
         return self._outcome == "unsupported"
 
     @property
     def is_lab_error(self) -> bool:
-        """Whether what went wrong says nothing about the target."""
         return self._outcome == "error"
 
     @property
     def may_move(self) -> bool:
-        """Whether it need not wait until its device is cool: not all that share it were tried."""
         return self.attempt < len(self.placement.candidates)
 
     @property
     def end(self) -> AttemptEnd:
-        """What this attempt came to; after a fault of the lab, another may give a verdict."""
         if self._outcome == "error" and self._cause == "infra":
             return self._lab_end
         return "cannot" if self.is_unsupported else "verdict"
@@ -300,14 +296,12 @@ class Case:
             self._error = self._error.model_copy(update={"message": named})
 
     def _names_a_serial(self, error: InfraError) -> bool:
-        """Whether an error is of the device, and does not say its name."""
         serial = (self.device or self._run.asked.device_record(self.placement)).serial
         of_device = isinstance(error, DeviceError) or bool(serial and serial in str(error))
         return of_device and self.placement.device not in str(error)
 
 
 def _where(failure: BaseException | None, item: pytest.Item) -> str:
-    """The line of a test's file in which it failed: `at test_model.py:12`; empty if in none."""
     frames = traceback.extract_tb(failure.__traceback__) if failure is not None else ()
     lines = [one.lineno for one in frames if one.filename == str(item.path)]
     return f"at {item.path.name}:{lines[-1]}" if lines else ""

@@ -118,7 +118,6 @@ class Collected:
 
 
 def _is_foreign(test: Path, issues: Path | None) -> bool:
-    """Whether a file of tests is one of an environment that lies below the known issues."""
     below = test.parts[len(issues.parent.parts) :] if issues is not None else test.parts
     return any(part.startswith(".") or part == "site-packages" for part in below)
 
@@ -193,7 +192,6 @@ def _in_marker(error: ConfigError, metafunc: pytest.Metafunc) -> ConfigError:
 
 
 def _nowhere(why: str) -> Any:
-    """What a test has for its placement where it cannot run: it is skipped, and says why."""
     return pytest.param(None, id=NO_PLACEMENT, marks=pytest.mark.skip(reason=why))
 
 
@@ -292,7 +290,6 @@ def _modules(tests: set[Path]) -> set[Path]:
 
 
 def _one_digest(digests: list[str]) -> str:
-    """One of several files of a name."""
     if len(digests) == 1 and len(digests[0]) == 64:
         return digests[0]
     return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()

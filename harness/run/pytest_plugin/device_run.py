@@ -145,7 +145,6 @@ class Run:
 
     @cached_property
     def twins(self) -> Twins:
-        """Which devices can take a case of this run."""
         return Twins(self.workbench, is_worker=self.records.is_worker)
 
     def attempts(self, node_id: str, placement: Placement) -> Attempts:

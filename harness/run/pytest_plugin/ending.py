@@ -34,7 +34,6 @@ class Ending:
     """
 
     def __init__(self, *, interrupt: bool = True) -> None:
-        """Without `interrupt` SIGINT is left alone, as for a debugger's prompt."""
         self._interrupt = interrupt
         self._asked_at: float | None = None
         self._held = False

@@ -34,7 +34,6 @@ def takes_bench(fixtures: Collection[str]) -> bool:
 
 
 def _names(lines: Iterable[str]) -> list[str]:
-    """The names that lines of pytest's setting `markers` begin with."""
     return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
 
 
@@ -58,7 +57,6 @@ def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item])
 
 
 def _is_marked_late(item: pytest.Item) -> bool:
-    """Whether its devices were chosen before it got its mark."""
     mark, test = item.get_closest_marker(_DEVICE), getattr(item, "obj", None)
     of_parents = item.parent.iter_markers(_DEVICE) if item.parent is not None else ()
     return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
@@ -86,7 +84,6 @@ def mistake(unknown: Collection[str], *, marked: bool, fixtures: Collection[str]
 
 
 def _is_slip_of(meant: str, word: str) -> bool:
-    """Whether a word is another one with a letter more, less or wrong, or in another order."""
     ours, theirs = _less_a_letter(meant), _less_a_letter(word)
     wrong = any(one == other for one, other in zip(ours, theirs, strict=False))
     return sorted(word) == sorted(meant) or word in ours or meant in theirs or wrong

@@ -41,7 +41,6 @@ def split_list(values: Sequence[str] | None, _: object = None) -> list[str]:
 
 
 def _specs(values: Sequence[str] | None, _: object = None) -> list[str]:
-    """Versions and ranges as given: what their commas mean is for who resolves them."""
     return [value for value in values or () if value.strip(" ,")]
 
 
@@ -79,12 +78,10 @@ class Option:
 
     @property
     def parameter(self) -> str:
-        """What a function calls it."""
         return self.name.removeprefix("--").replace("-", "_")
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value follows it."""
         return not str(self.given.get("action")).startswith("store_")
 
 
@@ -109,7 +106,6 @@ def _option(
     read: Callable[[Any, _Started], Any] = lambda given, _: given,
     **given: Any,
 ) -> Any:
-    """A field that an option is read into. `usage` is its name and what stands for its value."""
     name, _, metavar = usage.partition(" ")
     given |= {"help": help} | ({"metavar": metavar} if metavar else {})
     return _field(lambda get, at: read(get(name), at), Option(name, given, chooses, run))

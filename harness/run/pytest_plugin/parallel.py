@@ -206,7 +206,6 @@ class Controller:
 
     @cached_property
     def _before(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        """How long cases took before on a usual device, and the paces of devices."""
         from harness.answers.history.previous import last_rows
         from harness.run.scheduling.pace import paces_of
 
@@ -214,7 +213,6 @@ class Controller:
         return ({}, {}) if folder is None else paces_of(last_rows(folder))
 
     def _bind(self, node_id: str, device: str) -> None:
-        """Tells where a case goes on, or where one begins that several devices can run."""
         own, retries = self._cases[node_id][0], self._run.options.retries
         move = self._courses[node_id].bound_to(device, own, retries)
         if move is not None:

@@ -248,7 +248,6 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 
 
 def _stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> NoReturn:
-    """Ends the run because of an error, and tells whoever asked for it."""
     config.stash[RUN].asked.note_problem(error)
     stop(config, error, begun=begun)
 

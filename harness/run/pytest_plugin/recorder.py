@@ -68,7 +68,6 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
 
 
 def _has_no_case_left(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> bool:
-    """Whether a `--resume` came to its end with no case to run: at most tests without a device."""
     if run.options.resume is None or run.records.folder is not None or run.records.is_worker:
         return False
     none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -111,7 +110,6 @@ def _finish(
 
 
 def _drifts(run: Run, folder: RunFolder) -> bool:
-    """Whether outputs drift by more than `--fail-on` allows."""
     steps = run.options.drift_steps
     return steps is not None and any(one.beyond(steps) for one in folder.drift())
 
@@ -179,7 +177,6 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
 
 def _foreign_failures(session: pytest.Session) -> bool:
-    """Whether something failed that is not a case of ours (a plain test, a collection)."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     bad = [*stats.get("failed", []), *stats.get("error", [])]

@@ -53,7 +53,6 @@ class Records:
 
     @property
     def is_worker(self) -> bool:
-        """Whether another process keeps the journal and writes the reports."""
         return self._works_for is not None
 
     @cached_property

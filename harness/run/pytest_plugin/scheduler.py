@@ -48,7 +48,6 @@ class _Load:
 
     @property
     def plain(self) -> list[int]:
-        """The tests without a device."""
         return [number for number, what in self.tests if what is _What.PLAIN]
 
 
@@ -97,12 +96,10 @@ class ByDevice:
 
     @property
     def nodes(self) -> list[Any]:
-        """The workers."""
         return list(self._loads)
 
     @property
     def _collected(self) -> dict[Any, list[str]]:
-        """What each worker found that is alive and has collected."""
         loads = self._loads.items()
         return {node: load.collected for node, load in loads if load.collected is not None}
 
@@ -120,14 +117,12 @@ class ByDevice:
 
     @property
     def tests_finished(self) -> bool:
-        """Whether workers can be told that what they have is all."""
         over = all(load.case is None and len(load.plain) < 2 for load in self._loads.values())
         waits = self._left or self._devices.waiting
         return self.collection_is_completed and not waits and over
 
     @property
     def has_pending(self) -> bool:
-        """Whether a test is not finished."""
         at_work = any(load.case or load.plain for load in self._loads.values())
         return bool(self._left or self._devices.waiting or at_work)
 
@@ -204,7 +199,6 @@ class ByDevice:
             self._give_all()
 
     def _was_told(self, what: str, name: str) -> None:
-        """How a device stands by now, or that a case is returned that has not begun."""
         if what == "returned":
             self._returned.add(self._numbers[name])
             return

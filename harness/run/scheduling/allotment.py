@@ -38,7 +38,6 @@ class FarmDevice:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes cases now or may do so soon."""
         return self.out_until is None and (self.joined or self.is_away or not self.is_held)
 
     def can(self, case: Waiting) -> bool:
@@ -68,7 +67,6 @@ class Allotment:
 
     @property
     def waiting(self) -> int:
-        """How many cases no device has been given."""
         return self._farm.waiting
 
     def know(self, device: str, kind: str, pace: float | None = None) -> None:
@@ -196,14 +194,12 @@ class Allotment:
         return sum(one.kind == kind for one in self._devices.values() if one.joined)
 
     def _is_worth_a_try(self, device: FarmDevice, until: float) -> bool:
-        """Whether a device that was given up gets a case: it may be well, or is the only one."""
         if self._clock() >= until:
             device.out_until = None
             return self._farm.work_for(device, device.kind) > 0
         return self._is_wanted(device)
 
     def _is_wanted(self, device: FarmDevice) -> bool:
-        """Whether a case waits that it can run, and none of our devices."""
         away = [one for one in self._devices.values() if one.is_away]
         return any(
             device.can(case) and not any(one.can(case) for one in away)

@@ -74,7 +74,6 @@ class _Group:
             heapq.heappush(self.longest, (-one.seconds, one.case, one.content))
 
     def top(self) -> tuple[float, Hashable]:
-        """How long its longest case takes, and the content of that."""
         while True:
             seconds, case, content = self.longest[0]
             heap = self.heaps.get(content)
@@ -83,14 +82,12 @@ class _Group:
             heapq.heappop(self.longest)
 
     def remove(self, one: Waiting) -> None:
-        """Takes a case that need not be the longest."""
         heap = self.heaps[one.content]
         heap.remove((-one.seconds, one.case, one))
         heapq.heapify(heap)
         self._without(one)
 
     def take(self, content: Hashable) -> Waiting:
-        """Takes the longest case of a content."""
         _, _, one = heapq.heappop(self.heaps[content])
         self._without(one)
         return one
@@ -131,7 +128,6 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """How many cases no device has been given."""
         return len(self._again) + sum(group.count for group in self._groups.values())
 
     def add(self, one: Waiting) -> None:
@@ -211,7 +207,6 @@ class Scheduler:
         return self._given(asks, found)
 
     def _is_near_end(self, left_s: float) -> bool:
-        """Whether devices are so different that who takes which case decides when all is done."""
         if not self._differ or self.waiting > _MOST_WEIGHED:
             return False
         longest_s = max(group.top()[0] for group in self._groups.values())
@@ -239,13 +234,11 @@ class Scheduler:
         return None
 
     def _free_in(self, name: Hashable, one: _Device, now: float) -> float:
-        """In how many seconds a device will be done with what it is at."""
         takes_s = self.paces.of(name) * sum(each.seconds for each in one.given.values())
         return max(takes_s - (now - one.since), _LEAST_LEFT * takes_s)
 
     @staticmethod
     def _taken(asks: _Device, group: _Group, left_s: float) -> Waiting:
-        """The case of a group that a device takes; `left_s` is what is left for each device."""
         seconds, content = group.top()
         if content not in asks.has and seconds * _ENDGAME < left_s:
             content = next((one for one in reversed(asks.has) if one in group.heaps), content)

@@ -52,7 +52,6 @@ class Beside:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is over, and nothing need be brought back."""
         return self._over.is_set()
 
     def has(self, device: LabDevice) -> bool:

@@ -68,12 +68,10 @@ class HeldDevice:
 
     @property
     def target(self) -> str:
-        """What its libraries are built for."""
         return self.lab_device.config.target or self.device.target
 
     @property
     def htp_arch(self) -> int | None:
-        """Its HTP architecture, 73 for v73."""
         return self.lab_device.config.htp_arch or self.device.htp_arch
 
     def unknown_arch(self) -> ConfigError:
@@ -82,12 +80,10 @@ class HeldDevice:
 
     @property
     def android_api(self) -> int | None:
-        """That of its Android; None elsewhere."""
         return self.device.facts.android_api if "android" in self.target else None
 
     @cached_property
     def record(self) -> DeviceRecord:
-        """What it says it is: the `device` of a record. Raises as `device`."""
         return DeviceRecord.model_validate(self.device.identity())
 
     @cached_property
@@ -100,7 +96,6 @@ class HeldDevice:
 
     @cached_property
     def deployer(self) -> Deployer:
-        """What puts files there."""
         device = self.device
         self.lab_device.device_id.look(device.transport, device.workdir)
         return self._open_deployer(device)
@@ -112,7 +107,6 @@ class HeldDevice:
 
     @property
     def probe(self) -> Path:
-        """The probe that is built for it, on this computer. Raises HarnessError."""
         return self._supplies.probe(self.target, self.android_api)
 
     def stock(self, placement: Placement) -> Stock:

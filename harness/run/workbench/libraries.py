@@ -107,7 +107,6 @@ class RunLibraries:
 
 
 def _engine(placement: Placement, whole: Runtime) -> str:
-    """Which column of the table of file sets is meant."""
     engine = ENGINES[placement.engine]
     if engine is not ORT:
         return engine.libraries or engine.name
@@ -156,7 +155,6 @@ def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
 
 
 def _libraries_of(device: AttachedDevice) -> frozenset[str] | None:
-    """What its system has, if it showed whether it has FastRPC's; None: what its target has."""
     shown = device.facts.coprocessors
     usual = SYSTEM_LIBRARIES[device.target]
     if shown is None or RPC_LIBRARY not in usual:

@@ -40,17 +40,14 @@ class Placement:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The devices that can run it."""
         return self.among or (self.device,)
 
     @property
     def is_shared(self) -> bool:
-        """Whether more than one device can run it."""
         return len(self.candidates) > 1
 
     @property
     def where(self) -> str:
-        """What its name begins with: the pool, or the device."""
         return self.pool or self.device
 
     def on(self, device: str) -> Self:
@@ -65,35 +62,29 @@ class Placement:
 
     @property
     def takes_contexts(self) -> bool:
-        """Whether its engine is given contexts one by one."""
         return ENGINES[self.engine].takes_contexts
 
     @property
     def takes_models(self) -> bool:
-        """Whether its engine makes graphs on the device, with an ONNX Runtime."""
         return ENGINES[self.engine].takes_models
 
     @property
     def qnn_version(self) -> str:
-        """The runtime's version, wherever it comes from."""
         return self.qnn.rpartition(":")[2]
 
     @property
     def other_compiler(self) -> str | None:
-        """Its compiler, if that is of another version than the runtime."""
         # 2.51.0 and 2.51.0.260929 are the same version
         own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
         return None if own else self.compiler
 
     @property
     def axes(self) -> dict[str, str | None]:
-        """What a record has of it among its axes: a version without its source."""
         own = {name: getattr(self, name) for name in IN_AXES}
         return own | {name: own[name] and own[name].rpartition(":")[2] for name in VERSIONS}
 
     @property
     def named(self) -> dict[str, str | None]:
-        """What names and the `placement` of records have of it, by axis."""
         own = {name: getattr(self, name) for name in AXES if hasattr(self, name)}
         return own | {"device": self.where, "compiler": self.other_compiler}
 
@@ -120,14 +111,12 @@ class Need:
 
     @property
     def wants(self) -> str:
-        """What lies on a device for it, as a text that is equal for cases that share all of it."""
         return " ".join(
             map(str, (replace(self.placement, device="", pool="", among=()), *self.sources))
         )
 
     @property
     def told(self) -> tuple[str, str]:
-        """What its name begins with, and what it wants there, as whoever distributes is told."""
         return self.placement.where, self.wants
 
     @property
@@ -140,7 +129,6 @@ class Need:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The sources of which its engine makes graphs on the device."""
         if not self.placement.takes_models:
             return ()
         return tuple(one for one in self.sources if isinstance(one, Model))

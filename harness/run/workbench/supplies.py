@@ -136,30 +136,25 @@ class Stock:
 
     @property
     def runtime(self) -> Runtime:
-        """The libraries, cut down to what the device needs."""
         arch = self.device.htp_arch if self.placement.backend == "htp" else None
         return self.supplies.libraries.runtime(self.placement, self.device.target, arch)
 
     @cached_property
     def record(self) -> RuntimeRecord:
-        """What the libraries are: the `runtime` of a record."""
         return self.supplies.libraries.identity(self.placement, self.device.target)
 
     @property
     def program(self) -> EngineProgram | None:
-        """What its engine brings; as `Supplies.program`."""
         return self.supplies.program(self.placement.engine, self.device.target)
 
     @property
     def htp_arch(self) -> int:
-        """The HTP architecture of the device (73 for v73). Raises ConfigError if unknown."""
         if (arch := self.device.htp_arch) is None:
             raise self.device.unknown_arch()
         return arch
 
     @property
     def compiler(self) -> str:
-        """What compiles for the placement, also where it was not made for that."""
         known = self.placement.compiler
         return known or self.supplies.catalog.compiler_for(self.placement.qnn, self.device.target)
 

@@ -296,7 +296,6 @@ class Workbench:
 
 
 def _probe_problem(device: LabDevice) -> str | None:
-    """Why our probe does not run on a device; None if it does, or is not there yet."""
     return None if device.probe is None else probe_problem(device.attach().transport, device.probe)
 
 

@@ -36,7 +36,6 @@ class Tally:
 
     @property
     def told(self) -> int:
-        """How many of its runs told something: good, bad, or a figure."""
         return self.good + self.bad + self.unsure
 
     def plus(self, answer: RunAnswer) -> Tally:

@@ -217,7 +217,6 @@ def _why_end(state: AxisState, index: int) -> str:
 
 
 def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
-    """Neighbours among the settled candidates that differ, in order."""
     settled = [i for i, verdict in enumerate(verdicts) if verdict is not None]
     pairs = itertools.pairwise(settled)
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]

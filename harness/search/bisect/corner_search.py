@@ -55,7 +55,6 @@ class _Line:
     held: dict[str, str]
 
     def point(self, version: str) -> Point:
-        """The pair with this version."""
         versions = {**self.held, self.spec.axis: version}
         return tuple(versions[axis] for axis in self.axes)
 

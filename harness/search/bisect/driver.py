@@ -171,7 +171,6 @@ class Bisection(Loop[Finding]):
         return of_good > of_new if more is None else not more
 
     def _good_runs(self) -> list[tuple[CaseRecord, Path]]:
-        """The runs of the good end so far, with their folders; none where nobody asks for them."""
         if not self._match.needs_good:
             return []
         ran = ((one, entry.run) for entry, one in self._ran() if entry.at == self._good)

@@ -43,17 +43,14 @@ class Change(Part):
 
     @property
     def before(self) -> str:
-        """The last version of its kind."""
         return self.last_good or self.last_bad or ""
 
     @property
     def after(self) -> str:
-        """The first version of the other kind."""
         return self.first_bad or self.first_good or ""
 
     @property
     def where(self) -> str:
-        """The version that it came with, or between which it did."""
         return f"one of {', '.join((*self.between, self.after))}" if self.between else self.after
 
     @property
@@ -140,7 +137,6 @@ class AxisFinding(_Finding, Change):
 
     @property
     def asked_first(self) -> list[Change]:
-        """All changes, the one that was asked for first."""
         return sorted(self.changes, key=lambda change: change.after != self.after)
 
 

@@ -238,11 +238,9 @@ def log_text(path: Path) -> str:
 
 
 def _parts(path: Path) -> tuple[str, int]:
-    """The id of a bisection's folder, and its number among those begun together (pure)."""
     found = _NAME.fullmatch(path.name)
     return (found["id"], int(found["number"] or 0)) if found else (path.name, 0)
 
 
 def _all(reports: Path) -> list[Path]:
-    """Every bisection in the order in which they were begun."""
     return ordered(log.parent for log in reports.glob(f"*-bisect/{LOG}"))

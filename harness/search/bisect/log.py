@@ -100,12 +100,10 @@ class Log(Generic[AnySpec]):
 
     @property
     def is_over(self) -> bool:
-        """Whether it ends with what was found."""
         return bool(self.entries) and isinstance(self.entries[-1], Concluded)
 
     @property
     def left_out(self) -> str | None:
-        """Why nothing is asked, since a device or an engine does not fit; None if something is."""
         last = self.entries[-1] if self.entries else None
         why = last.detail.get(LEFT_OUT) if isinstance(last, Concluded) else None
         return why if isinstance(why, str) else None

@@ -52,7 +52,6 @@ class Loop(ABC, Generic[Discovery]):
         stop_at: float | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`stop_at` is a `time.monotonic()` after which no run begins."""
         self.folder, self.watcher, self._search = folder, watcher, search
         self._run_case, self._stop_at, self._sleep = run, stop_at, sleep
 
@@ -80,7 +79,6 @@ class Loop(ABC, Generic[Discovery]):
             return step
 
     def _next(self) -> Question | Stopped | Discovery:
-        """What the search asks for next."""
         return self._search.next()
 
     @abstractmethod
@@ -92,7 +90,6 @@ class Loop(ABC, Generic[Discovery]):
         """What a run answers, and what else is to be kept of it. Raises ConfigError."""
 
     def _concluded(self) -> dict[str, JsonValue]:
-        """What is to be kept with a finding."""
         return {}
 
     def _time_left(self) -> float:

@@ -84,7 +84,6 @@ class Formula:
 
     @property
     def factor(self) -> float:
-        """How far from `good`, to either side, is far enough."""
         return max(self.limit, 1 / self.limit) if self.limit else 1.0
 
     def size(self, figures: Mapping[str, object]) -> float:
@@ -167,18 +166,15 @@ class Match:
 
     @property
     def judged(self) -> Formula | None:
-        """The comparison, if noise can be judged in it: then no single answer need be believed."""
         able = self.comparison is not None and self.comparison.limit is not None
         return self.comparison if able else None
 
     @property
     def profiles(self) -> bool:
-        """Whether runs must be profiled, op by op."""
         return self.comparison is not None and self.comparison.text.startswith(OP)
 
     @property
     def needs_good(self) -> bool:
-        """Whether the run of the good end must come first, since others are compared with it."""
         compared = self.comparison is not None and self.comparison.needs_good
         return compared or self.drift_steps is not None
 

@@ -35,7 +35,6 @@ class NewFailure:
 
     @property
     def repeat(self) -> int:
-        """How often each version is run: often enough for a flaky case to show that it fails."""
         if self.state is None or not self.state.is_flaky:
             return 1
         return repeats_needed(self.state.failed, self.state.verdicts)

@@ -141,7 +141,6 @@ def _run_row(run: RunShape) -> list[Line]:
 
 
 def _failure(record: CaseRecord) -> str:
-    """The call that failed and its code, else the first words of what it said."""
     error = record.error
     return (error.call or _shortened(error.began, _SAID_CHARS)) if error is not None else ""
 
@@ -172,7 +171,6 @@ def title(result: BisectionResult) -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    """At most so many characters, with whole words only."""
     if len(text) <= most:
         return text
     kept, space, _ = text[: most - 3].rpartition(" ")
@@ -350,7 +348,6 @@ def command_at(result: BisectionResult, at: Point | None) -> str:
 
 
 def _outermost_folders(paths: Iterable[str]) -> list[str]:
-    """The outermost folders of these files."""
     folders = sorted({path.rpartition("/")[0] for path in paths})
     inner = {one for one in folders for other in folders if one.startswith(f"{other}/")}
     return [one for one in folders if one not in inner]
@@ -371,7 +368,6 @@ def _side_rows(edge: EdgeShape) -> Iterator[tuple[str, object, object]]:
 
 
 def _cell(value: object) -> Span:
-    """A value in a table, an answer with its sign; a dash if there is none."""
     if value is None:
         return Span("-")
     text = clip(str(value), _SHOWN_CHARS)
@@ -379,7 +375,6 @@ def _cell(value: object) -> Span:
 
 
 def _some_of(listed: NameList, most: int) -> Iterator[str | Span]:
-    """The first names of a list; plain ones before mangled ones, which tell less."""
     names = sorted(listed.names, key=lambda name: name.startswith("_Z"))[:most]
     yield from joined(map(code, names))
     if listed.count > len(names):

@@ -208,7 +208,6 @@ def result_of(
 
 
 def _differs_on(task: Task, old: Answered, new: Answered) -> AxisName:
-    """The axis on which two neighbours differ."""
     pairs = zip(task.axes, old.at, new.at, strict=True)
     return next(axis for axis, before, after in pairs if before != after)
 
@@ -272,7 +271,6 @@ def _side(run: RunShape) -> SideShape:
 
 
 def _steps(record: CaseRecord) -> dict[str, object]:
-    """How far the case came: its measured counts, and the step that failed."""
     counts = ("loaded", "executed", "freed", "sessions")
     found = {name: record.measurements[name] for name in counts if name in record.measurements}
     error = record.error

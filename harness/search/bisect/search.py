@@ -75,7 +75,6 @@ class _Spec(Part):
 
     @property
     def most_each(self) -> int:
-        """How many runs a point may take."""
         return self.repeat if isinstance(self.repeat, int) else MOST_RUNS
 
 
@@ -104,12 +103,10 @@ class AxisSpec(_Spec):
 
     @property
     def versions(self) -> dict[AxisName, tuple[str, ...]]:
-        """The candidates of each axis."""
         return {self.axis: self.candidates}
 
     @property
     def reference(self) -> Point | None:
-        """The good end, which others may be compared with."""
         return (self.good,) if self.good is not None else None
 
     def points(self) -> Iterator[Point]:
@@ -169,13 +166,11 @@ class CornerSpec(_Spec):
 
     @property
     def versions(self) -> dict[AxisName, tuple[str, ...]]:
-        """The candidates of each axis."""
         ends = zip(self.axes, self.candidates, self.good, self.bad, strict=True)
         return {axis: between(names, good, bad) for axis, names, good, bad in ends}
 
     @property
     def reference(self) -> Point:
-        """The good pair, which others may be compared with."""
         return self.good
 
     def points(self) -> Iterator[Point]:

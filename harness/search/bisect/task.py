@@ -48,7 +48,6 @@ class Task(Part):
 
     @property
     def axes(self) -> tuple[AxisName, ...]:
-        """The axes that are searched."""
         return tuple(self.search.versions)
 
     def versions(self, at: Point) -> dict[AxisName, str]:

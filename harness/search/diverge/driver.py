@@ -332,7 +332,6 @@ class FirstWrong:
 
 
 def _far(op: Op, mine: Values, theirs: Values) -> float | None:
-    """How far the outputs of an op are that both sides have; None if there are none."""
     both = [name for name in op.gives if name in mine and name in theirs]
     far = (difference(mine[one].array(), theirs[one].array(), op.zero) for one in both)
     return max(far, default=None)

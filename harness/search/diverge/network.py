@@ -36,7 +36,6 @@ class TensorKind:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         import numpy as np
 
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
@@ -216,7 +215,6 @@ class Network:
         return frozenset(found)
 
     def _closure(self, op: Op, unit: bool) -> tuple[list[int], list[str]]:
-        """The nodes of an op with the free ones before it, in order, and what goes into them."""
         shapes = {at for at in self.free if self.nodes[at].op_type in _SHAPES} if unit else ()
         return self._behind(op.nodes, self.free if unit else self.constant, shapes)
 

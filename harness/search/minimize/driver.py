@@ -208,7 +208,6 @@ class Minimization(Loop[Minimum]):
 
 
 def _told(record: CaseRecord | None) -> str:
-    """How a run ended, in few words."""
     if record is None or record.error is None:
         return record.outcome if record is not None else ""
     error = record.error

@@ -100,12 +100,10 @@ def _made(evidence: Evidence) -> int:
 
 
 def _runs(tally: Tally) -> int:
-    """How many runs of a way told something: what cannot be run does not fail."""
     return tally.told + tally.untestable
 
 
 def _repeats(often: float) -> int:
-    """How many runs hardly ever overlook a failure that comes so often."""
     if often == 1:
         return 1
     return min(_MOST_REPEATS, math.ceil(math.log(_OVERLOOKED) / math.log(1 - often)))

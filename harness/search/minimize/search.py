@@ -36,12 +36,10 @@ class Way:
 
     @property
     def point(self) -> Point:
-        """What a search calls it."""
         return self.residency, ",".join(map(str, self.order))
 
     @property
     def reversed(self) -> Way:
-        """These contexts in the other order."""
         return replace(self, order=self.order[::-1])
 
 
@@ -109,7 +107,6 @@ def _simpler(way: Way, ask: Ask) -> Iterator[Way]:
 
 
 def _cut(way: Way, ask: Ask) -> Iterator[Way]:
-    """What comes behind the context that failed may have nothing to do with it."""
     context = ask(way).context
     if context is not None and context + 1 < len(way.order):
         found = replace(way, order=way.order[: context + 1])

@@ -74,7 +74,6 @@ class Subject(BaseModel, extra="forbid", frozen=True):
 
     @property
     def way(self) -> Way:
-        """How the case itself runs its contexts."""
         return Way(self.order, self.plan.residency)
 
     def names(self, way: Way) -> list[str]:

@@ -96,12 +96,10 @@ class Chain:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is something to go on with."""
         return (self.path / STATE).is_file()
 
     @property
     def _reports(self) -> str:
-        """As issues name them."""
         return self.night.named(self.reports)
 
     def _tell(self, text: str) -> None:
@@ -179,7 +177,6 @@ class Chain:
         self._keep(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
 
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
-        """How the devices of a lab are now; none of them if there is no time to ask."""
         if self._left_s < ENOUGH_S or self.night.on_a_simulator:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
@@ -187,7 +184,6 @@ class Chain:
         return devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _earlier(self) -> Iterator[Night]:
-        """The nights before this one, the newest first."""
         until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
         return (one for one in until if one.night != self.night.night)
 
@@ -276,7 +272,6 @@ class Chain:
         return histories(run, base, also)
 
     def _begun_run(self) -> RunFolder | None:
-        """The run that was told to leave its problems in the folder of this night."""
         night = self.night.night
         runs = (RunFolder(one) for one in reversed(run_folders(self.reports)))
         return next((one for one in runs if night in str(one.info().get("command"))), None)
@@ -390,7 +385,6 @@ class Chain:
             self._note(f"not in the history: {error}")
 
     def _notify(self, text: str) -> None:
-        """Send the head of a summary to the channels of the lab, once; a failure costs a note."""
         message = Message.head_of(text, self.night.night, self.path / SUMMARY)
         for warning in notify(Path(self.night.lab), message, self.path / SENT):
             with contextlib.suppress(OSError):  # of the disk, which may be full

@@ -154,7 +154,6 @@ def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Pa
 
 
 def _order(versions: str) -> list[tuple[int, str]]:
-    """Sorts numbers in it as numbers."""
     return [(int(one), "") if one.isdigit() else (0, one) for one in re.split(r"(\d+)", versions)]
 
 

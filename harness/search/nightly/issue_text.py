@@ -72,7 +72,6 @@ def title(issue: Issue) -> str:
 
 
 def _on_devices(issue: Issue, message: str) -> str:
-    """Which devices the lab lost, if the message does not name the only one."""
     places = issue.example.places if issue.example else ()
     names = sorted({one.device for one in places if one.failed})
     more = [f"{len(names) - _DEVICES} more"] if len(names) > _DEVICES else []

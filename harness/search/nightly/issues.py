@@ -54,7 +54,6 @@ class CauseSearch(Part):
 
     @property
     def is_open(self) -> bool:
-        """Whether more time may bring an answer."""
         return self.exit_code not in _OVER
 
 
@@ -208,13 +207,11 @@ def _shown(
 
 
 def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:
-    """What a case is called, and was in the runs before."""
     yield from (side.case for side in (pair.before, pair.after) if side is not None)
     yield from (one.last.case for _, one in (known.before if known is not None else ()))
 
 
 def _known(issue: Issue, after: Iterable[Attempt]) -> tuple[str, ...]:
-    """The known issues that expect what an issue was, where cases still fail so."""
     what = issue.outcome, issue.signature
     same = (one.known_issue for one in after if (one.outcome, one.signature) == what)
     return tuple(sorted({one for one in same if one}))
@@ -255,7 +252,6 @@ def _cases(found: Sequence[Attempt], histories: Histories) -> dict[str, Any]:
 
 
 def _again(cases: Iterable[Attempt], histories: Histories) -> str | None:
-    """What came of it where cases were run again; None where none was."""
     known = [one.now for one in map(histories.get, {one.case: one for one in cases}) if one]
     ran = [one for one in known if one.passed + one.failed > 1]
     failed, passed = sum(one.failed for one in ran), sum(one.passed for one in ran)
@@ -264,14 +260,12 @@ def _again(cases: Iterable[Attempt], histories: Histories) -> str | None:
 
 
 def _flaky(cases: Iterable[Attempt], histories: Histories) -> dict[str, Any]:
-    """How often cases fail; none is said where one of them always does."""
     known = [histories.get(one.case) for one in cases]
     flaky = [one.state.said for one in known if one and one.is_flaky and one.state]
     return {"flaky": flaky[0] if flaky and len(flaky) == len(known) else None}
 
 
 def _is_gone(after: Attempt, histories: Histories) -> bool:
-    """Whether it may be believed that a case does not fail as it did."""
     known = histories.get(after.case)
     state = known.state if known is not None else None
     return state is None or (state.is_sure and not state.is_flaky)

@@ -56,7 +56,6 @@ def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[
 
 
 def _hands(row: Mapping[str, Any], told: str) -> str:
-    """What a person must do; why stands there, too, if that is not `told` already."""
     if (hands := row.get("hands")) is None:
         return ""
     why = "" if hands["why"] in told else f" ({hands['why']})"
@@ -118,7 +117,6 @@ def _simulated(seen: Collection[DeviceSeen]) -> str:
 
 
 def _lost_hosts(seen: Iterable[DeviceSeen]) -> dict[str, str]:
-    """The hosts that nobody reached, each with since when."""
     return {one.host: one.since for one in seen if one.host_lost}
 
 

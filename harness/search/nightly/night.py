@@ -68,7 +68,6 @@ class Night(Part):
 
     @property
     def next_step(self) -> NightStep | None:
-        """What comes next; None if it is over."""
         return next((step for step in STEPS if step not in self.done), None)
 
     def not_over(self, run: str | None, coverage: Coverage | None) -> Night:
@@ -92,18 +91,15 @@ class Night(Part):
 
     @property
     def is_worth_a_message(self) -> bool:
-        """Whether channels get a message: it does not end with 0, or something is fixed."""
         closed = [issue for issue in self.issues if issue.closed == self.started]
         return bool(self.exit_code) or any(not issue.known_issues for issue in closed)
 
     @property
     def issues_told(self) -> list[Issue]:
-        """The issues that people are told of: what is open, and what this night closed."""
         return [one for one in self.issues if one.state == "open" or one.closed == self.started]
 
     @property
     def where(self) -> dict[str, str]:
-        """The folder that the night was begun in, and its lab as it is named there."""
         return {"folder": self.folder, "lab": self.named(PurePath(self.lab))}
 
     def named(self, path: PurePath) -> str:
@@ -112,14 +108,12 @@ class Night(Part):
 
     @property
     def on_a_simulator(self) -> str:
-        """For the end of a headline: no lab was named, nor is one in the folder; else nothing."""
         if self.lab != str(SIMULATED_LAB):
             return ""
         return "; run on a simulated device of this computer: no devices.yaml was there"
 
     @property
     def lab_lines(self) -> tuple[str, ...]:
-        """The lab in Markdown, as `lab_seen.lab_lines` tells it."""
         return tuple(lab_lines(self.lab_before, self.lab_after, self.lost))
 
     def left(self, now: float) -> float:

@@ -189,7 +189,6 @@ def _send(url: str, message: Message) -> None:
 
 
 def _without_parts(url: str, text: str) -> str:
-    """Return a text without any part of a URL that may give access."""
     for part in sorted(re.split(r"[/:@?&=]+", url)[1:], key=len, reverse=True):
         text = text.replace(part, INSTEAD) if len(part) > 3 else text
     return without_secrets(text)[:300]

@@ -117,7 +117,6 @@ def go_on_with(
 
 
 def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> str:
-    """The command that goes on with all that are left."""
     left = [folder for folder in folders if folder not in gone]
     every = f" with all {len(left)} bisections" if len(left) > 1 else ""
     return f"to go on{every}: qnn-harness bisect --resume {shlex.quote(shown(left[0].path))}"

@@ -170,7 +170,6 @@ def _say_report(
     bisectable: Callable[[Category, Pair], Bisectable],
     bisections: tuple[BisectedGroup, ...] | None,
 ) -> None:
-    """Prints the report as JSON, whose lists of cases may be too long to be held."""
     head = report_head(whole).model_copy(update={"bisections": bisections})
     say_long_json(head, **{name: rows(whole, name, bisectable) for name in TITLES})
 

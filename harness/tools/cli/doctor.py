@@ -138,7 +138,6 @@ def progress() -> Spinner:
 
 
 def _tell(spinner: Spinner, text: str) -> None:
-    """Tells the person at the device what to do, also where nobody sees what is under way."""
     spinner.update(Text(outgoing(text)))
     say(f"qnn-harness: {text}", err=True)
 

@@ -136,7 +136,6 @@ def _asked(device: str, lab_file: Path) -> list[Checked]:
 
 
 def _ends(layers: Sequence[Checked]) -> Checked | None:
-    """The first layer that fails."""
     return next((layer for layer in layers if layer.status == "fail"), None)
 
 

@@ -138,18 +138,15 @@ def main() -> None:
 
 
 def _guarded(stream: TextIO) -> TextIO:
-    """Lets nothing that anybody prints steer a CI system; a stream that is closed stays so."""
     return cast("TextIO", OutgoingStream(stream)) if stream is not None else stream
 
 
 def _complain(text: str, *, nl: bool = True) -> None:
-    """Says what is wrong; where nobody can be told, the exit code still says it."""
     with contextlib.suppress(OSError):
         say(text, err=True, nl=nl)
 
 
 def _forget_output() -> None:
-    """What stdout could not take is not tried once more when Python ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -159,13 +159,11 @@ def _refuse_misspelt(arguments: Sequence[str]) -> None:
 
 
 def _is_named(option: str) -> bool:
-    """Whether an option stands in the command line: the environment is of now, not of the night."""
     source = click.get_current_context().get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 
 
 def _kept(database: str | None) -> str | None:
-    """What a night keeps of the place of history: valid from any folder, without its password."""
     if database is None or "://" in database:
         return database and without_secrets(database)
     return str(Path(database).absolute())

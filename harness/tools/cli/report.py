@@ -36,7 +36,6 @@ class _ReportGroup(click.Group):
     """Loads `site` when it is used, since the history takes long to load."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return all names."""
         return sorted([*super().list_commands(ctx), "site"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -235,7 +235,6 @@ class _Watch:
     config: pytest.Config | None = None
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Comes at Ctrl-C, and where the plug-in itself ends a run."""
         self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)
         if not self.interrupted and self.config is not None:
             say_no_count(self.config)

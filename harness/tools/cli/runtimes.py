@@ -361,7 +361,6 @@ def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:
 
 
 def _build_text(fact: LibraryFacts) -> str | None:
-    """A build as in 2.51.0.260929181845, or its time alone if the file says no more."""
     build = fact.build
     return ".".join(filter(None, (build.version, build.stamp))) if build else None
 

@@ -39,7 +39,6 @@ class _Named(click.Command):
     """Its help has the options of the NAME that stands before --help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it."""
         ctx.meta[__name__] = next((one for one in args if one in _OWN_OPTIONS), None)
         return super().parse_args(ctx, args)
 

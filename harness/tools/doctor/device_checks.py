@@ -32,7 +32,6 @@ class Patient:
 
     @property
     def platform(self) -> Platform:
-        """What its system is like."""
         return PLATFORMS[self.device.target]
 
     @property
@@ -48,7 +47,6 @@ class Patient:
 
     @property
     def findings(self) -> dict[str, HealthFinding]:
-        """What its health rules object to, by code."""
         health = judge_health(self.answers.vitals, self.rules, has_dsp=False)
         return {finding.code: finding for finding in health.findings}
 

@@ -47,22 +47,18 @@ class Ground:
 
     @property
     def lab_device(self) -> LabDevice:
-        """The device."""
         return self.workbench.lab.device(self.name)
 
     @property
     def held(self) -> HeldDevice:
-        """What is known of it, and was put there."""
         return self.workbench.held(self.lab_device)
 
     @property
     def device(self) -> AttachedDevice:
-        """The device, connected."""
         return self.lab_device.attach()
 
     @property
     def folder(self) -> str:
-        """A folder on the device for the steps; nothing else writes there."""
         return f"{self.device.workdir}/steps"
 
 

@@ -53,7 +53,6 @@ def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
 
 
 def _c_compiler(facts: HostFacts) -> Answer:
-    """What builds the probe for this computer, which reads contexts here and runs on simulators."""
     command = facts.compilers.get("linux-x64")
     if command is None:
         why = facts.compiler_problems.get("linux-x64", "not looked for")
@@ -101,7 +100,6 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
 
 
 def _qemu(facts: HostFacts) -> Answer:
-    """What runs simulated arm64 boards."""
     if facts.qemu is None:
         found = "none; only simulated arm64 boards need it (apt install qemu-user)"
         return Answer("not-applicable", found)
@@ -158,7 +156,6 @@ def _usb(facts: HostFacts, needs: LabNeeds) -> Answer:
 
 
 def _cache(facts: HostFacts) -> Answer:
-    """Where wheels, libraries and contexts are kept."""
     if facts.cache_problem is not None:
         advice = "set QNN_HARNESS_CACHE to a folder that you, and only you, can write to"
         return Answer("fail", f"{facts.cache}: {facts.cache_problem}", advice)

@@ -102,7 +102,6 @@ def answer_of(read: Mapping[str, Answer]) -> Answer:
 
 
 def _proven(one: Answer) -> Answer:
-    """A layer below a session that came up, whatever it looked like."""
     if one.status in ("ok", "not-applicable"):
         return one
     return Answer("ok", f"{one.found}; yet a session came up")
@@ -210,7 +209,6 @@ def _rpc_library(patient: Patient) -> Answer:
 
 
 def _domain(patient: Patient) -> Answer:
-    """Who asks for a process on the DSP: it may refuse some."""
     who = patient.answers.who or ("root" if patient.answers.vitals.is_root else "not told")
     found = f"domain 3 (cdsp), asked for by {who}"
     if patient.answers.vitals.is_root and patient.platform.libc == "bionic":
@@ -239,7 +237,6 @@ def _unsigned_pd(patient: Patient) -> Answer:
 
 
 def _signature(patient: Patient) -> Answer:
-    """What lets in a skel without the vendor's signature."""
     if patient.answers.signatures:
         return Answer("ok", f"a test signature is there: {listed(patient.answers.signatures)}")
     if any(path.endswith(UNSIGNED_SHELL) for path in patient.answers.shells):

@@ -87,7 +87,6 @@ def _entry(one: FoundDevice, device: AttachedDevice, host: str | None) -> Iterat
 
 
 def _comment(text: str, indent: str = "  ") -> Iterator[str]:
-    """A comment of whatever a device said: printable, and never anything but a comment."""
     head = f"{indent}# "
     yield from textwrap.wrap(
         outgoing(one_line(text)), _WIDTH, initial_indent=head, subsequent_indent=head
@@ -95,5 +94,4 @@ def _comment(text: str, indent: str = "  ") -> Iterator[str]:
 
 
 def _word(text: str) -> str:
-    """A name as YAML: in quotes where it would be read as a number or the like."""
     return text if yaml.safe_load(text) == text else json.dumps(text)

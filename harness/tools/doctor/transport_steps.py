@@ -130,7 +130,6 @@ _STORE: Final = "its shell or file system does what no other does"
 
 
 def _files(folder: Path, number: int) -> dict[str, Path]:
-    """Files of random content, by name."""
     made = {f"{at}.bin": folder / f"{at}.bin" for at in range(number)}
     for path in made.values():
         path.write_bytes(os.urandom(_FILE_BYTES))

@@ -146,7 +146,6 @@ class _Kept:
         return len(lines)
 
     def lines(self) -> tuple[LogText, ...]:
-        """Those that are kept."""
         while self._unlooked:
             self._look(*self._unlooked.popleft())
         return (*self._first, *self._last)

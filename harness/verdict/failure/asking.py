@@ -130,13 +130,11 @@ def question(
 
 
 def _held(lines: Sequence[LogText]) -> set[str]:
-    """What the log itself is; answers that lie beside it are counted, not looked into."""
     processes = {line.origin.process for line in lines if not line.file} - {None}
     return {"dmesg.txt" if one == KERNEL else "logcat.txt" for one in processes}
 
 
 def _there(command: str, system: str) -> str:
-    """How the same is asked on a system; empty where it cannot be."""
     if system == "android" or command in _ELSEWHERE[system]:
         return _ELSEWHERE.get(system, {}).get(command, command)
     return command.removeprefix("adb shell ").strip("'") if system == "linux" else ""

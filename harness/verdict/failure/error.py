@@ -90,7 +90,6 @@ class Diagnosis(Part):
 
     @property
     def name(self) -> str:
-        """Which it is, and how sure that is."""
         return f"{self.id} ({self.confidence})"
 
     def text(self) -> str:
@@ -201,7 +200,6 @@ class ErrorRecord(Part):
 
     @property
     def began(self) -> str:
-        """The line that says most: where it began, else the first one."""
         first = self.first_cause.message.strip() if self.first_cause is not None else ""
         return (first or self.message.strip()).partition("\n")[0]
 

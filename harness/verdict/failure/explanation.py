@@ -109,7 +109,6 @@ def explained_by(
 
 
 def _times(lines: Sequence[LogText]) -> dict[int, float | None]:
-    """When each line was written; of a log without times its lines are the clock's strokes."""
     own = [line for line in lines if line.file is None]
     if any(line.origin.at is not None for line in own):
         return {line.number: line.origin.at for line in own}
@@ -220,7 +219,6 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
 
 
 def _place(line: LogText, beside: int = 0) -> object:
-    """What shares its numbers: a process, a line of the kernel, or nobody's lines near by."""
     if line.origin.process:
         return line.origin.process
     near = 1 if line.origin.process == KERNEL else _NEAR_LINES
@@ -262,6 +260,5 @@ def _is_foreign(found: FittingRule, explained: Explained) -> bool:
 
 
 def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:
-    """The lines that name a code by which a rule fits."""
     codes = {code for sign in found.rule.signs for code in sign.codes}
     return {line.text for line in lines if codes.intersection(_codes_in(line.text))}

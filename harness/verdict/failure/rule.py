@@ -119,7 +119,6 @@ class Rule:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The addresses of the threads; GitHub leads from an issue's to a pull request's."""
         return tuple(f"{_GITHUB}/{thread.replace('#', '/issues/')}" for thread in self.threads)
 
     @cached_property

@@ -105,23 +105,19 @@ class Coverage(Part):
 
     @property
     def judged(self) -> int:
-        """How many have a verdict."""
         return self.passed + self.failed + self.known
 
     @property
     def missing(self) -> Mapping[Fault, int]:
-        """How many cases lack a verdict, by why; only what occurs."""
         found = {name: int(getattr(self, name.replace(" ", "_"))) for name in FAULTS}
         return {name: count for name, count in found.items() if count}
 
     @property
     def is_whole(self) -> bool:
-        """Whether no verdict is missing, and that is known."""
         return self.selected is not None and not self.missing
 
     @property
     def fails(self) -> bool:
-        """Whether the target failed unexpectedly, or passed where the run is strict about that."""
         return bool(self.failed or self.strict)
 
     @property
@@ -132,7 +128,6 @@ class Coverage(Part):
 
     @property
     def exit_code(self) -> int:
-        """1 if the target fails unexpectedly, else `lost_code`."""
         return _REGRESSION if self.fails else self.lost_code
 
     @property

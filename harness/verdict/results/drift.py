@@ -122,7 +122,6 @@ class Output:
 
     @property
     def drifts(self) -> bool:
-        """Whether it was not the same everywhere."""
         return len(self.differences) > 1
 
     def beyond(self, steps: int) -> bool:

@@ -49,7 +49,6 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates the file. Raises InfraError if that is impossible."""
         self.path = path
         self._lines = AppendedLines(path, sync_every_s=_SYNC_EVERY_S)
 
@@ -92,7 +91,6 @@ class Damage:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it is of another schema."""
         return self.problem.startswith(OTHER_SCHEMA)
 
 
@@ -121,7 +119,6 @@ class LeftOut:
 
     @property
     def first(self) -> tuple[Damage, ...]:
-        """The first hundred."""
         return tuple(self._first)
 
     def told(self, journal: Path, most: int = 5) -> Iterator[str]:
@@ -146,7 +143,6 @@ class Contents:
 
     @cached_property
     def cases(self) -> Sequence[CaseRecord]:
-        """The last attempt at each case."""
         if isinstance(self.records, JournalRecords):
             return self.records.final()
         return final_attempts(self.records)
@@ -295,7 +291,6 @@ def read_journal(path: Path) -> Contents:
 
 
 def _memory_of(line: bytes) -> int:
-    """About how many bytes a line takes as a record (pure)."""
     values = sum(line.count(mark) for mark in (b",", b"[", b"{"))
     return 2 * len(line) + 64 * values
 
@@ -335,7 +330,6 @@ def _problem(error: ValidationError, line: bytes) -> str:
 
 
 def _journal_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Where lines begin, and lines with their ends; what is too long is cut behind its limit."""
     try:
         # the folder may be somebody else's
         with open_below(path.parent, path.name) as stream:

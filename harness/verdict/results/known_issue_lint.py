@@ -152,7 +152,6 @@ def _any_holds(values: Iterable[object], wanted: Sequence[object]) -> bool:
 
 
 def _contradicts_itself(text: str) -> bool:
-    """Whether nothing lies within a range; its least version would be 0, a bound or next to one."""
     wanted = VersionRange.parse(text)
     bounds = [bound.parts for _, bound in wanted.clauses]
     least = [(0,), *bounds, *((*parts[:-1], parts[-1] + 1) for parts in bounds)]

@@ -349,7 +349,6 @@ def _holds(value: object, alternative: object) -> bool:
 
 
 def _version(record: CaseRecord, name: str) -> object:
-    """The version of an axis, or of the libraries that ran where no axis names it."""
     return record.axes.get(name) or getattr(record.runtime, name, None)
 
 

@@ -33,7 +33,6 @@ class OpCost:
 
     @property
     def value(self) -> float:
-        """The median of the executions."""
         return float(statistics.median(self.runs))
 
 

@@ -144,7 +144,6 @@ def _nodes_of(run: ProfiledRun) -> Iterator[ProfileEvent]:
 
 
 def _source(op: str, by_length: Iterable[str]) -> str | None:
-    """The node whose name the op's begins with: what ORT adds to it stands behind an underscore."""
     stem = _OP_ID.sub("", op)
     return next((one for one in by_length if one and f"{stem}_".startswith(f"{one}_")), None)
 

@@ -59,7 +59,6 @@ def are_figures(values: Sequence[Any]) -> bool:
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """The same moment, so that times compare and print alike wherever they were written."""
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
@@ -226,54 +225,44 @@ class CaseRecord(Part):
 
     @property
     def file(self) -> str:
-        """The file of its test, as pytest names it."""
         return self.case.partition("::")[0]
 
     @property
     def function(self) -> str:
-        """The name of its test's function."""
         return self.test.partition("[")[0].rpartition("::")[2]
 
     @property
     def is_bad(self) -> bool:
-        """Whether something went wrong, expected or not."""
         return self.outcome not in NO_CAUSE
 
     @property
     def known_issue(self) -> str | None:
-        """The id of the known issue that expects how it failed."""
         return self.expected.known_issue if self.expected is not None else None
 
     @property
     def standing(self) -> Standing:
-        """What it came to."""
         return standing_of(self.outcome, self.cause, self.known_issue)
 
     @property
     def state(self) -> str:
-        """The outcome as reports show it: a failure that a known issue explains is `expected`."""
         return "expected" if self.standing == "known" else self.outcome
 
     @property
     def conclusion(self) -> str | None:
-        """What the case found out, in words; None if it does not say."""
         text = self.measurements.get("conclusion")
         return text if isinstance(text, str) else None
 
     @property
     def grid(self) -> tuple[str, str] | None:
-        """The axes of rows and columns of the grid that the test asked for."""
         axes = self.measurements.get("grid")
         return (str(axes[0]), str(axes[1])) if isinstance(axes, list) and len(axes) == 2 else None
 
     @property
     def breaks_strictness(self) -> bool:
-        """Whether it passed where that was to fail the run (`--strict-known`)."""
         return self.fixed is not None and self.fixed.fails
 
     @property
     def is_unexpected(self) -> bool:
-        """Whether something went wrong that no known issue explains."""
         return self.is_bad and self.standing != "known"
 
 
@@ -308,7 +297,6 @@ class DeviceEvent(Part):
 
     @property
     def is_routine(self) -> bool:
-        """Whether it tells of nothing wrong: a push, or a check that found nothing."""
         return self.event == "push" or (self.event == "health" and self.state == "good")
 
     @classmethod
@@ -329,7 +317,6 @@ class DeviceEvent(Part):
 
 
 def _kind(line: object) -> str:
-    """What a line is taken for; whatever does not say is judged as a case."""
     kind = line.get("kind") if isinstance(line, Mapping) else getattr(line, "kind", None)
     return "device" if kind == "device" else "case"
 

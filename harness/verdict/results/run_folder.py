@@ -202,12 +202,10 @@ class RunFolder:
 
     @property
     def run_id(self) -> str:
-        """The run's id, which is the folder's name."""
         return self.path.name
 
     @property
     def journal(self) -> Journal:
-        """The journal, to append to."""
         if self._journal is None:
             self._journal = Journal(self.path / JOURNAL)
         return self._journal
@@ -238,7 +236,6 @@ class RunFolder:
 
     @property
     def ended_in_order(self) -> bool:
-        """Whether its end is written down, and nothing cut it short."""
         info = self.info()
         return bool(info.get("finished")) and info.get("problem") is None
 
@@ -248,7 +245,6 @@ class RunFolder:
 
     @property
     def to_go_on(self) -> str:
-        """What to tell whoever cut this run short."""
         told = shlex.quote(os.path.relpath(self.path))
         return f"to go on: the same command with --resume {told}"
 

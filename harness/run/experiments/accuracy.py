@@ -199,6 +199,7 @@ def compare_all(
 
 
 def _largest(block: np.ndarray[Any, Any]) -> float:
+    """The largest magnitude that is finite."""
     import numpy as np
 
     return float(np.max(np.abs(block[np.isfinite(block)]), initial=0.0))

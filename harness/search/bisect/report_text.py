@@ -197,7 +197,7 @@ def summary(result: BisectionResult) -> list[str]:
     elif answer and result.repeat == 1:
         lines.append("each was run once; --repeat N is for tests that are flaky")
     elif answer:
-        lines.append(f"good versions passed {result.repeat} runs each (--repeat)")
+        lines.append(f"each was run {result.repeat} times (--repeat): bad if any run is bad")
     lines += _notes(result)
     for axis, found in result.versions.items():
         for version, build in found.items():

@@ -207,6 +207,15 @@ def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
     assert "untestable" not in done.answers.values()
 
 
+def test_what_is_wrong_with_a_suite_is_no_answer(lab: DeviceRuns) -> None:
+    suite = lab.folder / "test_mine.py"
+    suite.write_text("def test_mine(bench)\n")
+    done = refused(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
+    assert (done.code, done.result) == (2, {}), done.errors
+    assert "cannot be collected" in done.errors.splitlines()[-1]
+    assert not list(lab.reports.glob("*-bisect"))
+
+
 @pytest.mark.nightly
 def test_an_end_that_cannot_be_brought_together_is_left_out(
     lab: DeviceRuns, runtime_for: RuntimeFor

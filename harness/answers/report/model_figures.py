@@ -13,6 +13,7 @@ from harness.answers.report.ops_grid import ops_by_version
 from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
+from harness.contexts.context.source import MADE_UP
 from harness.ground.facts.engines import ENGINES
 from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord, final_attempts, is_figure
@@ -26,6 +27,7 @@ _NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
 _FEWEST: Final = 3
 """Rounds that have a median."""
 _USUAL: Final = {"median": "Median", "p95": "p95"}
+_MADE_UP: Final = "With real inputs (--inputs DIR) these figures may be others."
 _SIMULATED: Final = "These times are of a simulator: they say nothing about a phone."
 
 
@@ -66,19 +68,26 @@ def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
     """A row for each output that was compared, and what was not."""
     rows: list[list[Line]] = []
     untold: list[Block] = []
+    made_up = False
     for record in records:
         for at, one in enumerate(parts(record, "accuracy")):
-            told = [_number(one.get(name)) for name in ("max_abs", "max_steps")]
+            told = [_largest(one), _number(one.get("max_steps"))]
             told += [_number(one.get("cosine"), 7), _sqnr(one)]
-            output, against = (code(str(one.get(key))) for key in ("output", "against"))
+            output, against, inputs = (
+                code(str(one.get(key) or "?")) for key in ("output", "against", "inputs")
+            )
             sets = one.get("samples")
-            of = f", {sets} sets of inputs" if is_figure(sets) and sets > 1 else ""
-            rows.append([_case(record, at), output, *told, [against, of]])
+            of = f"{sets} sets, " if is_figure(sets) and sets > 1 else ""
+            rows.append([_case(record, at), output, *told, against, [of, inputs]])
+            made_up |= str(one.get("inputs")).startswith(MADE_UP)
         for one in parts(record, "not_compared"):
             name, why = code(str(one.get("output"))), Span(str(one.get("why")))
             untold.append(Paragraph([name, " is not compared: ", why]))
-    names = ("Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against")
-    return [*table("How right", *_named(names, rows, len(records))), *untold[:_MOST_ROWS]]
+    names = ["Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against", "Inputs"]
+    if not any(row[3] for row in rows):  # nothing is quantised
+        names, rows = [*names[:3], *names[4:]], [[*row[:3], *row[4:]] for row in rows]
+    hint = [Paragraph(_MADE_UP)] if made_up else []
+    return [*table("How right", *_named(names, rows, len(records))), *hint, *untold[:_MOST_ROWS]]
 
 
 def elements(records: Sequence[CaseRecord]) -> list[Block]:
@@ -269,9 +278,18 @@ def _memory(record: CaseRecord) -> str:
     return f"{peak / 1e6:.0f} MB" if is_figure(peak) else ""
 
 
+def _largest(one: Mapping[str, Any]) -> str:
+    bad, elements = one.get("not_finite"), one.get("elements")
+    alike = one.get("same_not_finite")
+    both = f", {alike} on both" if alike else ""
+    if bad:
+        return f"{bad} of {elements} NaN or infinite on one side{both}"
+    told = _number(one.get("max_abs"))
+    return f"{told} ({alike} of {elements} NaN or infinite on both)" if alike else told
+
+
 def _sqnr(one: Mapping[str, Any]) -> str:
-    sqnr = one.get("sqnr_db")
-    return "equal" if sqnr is None else _number(sqnr)
+    return "equal" if one.get("max_abs") == 0 else _number(one.get("sqnr_db"))
 
 
 def _number(value: object, digits: int = 4) -> str:

@@ -81,6 +81,8 @@ def _cut(record: CaseRecord) -> Iterator[str]:
     if isinstance(parts, int):
         yield counted(parts, "partition")
     match carried:
+        case {"tensors": 0}:
+            return
         case {"tensors": int(number), "bytes": int(size)}:
             yield f"{counted(number, 'tensor')} of {size:,} bytes carried over"
         case {"tensors": int(number)}:

@@ -44,7 +44,7 @@ from harness.probe.build import ProbeBuilder
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
 _ORT_STATUS: Final = re.compile(r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : ")

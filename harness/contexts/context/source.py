@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from harness.contexts.context.metadata import entries, named_build, needs
+from harness.ground.errors import ConfigError
 
 # The ids that libQnnSystem gives them.
 BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "htp"})
@@ -20,6 +22,11 @@ GIVEN: Final = "the expected files"
 ANY_DISTANCE: Final = 1e299
 """The tolerance of outputs of which something else is asked: the probe takes less than 1e300."""
 
+
+MADE_UP: Final = "made up"
+IN_RANGE: Final = "made up in range"
+READ: Final = "given"
+"""What inputs are, in plain words."""
 
 CONDITIONS: Final = "--max-error, --min-cosine, --min-sqnr"
 
@@ -38,8 +45,16 @@ class ClosenessAsked:
     original: Path | None = None
     max_relative: float | None = None
 
+    def __post_init__(self) -> None:
+        for option, value, least, most, valid in (
+            ("--max-error", self.max_error, 0.0, math.inf, "0 or more"),
+            ("--min-cosine", self.min_cosine, -1.0, 1.0, "from -1 to 1"),
+            ("--min-sqnr", self.min_sqnr, -math.inf, math.inf, "a number of dB"),
+        ):
+            if value is not None and not (math.isfinite(value) and least <= value <= most):
+                raise ConfigError(f"{value} is not {valid}", field=option)
+
     def __bool__(self) -> bool:
-        """Whether anything is asked."""
         return replace(self, original=None) != ClosenessAsked()
 
 
@@ -98,18 +113,15 @@ class Context:
 
     @property
     def graph_name(self) -> str | None:
-        """The graph's name where the binary has several, and may have it executed beside others."""
         graphs = entries(self.metadata, "graphs")
         return str(graphs[self.graph].get("name")) if len(graphs) > 1 else None
 
     @property
     def made_by(self) -> str | None:
-        """The QNN version that made it: the compiler's, else the build that the binary names."""
         return self.compiler or named_build(self.metadata)
 
     @property
     def backend(self) -> str | None:
-        """The backend that it is for, if it says so."""
         return BACKENDS_BY_ID.get(self.metadata.get("backend_id"))
 
     def facts(self) -> dict[str, object]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
+from harness.contexts.context.source import IN_RANGE, MADE_UP, READ
 from harness.contexts.sources.context_file import Files
 from harness.contexts.sources.onnx_shapes import shaped
+from harness.contexts.sources.quantised_inputs import quantised_ranges
 from harness.contexts.sources.tensor_files import TensorFiles, require_few_bytes, sample_names
 from harness.ground.errors import ConfigError
 from harness.ground.files.cache import cache_root
@@ -82,23 +84,15 @@ class OnnxModel(Model):
         if inputs is None:
             require_few_bytes(tensors, path)
         for sample in samples:
-            key, read, wanted = "", tuple[Path, ...](), tuple[Path, ...]()
-            if inputs is not None:
-                read = files.given("inputs", inputs, tensors, path, sample=sample)
-                key = hashlib.sha256(" ".join(map(sha256_of, read)).encode()).hexdigest()
+            wanted = tuple[Path, ...]()
             if expected is not None and surface is not None:
                 outputs = surface.require_outputs(path)
                 wanted = files.given("expected", expected, outputs, path, sample=sample)
-            yield cls(
-                name,
-                path=path,
-                digest=digest,
-                within=within,
-                read=read,
-                wanted=wanted,
-                inputs_key=key,
-                sample=sample,
-            )
+            model = cls(name, path=path, digest=digest, within=within, wanted=wanted, sample=sample)
+            if inputs is not None:
+                read = files.given("inputs", inputs, tensors, path, sample=sample)
+                model = model.reading(read)
+            yield model
 
     def __post_init__(self) -> None:
         if not 0 <= self.within < float("inf"):
@@ -109,19 +103,21 @@ class OnnxModel(Model):
 
     __repr__ = __str__
 
+    def reading(self, files: tuple[Path, ...]) -> Self:
+        """The same with inputs from raw files, in the order of the model."""
+        key = hashlib.sha256(" ".join(map(sha256_of, files)).encode()).hexdigest()
+        return replace(self, read=files, inputs_key=key)
+
     @property
     def without_inputs(self) -> Self:
-        """The model in the file."""
         return replace(self, within=0.0, read=(), wanted=(), inputs_key="", sample="")
 
     @property
     def compared(self) -> bool:
-        """Whether an output that differs is wrong, and not only told."""
         return self.within > 0 or bool(self.wanted)
 
     @property
     def tolerance(self) -> float:
-        """By how much an output may differ from the reference, in units of its raw values."""
         return self.within
 
     def build(self) -> onnx.ModelProto:
@@ -131,22 +127,34 @@ class OnnxModel(Model):
             raise ConfigError("was changed while it was in use", file=self.path)
         return loaded
 
+    @property
+    def inputs_are(self) -> str:
+        """What its inputs are, in plain words."""
+        if self.read:
+            return READ
+        return IN_RANGE if quantised_ranges(read_model(self.path, weights=False)) else MADE_UP
+
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Those of files; else numbers from -1 to 1, whole ones 0 and 1: places in any table."""
+        """Those of files; else numbers in the ranges that the model quantises them for.
+
+        Other ones are from -1 to 1, whole ones 0 and 1: places in any table.
+        """
         import numpy as np
         from onnx import helper
 
         random = np.random.default_rng(_SEED)
-        made = {}
-        for at, one in enumerate(_inputs(read_model(self.path, weights=False))):
+        model, made = read_model(self.path, weights=False), {}
+        ranges = quantised_ranges(model)
+        for at, one in enumerate(_inputs(model)):
             shape, kind = _shape(one, "input", self.path), one.type.tensor_type.elem_type
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
             if self.read:
                 made[one.name] = np.fromfile(self.read[at], dtype).reshape(shape)
             elif dtype.kind == "f":
-                made[one.name] = random.uniform(-1, 1, shape).astype(dtype)
+                made[one.name] = random.uniform(*ranges.get(one.name, (-1, 1)), shape).astype(dtype)
             else:
-                made[one.name] = random.integers(0, 2, shape).astype(dtype)
+                low, high = map(int, ranges.get(one.name, (0, 1)))
+                made[one.name] = random.integers(low, high, shape, endpoint=True).astype(dtype)
         return made
 
     def outputs(self) -> tuple[str, ...]:
@@ -162,15 +170,16 @@ class OnnxModel(Model):
 class OnnxSurface:
     """What is seen of a model from outside: its tensors, and the files that lie beside it.
 
-    `outputs` is None where the model does not tell all their shapes; `results` are their names,
-    types and shapes, 0 where one is not told. `beside` are the files of its
-    weights, by their names as seen from the model's folder.
+    `outputs` is None where not all have a shape that is known, which `open` ones have not;
+    `results` are their names, types and shapes, 0 where one is not known. `beside` are the files of
+    its weights, by their names as seen from the model's folder.
     """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
     beside: tuple[str, ...]
     results: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    open: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> Self:
@@ -181,23 +190,27 @@ class OnnxSurface:
         loaded = read_model(path, weights=False)
         places = {_place(one, path): None for one in _external(loaded)}
         outputs = loaded.graph.output
-        known = all(
-            one.type.tensor_type.HasField("shape")
-            and all(size.dim_value > 0 for size in one.type.tensor_type.shape.dim)
+        unknown = tuple(
+            one.name
             for one in outputs
+            if not one.type.tensor_type.HasField("shape")
+            or any(size.dim_value <= 0 for size in one.type.tensor_type.shape.dim)
         )
         return cls(
             _tensors(_inputs(loaded), "input", path),
-            _tensors(outputs, "output", path) if known else None,
+            None if unknown else _tensors(outputs, "output", path),
             tuple(places),
             tuple(_result(one) for one in outputs),
+            unknown,
         )
 
-    def require_outputs(self, path: Path) -> tuple[Tensor, ...]:
-        """The outputs. Raises ConfigError where the model does not tell their shapes."""
+    def require_outputs(self, path: Path, field: str = "expected") -> tuple[Tensor, ...]:
+        """The outputs. Raises ConfigError where the shape of one is not known before it runs."""
         if self.outputs is None:
-            problem = "its outputs have no fixed shape: nobody knows what to compare"
-            raise ConfigError(problem, file=path, field="expected")
+            problem = (
+                f"output {', '.join(self.open)} has no fixed shape; graphs with fixed ones run"
+            )
+            raise ConfigError(f"{problem}: take it out of the outputs", file=path, field=field)
         return self.outputs
 
 

@@ -53,7 +53,6 @@ class SessionModel:
 
     @property
     def models(self) -> list[OnnxModel]:
-        """The model, if it has no EPContext nodes, with each set of its inputs."""
         return [one for one in self.sources if isinstance(one, OnnxModel)]
 
     def files(self, inputs: Files, expected: Files) -> dict[str, Path]:
@@ -163,7 +162,10 @@ def open_session(
     artefact = open_artefact(path)
     if artefact.kind == "onnx":
         models = OnnxModel.each(path.absolute(), tolerance, inputs=inputs, expected=expected)
-        return SessionModel(path, models, OnnxSurface.of(path), {}, mixed=fallback)
+        surface = OnnxSurface.of(path)
+        if fallback:  # else QNN refuses, with the op, whatever has no fixed shape
+            surface.require_outputs(path, field="--fallback")
+        return SessionModel(path, models, surface, {}, mixed=fallback)
     if artefact.kind != "epcontext":
         problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
         raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 Arithmetic = Literal["float32", "float16", "uint8"]
 """What a backend calculates in; the outputs themselves may have another type."""
 
-LEAST_DB: Final = -400.0
-"""The SQNR of what has nothing of its reference: that is all zeros, or there is a NaN."""
-
 _BLOCK: Final = 1 << 20
 _MOST_CHANNELS: Final = 1 << 16
 _CHANNELS_TOLD: Final = 16
@@ -30,8 +27,8 @@ class ChannelAccuracy:
     """One channel of an output (its number along axis 1), with the figures of `Accuracy`."""
 
     channel: int
-    max_abs: float
-    cosine: float
+    max_abs: float | None
+    cosine: float | None
     sqnr_db: float | None
 
 
@@ -49,31 +46,39 @@ class Worst:
 class Accuracy:
     """An output against its reference, as it stands in a record's measurements.
 
-    `cosine` is the cosine of the angle between both, 1 if both are all zeros. `max_abs` is the
-    largest difference, `relative_max_abs` that difference as a part of the reference's largest
-    value, `max_steps` the same in steps of a quantised output (None: it is not quantised).
-    `sqnr_db` is the reference's power over that of the difference, in dB: None where there is no
-    difference, `LEAST_DB` where nothing but the difference is there.
+    `max_abs` is the largest difference, `relative_max_abs` that difference as a part of the
+    reference's largest value, `max_steps` the same in steps of a quantised output. `cosine` is the
+    cosine of the angle between both, 1 if both are all zeros. `sqnr_db` is the reference's power
+    over that of the difference, in dB. A figure that there is not is None: there is no SQNR without
+    a difference, and where the reference is all zeros there is no part of it.
 
-    `not_finite` counts NaN and infinities on one side only: they make everything else meaningless.
-    Those that are the same on both sides (`same_not_finite`) are left out of the other figures.
-    `channels` are the worst ones, where there are several of several elements each. `against` says
-    in plain words what the reference is, `samples` how many sets of inputs all this is of.
+    `not_finite` counts NaN and infinities on one side only, `not_a_number` the NaN among them: with
+    any there is no other figure. Those that are the same on both sides (`same_not_finite`) are left
+    out of the figures. `channels` are the worst ones, where there are several of several elements
+    each. `against` and `inputs` say in plain words what the reference is, and the inputs; `samples`
+    of how many sets of these all this is.
     """
 
     output: str
     elements: int
-    cosine: float
-    max_abs: float
-    relative_max_abs: float
+    cosine: float | None
+    max_abs: float | None
+    relative_max_abs: float | None
     not_finite: int = 0
+    not_a_number: int = 0
     max_steps: float | None = None
     sqnr_db: float | None = None
     worst: Worst | None = None
     channels: tuple[ChannelAccuracy, ...] = ()
     against: str = ""
+    inputs: str = ""
     same_not_finite: int = 0
     samples: int = 1
+
+    @property
+    def equals(self) -> bool:
+        """Whether there is no difference at all."""
+        return self.max_abs == 0
 
 
 CLOSENESS: Final[Mapping[Arithmetic, ClosenessAsked]] = MappingProxyType(
@@ -152,7 +157,7 @@ def compare_all(
         for side in (0, 1)
     )
     exponent = math.frexp(max(own, largest))[1]
-    worst, place, most, not_finite, same = "", 0, -1.0, 0, 0
+    worst, place, most, not_finite, not_a_number, same = "", 0, -1.0, 0, 0, 0
     for sample, start in starts:
         x, y = (values(side, start) for side in flat[sample])
         finite = np.isfinite(x) & np.isfinite(y)
@@ -160,6 +165,7 @@ def compare_all(
         same += int(np.count_nonzero(alike))
         bad = ~finite & ~alike
         not_finite += int(np.count_nonzero(bad))
+        not_a_number += int(np.count_nonzero(np.isnan(x) != np.isnan(y)))
         x, y = (np.ldexp(np.where(finite, side, 0.0), -exponent) for side in (x, y))
         off = np.abs(x - y)
         off[bad] = np.inf
@@ -170,14 +176,18 @@ def compare_all(
             sums[row] += np.bincount(channel, weights, count)
         np.maximum.at(furthest, channel, off)
     cosine, sqnr = _cosine_and_sqnr(*sums.sum(axis=1))
-    max_abs = math.ldexp(most, exponent)
-    relative = max_abs / largest if largest else (0.0 if max_abs == 0 else math.inf)
+    max_abs = _largest_error(most, exponent)
+    relative: float | None = None
+    if max_abs is not None and (largest or not max_abs):
+        relative = max_abs / largest if largest else 0.0
     index = tuple(int(at) for at in np.unravel_index(place, got.shape))
     channels: tuple[ChannelAccuracy, ...] = ()
     if count > 1 and got.size > count:
         order = sorted(range(count), key=lambda at: -furthest[at])[:_CHANNELS_TOLD]
         channels = tuple(
-            ChannelAccuracy(at, math.ldexp(furthest[at], exponent), *_cosine_and_sqnr(*sums[:, at]))
+            ChannelAccuracy(
+                at, _largest_error(furthest[at], exponent), *_cosine_and_sqnr(*sums[:, at])
+            )
             for at in order
         )
     came, asked = (float(values(side, place)[0]) for side in flat[worst])
@@ -188,18 +198,22 @@ def compare_all(
         max_abs,
         relative,
         not_finite,
-        max_abs / step if step else None,
+        not_a_number,
+        max_abs / step if step and max_abs is not None else None,
         sqnr,
         Worst(index, came, asked, worst),
         channels,
         against,
-        same,
-        len(flat),
+        same_not_finite=same,
+        samples=len(flat),
     )
 
 
+def _largest_error(error: float, exponent: int) -> float | None:
+    return math.ldexp(error, exponent) if math.isfinite(error) else None
+
+
 def _largest(block: np.ndarray[Any, Any]) -> float:
-    """The largest magnitude that is finite."""
     import numpy as np
 
     return float(np.max(np.abs(block[np.isfinite(block)]), initial=0.0))
@@ -207,33 +221,34 @@ def _largest(block: np.ndarray[Any, Any]) -> float:
 
 def _cosine_and_sqnr(
     product: float, got: float, expected: float, off: float
-) -> tuple[float, float | None]:
+) -> tuple[float | None, float | None]:
     """Of the sums of products and squares: both sides', the sides' own, the difference's."""
     if not math.isfinite(off):
-        return 0.0, LEAST_DB
-    lengths = math.sqrt(got) * math.sqrt(expected)
-    cosine = product / lengths if lengths else float(got == expected)
-    if off == 0:
-        return min(cosine, 1.0), None
-    ratio = expected / off
-    return max(-1.0, min(cosine, 1.0)), 10 * math.log10(ratio) if ratio > 1e-40 else LEAST_DB
+        return None, None
+    cosine = 1.0 if got == expected else None
+    if lengths := math.sqrt(got) * math.sqrt(expected):
+        cosine = max(-1.0, min(product / lengths, 1.0))
+    sqnr = 10 * (math.log10(expected) - math.log10(off)) if off and expected else None
+    return cosine, sqnr
 
 
 def judge_asked(found: Accuracy, asked: ClosenessAsked) -> list[Check]:
-    """A check for each condition: by how much which output is off, and where most."""
+    """A check for each condition: by how much which output is off, and where most.
+
+    NaN on one side only is wrong, whatever is asked.
+    """
     worst, bad = "", ""
-    if found.worst is not None and found.max_abs:
+    if found.worst is not None and not found.equals:
         place = list(found.worst.index)
         of = f" of {found.worst.sample}" if found.worst.sample else ""
         worst = f"; furthest at {place}{of}: {found.worst.got:.6g} for {found.worst.expected:.6g}"
     if found.not_finite:
         bad = f"; {found.not_finite} of {found.elements} elements are NaN or infinite on one side"
     against = f" of {found.against}" if found.against else ""
-    sqnr = math.inf if found.sqnr_db is None else found.sqnr_db
     rows = (
         ("max_error", found.max_abs, asked.max_error, "at most", -1),
         ("cosine", found.cosine, asked.min_cosine, "at least", 1),
-        ("sqnr_db", sqnr, asked.min_sqnr, "at least", 1),
+        ("sqnr_db", math.inf if found.equals else found.sqnr_db, asked.min_sqnr, "at least", 1),
         (
             "max_abs",
             found.relative_max_abs,
@@ -242,13 +257,20 @@ def judge_asked(found: Accuracy, asked: ClosenessAsked) -> list[Check]:
             -1,
         ),
     )
-    return [
+    checks = [
         held(
             f"{name}[{found.output}]",
-            sign * figure >= sign * limit,
-            f"{figure:.9g}, {words} {limit:.9g}{against} is asked{worst}{bad}",
+            figure is not None and sign * figure >= sign * limit,
+            f"{'no figure' if figure is None else f'{figure:.9g}'}, {words} {limit:.9g}{against} "
+            f"is asked{worst}{bad}",
             **{name: figure, "asked": limit},
         )
         for name, figure, limit, words, sign in rows
         if limit is not None
     ]
+    if found.not_a_number:
+        reason = (
+            f"{found.not_a_number} of {found.elements} elements are NaN on one side only{worst}"
+        )
+        checks.append(held(f"nan[{found.output}]", False, reason, nan=found.not_a_number))
+    return checks

@@ -130,7 +130,11 @@ def _compare(bench: Bench, model: Model, saved: Sequence[str]) -> None:
     bench.expect(*checks)
     bench.conclude(
         "; ".join(
-            f"{one.output}: cosine {one.cosine:.7f}, max abs {one.max_abs:.3g} ({kind})"
+            f"{one.output}: cosine {_text(one.cosine)}, max abs {_text(one.max_abs)} ({kind})"
             for one in found
         )
     )
+
+
+def _text(figure: float | None) -> str:
+    return "unknown" if figure is None else f"{figure:.7g}"

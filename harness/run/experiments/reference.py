@@ -7,7 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.contexts.context.source import CONDITIONS, GIVEN
+from harness.contexts.context.source import CONDITIONS, GIVEN, MADE_UP, READ
+from harness.contexts.sources.artefact_sources import WholeFile
+from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.errors import ConfigError
 from harness.run.bench.kept_outputs import MAX_BYTES
@@ -48,7 +50,8 @@ def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
             untold.append({"output": f"{one.name}{of}", "why": _why_untold(one)})
         else:
             together.setdefault((one.of, one.name), []).append(one)
-    found = [accuracy_of(*kept) for kept in together.values()]
+    inputs = inputs_of(ran)
+    found = [replace(accuracy_of(*kept), inputs=inputs) for kept in together.values()]
     if found:
         bench.measure(accuracy=[asdict(one) for one in found])
         bench.outputs_compared()
@@ -65,6 +68,15 @@ def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
     if checks:
         bench.expect(*checks)
     seen.check()
+
+
+def inputs_of(ran: SourceList) -> str:
+    """What the inputs of a file are, in plain words."""
+    if models := [one for one in ran if isinstance(one, OnnxModel)]:
+        return models[0].inputs_are
+    given = ran.given.inputs if isinstance(ran, WholeFile) else None
+    read = [one.inputs for one in ran if isinstance(one, ContextFile)]
+    return READ if given is not None or (read and None not in read) else MADE_UP
 
 
 def in_another_order(kept: Sequence[KeptOutput]) -> str:
@@ -103,7 +115,7 @@ def _told_against_original(
     model, files = OnnxModel.of(original), dict[tuple[str, str], Path]()
     for one in ran:
         if isinstance(one, OnnxModel):
-            like = replace(model, read=one.read, inputs_key=one.inputs_key, sample=one.sample)
+            like = replace(model, sample=one.sample).reading(bench.reference(one).inputs)
             named = zip(like.outputs(), bench.reference(like).expected, strict=True)
             files |= {(one.sample, name): file for name, file in named}
     against = f"{original.name} on the CPU"

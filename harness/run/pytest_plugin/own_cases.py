@@ -146,7 +146,7 @@ def _programs(path: Path, given: Given) -> list[WholeFile]:
 def _session(path: Path, given: Given) -> list[WholeFile]:
     _require_no_graph(path, given, ORT)
     read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
-    model = open_session(path, given.tolerance, read, wanted)
+    model = open_session(path, given.tolerance, read, wanted, given.fallback)
     if not model.models:
         given.require_expected(path)
     else:

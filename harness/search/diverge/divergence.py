@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final, Literal
+from math import inf
+from typing import Annotated, Final, Literal, Self
 
 from markupsafe import Markup
 from pydantic import BaseModel, Field
@@ -17,10 +18,10 @@ from harness.ground.errors.outgoing_text import counted
 class CurvePoint(BaseModel):
     """An op on the curve. An error is relative: length of the difference by that of the value.
 
-    `error` is that of the tested side in the whole graph, `made` what the op makes of the
-    reference's inputs, `inherited` what an exact op makes of the tested side's inputs. `changed` is
-    what the tested model's op makes in place of the reference's, both exact. None: not known.
-    `skipped`: why some are not.
+    `nodes` are all that are calculated as one with it. `error` is that of the tested side in the
+    whole graph, `made` what the op makes of the reference's inputs, `inherited` what an exact op
+    makes of the tested side's inputs. `changed` is what the tested model's op makes in place of the
+    reference's, both exact. None: not known. `skipped`: why some are not.
     """
 
     op: str
@@ -33,18 +34,30 @@ class CurvePoint(BaseModel):
     changed: float | None = None
     skipped: str | None = None
 
+    def without_infinite(self) -> Self:
+        """The same without errors that are no figures: `skipped` has why."""
+        names = ("error", "made", "inherited", "changed", "in_graph")
+        return self.model_copy(
+            update={name: None for name in names if getattr(self, name, None) == inf}
+        )
+
+
+Because = Literal["the model", "arithmetic", "the graph"]
+"""The op is another than the reference's; it makes an error; it does so only beside others."""
+
 
 class FirstOp(CurvePoint):
-    """The first op that goes wrong: `error` is what it makes, told by `because` of what.
+    """The first op that goes wrong, told by `because` of what; `error` is what that makes.
 
-    `because` is `the model` where its op is another than the reference's, else `arithmetic`.
+    `max_abs` and `cosine` are of what the exported ops give. `together` is how many these are:
+    more than one where the op alone is right, none where no part of the graph shows the error.
     """
 
-    error: float
     in_graph: float | None
-    because: Literal["the model", "arithmetic"]
-    max_abs: float
-    cosine: float
+    because: Because
+    max_abs: float | None = None
+    cosine: float | None = None
+    together: int = 1
     exported: str | None = None
 
 
@@ -70,6 +83,13 @@ class Divergence(BaseModel):
     compiles: int = 0
     exit_code: int = 0
 
+    @property
+    def place(self) -> int | None:
+        """Where the first op stands on the curve."""
+        first = self.first
+        nodes = [] if first is None else [first.op in one.nodes for one in self.curve]
+        return nodes.index(True) if True in nodes else None
+
 
 _SHOWN: Final = 24
 _COLUMNS: Final = ("op", "type", "error", "made", "inherited", "")
@@ -80,11 +100,11 @@ def lines(found: Divergence) -> Iterator[str]:
     yield f"{found.model} on {found.tested}, against {found.against}"
     if found.refused:
         yield f"not as a whole: {found.refused}"
-    first, curve = found.first, found.curve
-    at = 0 if first is None else next(n for n, one in enumerate(curve) if first.op in one.nodes)
+    curve, at = found.curve, found.place or 0
     begin = max(0, min(at - _SHOWN // 2, len(curve) - _SHOWN))
     shown = curve[begin : begin + _SHOWN]
-    yield from aligned([_COLUMNS, *(_row(one, found) for one in shown)])
+    rows = [_row(one, at == found.place) for at, one in enumerate(shown, begin)]
+    yield from aligned([_COLUMNS, *rows])
     if len(shown) < len(curve):
         yield f"{len(curve) - len(shown)} more ops are in the page and in --json"
     yield from _verdict(found)
@@ -93,25 +113,34 @@ def lines(found: Divergence) -> Iterator[str]:
 def _verdict(found: Divergence) -> Iterator[str]:
     first = found.first
     if first is None:
-        yield f"no op makes an error above {found.threshold:g}"
+        which = "no op that ran" if found.refused else "no op"
+        above = sum(one.made is not None and one.made > found.threshold for one in found.curve)
+        few = f"{which} makes an error above {found.threshold:g}"
+        many = f"no op stands out: {counted(above, 'op')} make errors above {found.threshold:g}"
+        yield many if above else few
         return
-    of = f"of {first.type} "
+    named = f"first wrong: {first.op} ({first.type})"
+    alone, in_graph = (_text(one) or "not known" for one in (first.made, first.in_graph))
+    far = f"relative error {_text(first.error)}" if first.error is not None else first.skipped
     if first.because == "the model":
-        yield f"first wrong: {first.op} {of}is another one than the reference's"
+        yield f"{named} is not the reference's: {far}"
+    elif first.because == "arithmetic":
+        yield f"{named} is wrong: {far} from right inputs; in the graph {in_graph}"
     else:
-        yield f"first wrong: {first.op} {of}makes an error of {first.error:.3g}"
-    yield f"it makes {first.error:.3g} of right inputs; in the graph {_text(first.in_graph) or '-'}"
+        yield f"{named} is wrong in the graph only: {far}; alone, from right inputs, {alone}"
+        with_others = f"with {counted(first.together - 1, 'op')} before it it is wrong, too"
+        yield with_others if first.together > 1 else "no part of the graph up to it shows that"
     if first.exported:
         folder = shlex.quote(first.exported)
         again = f"qnn-harness run {folder}/op.onnx --inputs {folder}/inputs"
-        yield f"to run it alone: {again} --expected {folder}/expected"
+        yield f"to reproduce it: {again} --expected {folder}/expected"
 
 
 def as_page(found: Divergence) -> str:
     """A page with the curve as a picture and as a table."""
     rows = [
-        [code(one) if at == 0 else one for at, one in enumerate(_row(point, found))]
-        for point in found.curve
+        [code(one) if at == 0 else one for at, one in enumerate(_row(point, place == found.place))]
+        for place, point in enumerate(found.curve)
     ]
     told = [f"{found.tested}, against {found.against}", *_verdict(found), picture(found.curve)]
     table = Table(counted(len(rows), "op"), _COLUMNS, rows)
@@ -138,12 +167,11 @@ def picture(curve: Sequence[CurvePoint], *, width: int = 900, height: int = 240)
     return Markup(svg).format(width + 8, height + 8, what, drawn)
 
 
-def _row(one: CurvePoint, found: Divergence) -> list[str]:
-    here = found.first is not None and found.first.op in one.nodes
-    told = "<- first" if here else (one.skipped or "")
+def _row(one: CurvePoint, is_first: bool) -> list[str]:
+    told = " ".join(filter(None, ("<- first" if is_first else "", one.skipped)))
     numbers = map(_text, (one.error, one.made, one.inherited))
     return [shortened(one.op, 60), one.type, *numbers, shortened(told, 80)]
 
 
 def _text(error: float | None) -> str:
-    return "" if error is None else f"{error:.2e}"
+    return "" if error is None else f"{error:.3g}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.errors import ConfigError
 from harness.run.experiments.accuracy import compare
-from harness.search.diverge.curve import MOST, chunks, difference, first_wrong, spread
-from harness.search.diverge.divergence import CurvePoint, Divergence, FirstOp
+from harness.search.diverge.curve import chunks, difference, first_wrong, incomparable, spread
+from harness.search.diverge.divergence import Because, CurvePoint, Divergence, FirstOp
 from harness.search.diverge.network import INSIDE, Network, Op
 from harness.search.diverge.sides import Calculation, Cpu, NotCalculated, Qnn, Stored
 
@@ -96,24 +97,28 @@ class FirstWrong:
         inherited = self._inherited(cuts)
         curve = []
         for op in self.units:
-            names = tuple(self.network.nodes[one].name for one in op.nodes)
+            names = tuple(self._names(op))
+            sides = (self.mine, self.theirs), made, inherited
+            errors = [_far(op, *one) for one in sides]
+            why = (_incomparable(op, *one) for one in sides)
             point = CurvePoint(
                 op=op.op,
                 type=op.type,
                 nodes=names,
                 output=self.network.called[op.gives[0]],
-                error=_far(op, self.mine, self.theirs),
-                made=_far(op, *made),
-                inherited=_far(op, *inherited),
+                error=errors[0],
+                made=errors[1],
+                inherited=errors[2],
                 changed=max((changed[one] for one in names if one in changed), default=None),
-                skipped=self.skipped.get(op.op),
+                skipped=self.skipped.get(op.op) or next(filter(None, why), None),
             )
             curve.append(point)
         limit = self.least if self.least is not None else CHANGED_LIMIT
-        at = first_wrong(curve, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
+        found = first_wrong(curve, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
         first = None
-        if at is not None:
-            first = self._first(self.units[at], curve[at], changed, keep)
+        if found is not None:
+            at, because = found
+            first = self._first(self.units[at], curve[at], because, changed, keep)
         return Divergence(
             model=str(self.model),
             reference=str(self.reference) if self.reference else None,
@@ -121,11 +126,11 @@ class FirstWrong:
             against=(self.other or self.cpu).name,
             threshold=self.threshold,
             first=first,
-            curve=tuple(curve),
+            curve=tuple(one.without_infinite() for one in curve),
             whole=self.whole,
             refused=self.refused,
             compiles=self.compiles,
-            exit_code=1 if first else 0,
+            exit_code=1 if first or self.refused else 0,
         )
 
     def _require_loaded(self) -> None:
@@ -159,7 +164,7 @@ class FirstWrong:
         for op in ops:
             there = [one for one in (mine, theirs) if op.gives[0] in one]
             if there:
-                found[op.op] = (_far(op, mine, theirs) or 0.0) if len(there) == 2 else MOST
+                found[op.op] = (_far(op, mine, theirs) or 0.0) if len(there) == 2 else inf
         return found
 
     def _can_be_cut(self, op: Op) -> bool:
@@ -210,11 +215,14 @@ class FirstWrong:
 
     def _why(self, ops: Iterable[Op], refusal: NotCalculated) -> dict[str, str]:
         """Why ops are refused, of those that are named."""
-        nodes = {one.op: [self.network.nodes[at].name for at in one.nodes] for one in ops}
+        nodes = {one.op: self._names(one) for one in ops}
         told = {
             op: [refusal.nodes[n] for n in of if n in refusal.nodes] for op, of in nodes.items()
         }
         return {op: why[0] for op, why in told.items() if why}
+
+    def _names(self, op: Op) -> list[str]:
+        return [self.network.nodes[at].name for at in self.network.parts(op)]
 
     def _wrong(self, op: Op) -> bool:
         return (_far(op, self.mine, self.theirs) or 0.0) > self.threshold
@@ -283,42 +291,64 @@ class FirstWrong:
         return found
 
     def _first(
-        self, unit: Op, one: CurvePoint, changed: Mapping[str, float], keep: Path | None
+        self,
+        unit: Op,
+        one: CurvePoint,
+        because: Because,
+        changed: Mapping[str, float],
+        keep: Path | None,
     ) -> FirstOp:
         """The op, told, and exported with what the reference gives it and makes of it."""
-        model = (one.changed or 0.0) > CHANGED_LIMIT
         op = unit
-        if model:  # of what is quantised together, the node that it is
+        if because == "the model":  # of what is calculated together, the node that it is
             name = next(name for name in one.nodes if changed.get(name, 0.0) > CHANGED_LIMIT)
             op = next(op for op in self.network.ops() if op.op == name)
-        mine, theirs = self._by_themselves([op], unit=not model)
-        max_abs, cosine = MOST, 0.0
-        got, expected = mine.get(op.gives[0]), theirs.get(op.gives[0])
-        if got and expected and got.kind == expected.kind:
-            found = compare(op.gives[0], got.array(), expected.array())
-            max_abs, cosine = min(found.max_abs, MOST), found.cosine
-        where = None
-        if keep is not None and all(name in theirs for name in op.gives):
-            where = str(self._export(op, theirs, keep, unit=not model))
+        alone = because != "the model"
+        model, together = self.network.apart([op], unit=alone), 1
+        mine, theirs = self._by_themselves([op], unit=alone)
+        if because == "the graph":
+            together, model, mine, theirs = self._reproduced(op) or (0, model, mine, theirs)
         told = {
             "op": op.op,
             "type": op.type,
-            "nodes": tuple(self.network.nodes[at].name for at in op.nodes),
+            "nodes": tuple(self._names(op)),
             "output": self.network.called[op.gives[0]],
-            "error": (one.changed if model else max(one.made or 0.0, one.error or 0.0)) or 0.0,
+            "error": {"the model": one.changed, "arithmetic": one.made}.get(because, one.error),
             "in_graph": one.error,
-            "because": "the model" if model else "arithmetic",
-            "max_abs": max_abs,
-            "cosine": cosine,
-            "exported": where,
+            "because": because,
+            "together": together,
         }
-        return FirstOp(**one.model_dump() | told)
+        got, expected = mine.get(op.gives[0]), theirs.get(op.gives[0])
+        if got and expected and got.kind == expected.kind:
+            found = compare(op.gives[0], got.array(), expected.array())
+            told |= {"max_abs": found.max_abs, "cosine": found.cosine}
+        told["skipped"] = _incomparable(op, mine, theirs) or one.skipped
+        if keep is not None and all(name in theirs for name in op.gives):
+            told["exported"] = str(self._export(model, theirs, keep))
+        return FirstOp(**one.model_dump() | told).without_infinite()
 
-    def _export(self, op: Op, expected: Values, keep: Path, *, unit: bool) -> Path:
-        """The op alone as a model, its inputs and what they should come to, as numpy's files."""
+    def _reproduced(self, op: Op) -> tuple[int, onnx.ModelProto, Values, Values] | None:
+        """The fewest ops before one with which it goes wrong: how many, and what both sides give.
+
+        None if it does so only in the whole graph.
+        """
+        behind = [*self.network.behind(op)]
+        chosen = [behind[at] for at in _spaced(len(behind), MOST_MODELS)]
+        asked = [_calculation(self.network, model, self.values) for _, model in chosen]
+        self.compiles += len(asked)
+        mine = self.tested.ask(asked)
+        theirs = self.other.ask(asked) if self.other else [dict(self.values)] * len(asked)
+        for (count, model), got, right in zip(chosen, mine, theirs, strict=True):
+            if isinstance(got, NotCalculated) or isinstance(right, NotCalculated):
+                continue
+            if (_far(op, got, right) or 0.0) > self.threshold:
+                return count, model, got, right
+        return None
+
+    def _export(self, model: onnx.ModelProto, expected: Values, keep: Path) -> Path:
+        """A model with its inputs and what they should come to, as numpy's files."""
         import numpy as np
 
-        model = self.network.apart([op], unit=unit)
         graph = model.graph
         for folder, listed, values in (
             ("inputs", graph.input, self.values),
@@ -331,10 +361,24 @@ class FirstWrong:
         return keep
 
 
+def _spaced(count: int, most: int) -> list[int]:
+    """The first places of `count`, and ever fewer of the later ones, at most so many (pure)."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round((count - 1) ** (at / (most - 1))) for at in range(most)} | {0})[:most]
+
+
 def _far(op: Op, mine: Values, theirs: Values) -> float | None:
     both = [name for name in op.gives if name in mine and name in theirs]
     far = (difference(mine[one].array(), theirs[one].array(), op.zero) for one in both)
     return max(far, default=None)
+
+
+def _incomparable(op: Op, mine: Values, theirs: Values) -> str | None:
+    """Why the outputs of an op cannot be compared that both sides have; None if they can."""
+    both = [name for name in op.gives if name in mine and name in theirs]
+    why = (incomparable(mine[one].array(), theirs[one].array(), op.zero) for one in both)
+    return next(filter(None, why), None)
 
 
 def _calculation(network: Network, model: onnx.ModelProto, values: Values) -> Calculation:

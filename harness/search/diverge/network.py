@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -115,6 +115,24 @@ class Network:
     def takes(self, op: Op, *, unit: bool) -> list[str]:
         """The tensors that an op calculates with, but for constants."""
         return [one for one in self._closure(op, unit)[1] if one in self.kinds]
+
+    def parts(self, op: Op) -> list[int]:
+        """The places of all nodes that are calculated as one with an op."""
+        return [at for at in self._closure(op, unit=True)[0] if at not in self.constant]
+
+    def behind(self, op: Op) -> Iterator[tuple[int, onnx.ModelProto]]:
+        """Models of an op with more and more before it, and how many ops these have.
+
+        The op's outputs are theirs.
+        """
+        nodes, takes = self._behind(op.nodes, self.free)
+        while makers := {self.made_by[name] for name in takes if name in self.made_by}:
+            chains = [one for maker in makers for one in self._chain(maker)]
+            nodes, takes = self._behind([*nodes, *chains], self.free)
+            if any(name not in self.kinds for name in takes):
+                return
+            count = sum(at not in self.free for at in nodes)
+            yield count, self._model([self.nodes[at] for at in nodes], takes, op.gives)
 
     def apart(self, ops: Iterable[Op], *, unit: bool) -> onnx.ModelProto:
         """A model of these ops, each by itself: all they take are inputs, all they give outputs.
@@ -271,7 +289,9 @@ def _new_names(
     new = {own: known[own] for own in inputs if own in known}
     for node in model.graph.node:
         theirs = same.get(node.name, ())
-        if len(theirs) == len(node.output):
+        if {known.get(own) for own in node.output} == {*theirs}:  # whatever their order
+            new |= {own: known[own] for own in node.output if own}
+        elif len(theirs) == len(node.output):
             new |= {
                 own: name for own, name in zip(node.output, theirs, strict=True) if own and name
             }

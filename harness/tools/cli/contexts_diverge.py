@@ -85,7 +85,8 @@ def diverge_command(
     and expected outputs.
 
     \b
-    Exit codes: 0 no op goes wrong, 1 one does, 2 the input is wrong, 3 the lab failed.
+    Exit codes: 0 no op goes wrong, 1 one does, or the model is refused, 2 the input is wrong,
+    3 the lab failed.
     """
     Ending().watch()
     for file in filter(None, (model, reference)):

@@ -182,7 +182,10 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "(made up if you give none)? else: HTP calculates floats in 16 bits, so ask for less",
         "`qnn-harness contexts diverge` names the first op of an .onnx that goes wrong",
         (),
-        (known(r"(?:max_error|cosine|sqnr_db|max_abs)\[[^\]]{0,200}\]: [^;]{1,200} is asked"),),
+        (
+            known(r"(?:max_error|cosine|sqnr_db|max_abs)\[[^\]]{0,200}\]: [^;]{1,200} is asked"),
+            known(r"nan\[[^\]]{0,200}\]: \d{1,20} of \d{1,20} elements are NaN on one side only"),
+        ),
         unrelated=False,
     ),
     Rule(

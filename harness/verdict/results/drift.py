@@ -111,7 +111,8 @@ class Output:
     """One output of a context, and what it was wherever it was made.
 
     `points` tells by (device, backend, QNN version) which variants were seen there: numbers, 0 for
-    that of the first point. More than one at a point means that it is not deterministic there.
+    that of the first point. Other bytes of the same values, as -0 and 0 have, are the same variant.
+    More than one at a point means that it is not deterministic there.
     `differences` has for each variant how it differs from the first; None for what was not kept.
     """
 
@@ -273,18 +274,23 @@ def _output(
 ) -> Output:
     ordered = sorted(points, key=lambda point: (*point[:2], version_key(point[2])))
     variants = {digest: None for point in ordered for digest in points[point]}
-    numbers = {digest: number for number, digest in enumerate(variants)}
     scale, offset = told.get("scale"), told.get("offset")
     unit = float(scale) if isinstance(scale, int | float) else None
     shift = offset if isinstance(offset, int) else 0
     kind = str(told.get("data_type"))
     first = read(next(iter(variants))) if len(variants) > 1 else None
     found: list[OutputDifference | None] = []
+    numbers: dict[str, int] = {}
     for digest in variants:
         other = None if first is None else read(digest)
-        if first is None or other is None:
-            found.append(None)
+        far = difference(other, first, kind, unit, shift) if first and other else None
+        if found and far is not None and not far.elements:  # other bytes of the same values
+            numbers[digest] = 0
         else:
-            found.append(difference(other, first, kind, unit, shift))
-    seen = {point: tuple(numbers[digest] for digest in points[point]) for point in ordered}
+            numbers[digest] = len(found)
+            found.append(far)
+    seen = {
+        point: tuple(dict.fromkeys(numbers[digest] for digest in points[point]))
+        for point in ordered
+    }
     return Output(key[0], key[2], seen, found)

@@ -19,7 +19,6 @@ def line_of(line: bytes) -> CaseRecord | DeviceEvent:
     adapter: TypeAdapter[Any] = LINE if _OF_EVENTS in line else _CASE
     try:
         record: CaseRecord | DeviceEvent = adapter.validate_json(line)
-        return record
     except ValidationError:
-        pass  # which may be large: it goes before the next one comes
-    return LINE.validate_json(line)
+        return LINE.validate_json(line)
+    return record

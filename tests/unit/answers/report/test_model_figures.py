@@ -12,6 +12,7 @@ from harness.answers.report.model_figures import (
     latency,
     versions,
 )
+from harness.contexts.context.source import IN_RANGE, MADE_UP
 from harness.ground.facts.engines import QNN
 from tests.unit.verdict.results.records import DEVICE, record
 
@@ -20,12 +21,41 @@ def test_what_is_not_compared_is_told_below_the_table() -> None:
     one = {"output": "y", "max_abs": 0.5, "cosine": 0.75, "sqnr_db": None, "against": "files"}
     gone = [{"output": "big", "why": "it was not kept"}]
     told = markdown(accuracy([record(measurements={"accuracy": [one], "not_compared": gone})]))
-    assert "| `y` | 0.5 |   | 0.75 | equal | `files` |" in told
+    assert "| `y` | 0.5 | 0.75 |   | `files` | `?` |" in told
     assert "`big` is not compared: it was not kept" in told
     alone = markdown(accuracy([record(measurements={"not_compared": gone})]))
     assert "How right" not in alone
     assert "`big` is not compared" in alone
     assert accuracy([record(measurements={"not_compared": 3})]) == []
+
+
+@pytest.mark.parametrize(
+    ("figures", "row"),
+    [
+        ({"max_abs": 0, "max_steps": 0, "cosine": 1, "sqnr_db": None}, "0 | 0 | 1 | equal"),
+        ({"max_abs": 2, "max_steps": 4, "cosine": None, "sqnr_db": None}, "2 | 4 |   |  "),
+        (
+            {"not_finite": 3, "max_steps": 9, "same_not_finite": 2},
+            "3 of 8 NaN or infinite on one side, 2 on both | 9 |   |  ",
+        ),
+        (
+            {"max_abs": 1, "max_steps": 9, "same_not_finite": 2},
+            "1 (2 of 8 NaN or infinite on both) | 9 |   |  ",
+        ),
+    ],
+)
+def test_a_figure_that_there_is_not_is_no_number(figures: dict[str, object], row: str) -> None:
+    one = {"output": "y", "elements": 8, "against": "the CPU", "inputs": "given", **figures}
+    told = markdown(accuracy([record(measurements={"accuracy": [one]})]))
+    assert f"| `y` | {row} | `the CPU` | `given` |" in told
+    assert "--inputs" not in told
+
+
+def test_figures_of_inputs_that_are_made_up_say_so() -> None:
+    for inputs in (MADE_UP, IN_RANGE):
+        told = markdown(accuracy([record(measurements={"accuracy": [{"inputs": inputs}]})]))
+        assert f"`{inputs}`" in told
+        assert "--inputs DIR" in told
 
 
 def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from harness.contexts.context.source import ClosenessAsked
+from harness.ground.errors import ConfigError
 from harness.run.experiments.accuracy import (
     CLOSENESS,
-    LEAST_DB,
     Accuracy,
     Arithmetic,
     arithmetic,
@@ -31,20 +31,25 @@ NUMBERS = arrays("f4", st.integers(1, 30), elements=st.floats(-1000, 1000, width
         ([-1, -2], [1, 2], -1.0, 4.0, 2.0),
         ([1, 0], [0, 1], 0.0, 1.0, 1.0),
         ([0, 0], [0, 0], 1.0, 0.0, 0.0),
-        ([0, 0], [1, 2], 0.0, 2.0, 1.0),
-        ([1, 2], [0, 0], 0.0, 2.0, math.inf),
+        ([0, 0], [1, 2], None, 2.0, 1.0),
+        ([1, 2], [0, 0], None, 2.0, None),
     ],
 )
 def test_figures(
-    got: list[float], expected: list[float], cosine: float, max_abs: float, relative: float
+    got: list[float],
+    expected: list[float],
+    cosine: float | None,
+    max_abs: float,
+    relative: float | None,
 ) -> None:
     found = compare("y", np.array(got, "f4"), np.array(expected, "f4"))
     assert (found.cosine, found.max_abs) == (pytest.approx(cosine), max_abs)
     assert found.relative_max_abs == pytest.approx(relative)
     assert (found.elements, found.not_finite) == (len(got), 0)
-    told = None if math.isinf(relative) else found.relative_max_abs
-    figures = {"max_abs": told, "asked": 0.08}
-    assert judge_asked(found, CLOSENESS["uint8"])[1].figures == figures
+    near, far = judge_asked(found, CLOSENESS["uint8"])
+    assert far.figures == {"max_abs": found.relative_max_abs, "asked": 0.08}
+    if cosine is None:
+        assert (near.verdict, near.reason[:20]) == ("broken", "no figure, at least ")
 
 
 @pytest.mark.parametrize(
@@ -62,10 +67,31 @@ def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: fl
 def test_what_is_not_finite_is_never_close(bad: float) -> None:
     found = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))
     assert found.not_finite == 1
-    checks = judge_asked(found, CLOSENESS["uint8"])
+    checks = judge_asked(found, CLOSENESS["uint8"])[:2]
     assert [check.verdict for check in checks] == ["broken", "broken"]
     assert "1 of 2 elements are NaN or infinite on one side" in checks[0].reason
     assert checks[1].figures == {"max_abs": None, "asked": 0.08}
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "bad"),
+    [
+        ([1.0, math.nan], [1.0, 2.0], 1),
+        ([0.0, 0.0], [math.nan, math.nan], 2),
+        ([math.inf, 1.0], [math.nan, math.nan], 2),
+        ([math.nan, 1.0], [math.nan, 1.0], 0),
+        ([math.inf, 1.0], [9.0, 1.0], 0),
+    ],
+)
+def test_nan_on_one_side_is_wrong_whatever_is_asked(
+    got: list[float], expected: list[float], bad: int
+) -> None:
+    found = compare("y", np.array(got), np.array(expected))
+    assert found.not_a_number == bad
+    checks = judge_asked(found, ClosenessAsked())
+    assert [(one.name, one.verdict, one.figures) for one in checks] == (
+        [("nan[y]", "broken", {"nan": bad})] if bad else []
+    )
 
 
 @pytest.mark.parametrize("shape", [(3,), (0,)])
@@ -85,7 +111,8 @@ def test_an_output_is_as_close_as_can_be_to_itself(values: np.ndarray) -> None: 
 def test_figures_stay_in_their_bounds(values: np.ndarray, random: object) -> None:  # type: ignore[type-arg]
     other = values[::-1].copy()
     found = compare("y", values, other)
-    assert -1.000001 <= found.cosine <= 1
+    assert found.cosine is None or -1 <= found.cosine <= 1
+    assert found.max_abs is not None
     assert found.max_abs >= 0
 
 
@@ -127,14 +154,14 @@ ODD = arrays("f4", st.integers(1, 40), elements=st.floats(width=32))
     [
         ([1.0, 2.0], [1.0, 2.0], None, 0.0),
         ([0.0, 0.0], [0.0, 0.0], None, 0.0),
-        ([1.0, 0.0], [0.0, 0.0], LEAST_DB, 4.0),
+        ([1.0, 0.0], [0.0, 0.0], None, 4.0),
         ([0.0, 0.0], [3.0, 4.0], 0.0, 16.0),
         ([10.0, 11.0], [10.0, 10.0], 10 * math.log10(200), 4.0),
-        ([math.nan, 10.0], [10.0, 10.0], LEAST_DB, math.inf),
+        ([math.nan, 10.0], [10.0, 10.0], None, None),
     ],
 )
 def test_decibels_and_steps(
-    got: list[float], expected: list[float], sqnr: float | None, steps: float
+    got: list[float], expected: list[float], sqnr: float | None, steps: float | None
 ) -> None:
     found = compare("y", np.array(got), np.array(expected), step=0.25)
     assert found.max_steps == steps
@@ -147,10 +174,10 @@ def test_squares_of_no_size_are_too_large(values: np.ndarray, at: int) -> None: 
     other = values.copy()
     other[at % values.size] = other[at % values.size] / 2 + 1.0
     found = compare("y", other, values)
-    assert -1 <= found.cosine <= 1
+    assert found.cosine is None or -1 <= found.cosine <= 1
     assert found.not_finite == 0
-    assert found.sqnr_db is None or found.sqnr_db >= LEAST_DB
-    assert (found.max_abs == 0) == np.array_equal(other, values)
+    assert found.sqnr_db is None or math.isfinite(found.sqnr_db)
+    assert found.equals == np.array_equal(other, values)
 
 
 @given(ODD, ODD)
@@ -167,7 +194,7 @@ def test_what_is_furthest_is_told_with_its_place(one: np.ndarray, other: np.ndar
     assert found.same_not_finite == int(alike.sum())
     assert found.not_finite == int((odd & ~alike).sum())
     if found.not_finite:
-        assert (found.cosine, found.max_abs, found.sqnr_db) == (0.0, math.inf, LEAST_DB)
+        assert (found.cosine, found.max_abs, found.sqnr_db) == (None, None, None)
     else:
         off = np.abs(got[~odd].astype("f8") - expected[~odd].astype("f8"))
         assert found.max_abs == pytest.approx(float(off.max(initial=0.0)), rel=1e-12)
@@ -223,6 +250,20 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.cosine == pytest.approx(whole.cosine)
     assert [one.channel for one in parts.channels] == [one.channel for one in whole.channels]
     assert parts.sqnr_db == pytest.approx(whole.sqnr_db)
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("max_error", (-1.0, math.nan, math.inf)),
+        ("min_cosine", (2.0, -1.1, math.nan)),
+        ("min_sqnr", (math.nan, math.inf)),
+    ],
+)
+def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}: {value} is not "):
+            ClosenessAsked(**{option: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

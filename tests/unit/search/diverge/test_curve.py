@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.search.diverge.curve import MOST, chunks, difference, first_wrong, limit_of, spread
-from harness.search.diverge.divergence import CurvePoint
+from harness.search.diverge.curve import (
+    chunks,
+    difference,
+    first_wrong,
+    incomparable,
+    limit_of,
+    spread,
+)
+from harness.search.diverge.divergence import Because, CurvePoint
 
 
 def point(
@@ -26,24 +33,33 @@ SMALL = point(0.0004, 0.0003, 0.0003)
         ([], None),
         ([SMALL, SMALL], None),
         # made, and inherited by what comes behind it
-        ([SMALL, point(0.5, 0.5, 0.0), point(0.5, 0.0003, 0.5)], 1),
+        ([SMALL, point(0.5, 0.5, 0.0), point(0.5, 0.0003, 0.5)], (1, "arithmetic")),
         # inherited alone is nobody's fault
         ([point(0.5, 0.0003, 0.5)], None),
         # by itself it is right: it is wrong only together with its neighbours
-        ([SMALL, point(0.5, 0.0003, 0.0004), point(0.5, 0.0003, 0.5)], 1),
+        ([SMALL, point(0.5, 0.0003, 0.0004), point(0.5, 0.0003, 0.5)], (1, "the graph")),
         # what it inherits is not known: nothing is said
         ([point(0.5, None, None)], None),
         # an op of another model comes first, wherever it stands
-        ([point(0.5, 0.5, 0.0, 0.0), point(0.5, 0.0, 0.5, 0.001)], 1),
+        ([point(0.5, 0.5, 0.0, 0.0), point(0.5, 0.0, 0.5, 0.001)], (1, "the model")),
         ([point(0.0, 0.0, 0.0, 1e-7), point(0.0, 0.0, 0.0, 0.0)], None),
+        # also where most are another
+        (
+            [point(0.0, 0.0, 0.0, changed) for changed in (0.0, 0.1, 0.2, 0.3, 0.4)],
+            (1, "the model"),
+        ),
+        # an overflow: what comes behind it is as wrong
+        ([SMALL, *(point(0.4, made, 0.4) for made in (0.07, 3e-4, 0.4, 0.07))], (1, "arithmetic")),
     ],
 )
-def test_first_wrong(curve: list[CurvePoint], first: int | None) -> None:
+def test_first_wrong(curve: list[CurvePoint], first: tuple[int, Because] | None) -> None:
     assert first_wrong(curve, 0.01, 1e-6) == first
 
 
 def test_where_most_ops_are_above_the_threshold_only_one_that_stands_out_counts() -> None:
-    assert limit_of([0.02, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.25)
+    assert limit_of([0.02, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.1)
+    assert limit_of([0.006, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.06)
+    assert limit_of([1e-4, 2e-4, 1e-4, 0.9], 0.0) == pytest.approx(0.0015)
     assert limit_of([0.0, 0.0, 0.0, 0.9], 0.01) == 0.01
     assert limit_of([0.9, 0.9], 0.01) == 0.01
     assert limit_of([None, None], 0.01) == 0.01
@@ -56,16 +72,18 @@ def test_where_most_ops_are_above_the_threshold_only_one_that_stands_out_counts(
         ([3.0, 4.5], [3.0, 4.0], 0, 0.1),
         ([131, 132], [131, 133], 128, (1 / 34) ** 0.5),
         ([0.0], [0.0], 0, 0.0),
-        ([1.0], [0.0], 0, MOST),
+        ([1.0], [0.0], 0, np.inf),
         ([np.nan, 1.0], [np.nan, 1.0], 0, 0.0),
         ([np.inf, 1.0], [np.inf, 1.0], 0, 0.0),
-        ([np.nan, 1.0], [0.0, 1.0], 0, MOST),
-        ([[1.0, 2.0]], [1.0, 2.0], 0, MOST),
+        ([np.nan, 1.0], [0.0, 1.0], 0, np.inf),
+        ([[1.0, 2.0]], [1.0, 2.0], 0, np.inf),
         ([True, False], [True, True], 0, 0.5**0.5),
     ],
 )
 def test_difference(got: list[float], expected: list[float], zero: int, far: float) -> None:
-    assert difference(np.array(got), np.array(expected), zero) == pytest.approx(far)
+    both = np.array(got), np.array(expected)
+    assert difference(*both, zero) == pytest.approx(far)
+    assert (incomparable(*both, zero) is None) == (far < np.inf)
 
 
 def test_a_difference_in_the_last_block_is_seen() -> None:

@@ -26,8 +26,15 @@ A, B = FILES
 GONE = "000000000000000c-4"
 
 
-def case(qnn: str, digest: str, *, residency: str = "resident", device: str = "one") -> CaseRecord:
-    output = {"name": "y", "data_type": "ufixed8", "scale": 0.5, "digest": digest}
+def case(
+    qnn: str,
+    digest: str,
+    *,
+    residency: str = "resident",
+    device: str = "one",
+    kind: str = "ufixed8",
+) -> CaseRecord:
+    output = {"name": "y", "data_type": kind, "scale": 0.5, "digest": digest}
     kept = {"m.pte#0": {"sha256": "00", "outputs": [output]}}
     return record(
         case=f"m.pte::test_contexts[{device}-htp-{qnn}-m.pte-{residency}-1]",
@@ -150,6 +157,30 @@ def test_the_same_everywhere_is_no_drift() -> None:
     assert not found.drifts
     assert not found.beyond(0)
     assert list(drift_lines([found])) == []
+
+
+@given(
+    st.lists(st.floats(width=32), min_size=1), st.integers(0, 2**32 - 1), st.integers(0, 2**22 - 1)
+)
+def test_other_bytes_of_the_same_values_are_no_drift(
+    values: list[float], turned: int, payload: int
+) -> None:
+    """-0 and 0, and NaN of any payload."""
+    first = np.array(values, "<f4")
+    other = first.copy()
+    for at in range(first.size):
+        if turned >> at % 32 & 1 and first[at] == 0:
+            other[at] = -first[at]
+        elif np.isnan(first[at]):
+            other.view("<u4")[at] = 0x7FC00000 | payload
+    files = {A: first.tobytes(), B: other.tobytes()}
+    (found,) = drift(
+        [case("2.47.0", A, kind="float32"), case("2.51.0", B, kind="float32")], files.get
+    )
+    assert not found.drifts
+    assert not found.beyond(0)
+    assert set(found.points.values()) == {(0,)}
+    assert found.document().points[0].deterministic
 
 
 def test_one_version_that_gives_several_outputs_is_not_deterministic() -> None:

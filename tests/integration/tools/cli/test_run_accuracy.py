@@ -1,0 +1,132 @@
+"""How right a model was: figures beside those of plain numpy, of the outputs that were kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.integration.device_runs import DeviceRuns
+
+SHAPE = [1, 4, 8, 8]
+
+
+def _model(path: Path, *, scale: float | None = None) -> onnx.ModelProto:
+    """Two outputs; with a `scale`, what goes in is quantised to 8 bits, from -128 to 127 of it."""
+    random = np.random.default_rng(3)
+    weights = [
+        numpy_helper.from_array((0.2 * random.standard_normal((4, 4, 3, 3))).astype("f4"), "w")
+    ]
+    nodes, x = [], "x"
+    if scale is not None:
+        by = {"scale": np.float32(scale), "zero": np.uint8(128)}
+        weights += [numpy_helper.from_array(np.asarray(value), name) for name, value in by.items()]
+        nodes = [
+            helper.make_node("QuantizeLinear", ["x", *by], ["q"], "quantise"),
+            helper.make_node("DequantizeLinear", ["q", *by], ["d"], "dequantise"),
+        ]
+        x = "d"
+    nodes += [
+        helper.make_node("Conv", [x, "w"], ["y"], "conv", pads=[1] * 4),
+        helper.make_node("Tanh", ["y"], ["z"], "tanh"),
+    ]
+    tensors = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "xyz"
+    }
+    graph = helper.make_graph(nodes, "g", [tensors["x"]], [tensors["y"], tensors["z"]], weights)
+    made = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 19)])
+    onnx.save(made, path)
+    return made
+
+
+def _figures(got: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> dict[str, float]:
+    """The same as the product, in another way: all at once, and in double precision."""
+    x, y = got.astype("f8").ravel(), right.astype("f8").ravel()
+    off = x - y
+    return {
+        "max_abs": float(np.abs(off).max()),
+        "relative_max_abs": float(np.abs(off).max() / np.abs(y).max()),
+        "cosine": float(x @ y / np.linalg.norm(x) / np.linalg.norm(y)),
+        "sqnr_db": float(10 * np.log10((y @ y) / (off @ off))),
+    }
+
+
+def _kept(lab: DeviceRuns, one: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The outputs of a case, from the folder of its run."""
+    measured = one["measurements"]
+    if "kept_outputs" in measured:
+        (context,) = measured["kept_outputs"].values()
+        names = {each["name"]: f"{each['digest']}.raw" for each in context["outputs"]}
+    else:
+        names = measured["session_outputs"]
+    folder = lab.reports / one["run"] / "outputs"
+    return {name: np.fromfile(folder / file, "<f4") for name, file in names.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["qnn", "ort"])
+def test_figures_are_those_of_plain_arithmetic(lab: DeviceRuns, engine: str) -> None:
+    model = _model(lab.folder / "two.onnx")
+    x = np.random.default_rng(9).uniform(-1, 1, SHAPE).astype("f4")
+    right: Any = ReferenceEvaluator(model).run(None, {"x": x})
+    for folder, values in (("in", {"x": x}), ("out", dict(zip("yz", right, strict=True)))):
+        (lab.folder / folder).mkdir()
+        for name, value in values.items():
+            np.save(lab.folder / folder / f"{name}.npy", value)
+    given = ("--inputs=in", "--expected=out", "--tolerance=0.1", f"--engine={engine}")
+    code, said, (one,) = lab.run_files("two.onnx", *given)
+    assert code == 0, said
+    outputs = _kept(lab, one)
+    for told in one["measurements"]["accuracy"]:
+        figures = _figures(
+            outputs[told["output"]], dict(zip("yz", right, strict=True))[told["output"]]
+        )
+        assert {name: told[name] for name in figures} == pytest.approx(figures, rel=1e-9)
+        assert (told["inputs"], told["not_finite"], told["samples"]) == ("given", 0, 1)
+        assert told["sqnr_db"] > 40
+
+
+@pytest.mark.slow
+def test_what_is_quantised_is_not_judged_by_what_it_cuts_off(lab: DeviceRuns) -> None:
+    """Inputs from -1 to 1 would be cut off at 0.1, and their SQNR would be below 2 dB."""
+    quantised = _model(lab.folder / "quantised.onnx", scale=0.1 / 127)
+    plain = _model(lab.folder / "plain.onnx")
+    code, said, (one,) = lab.run_files("quantised.onnx", "--reference=plain.onnx")
+    assert code == 0, said
+    for told in one["measurements"]["accuracy"]:
+        assert told["inputs"] == "made up in range"
+        assert told["sqnr_db"] > 35
+    assert "made up in range" in said
+    assert "With real inputs (--inputs DIR) these figures may be others." in said
+    x = np.random.default_rng(0).uniform(-1, 1, SHAPE).astype("f4")
+    sides: Any = [ReferenceEvaluator(one).run(["y"], {"x": x})[0] for one in (quantised, plain)]
+    assert _figures(*sides)["sqnr_db"] < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bad", ["outputs", "reference"])
+def test_nan_on_one_side_fails_a_case_that_asks_nothing(lab: DeviceRuns, bad: str) -> None:
+    _model(lab.folder / "two.onnx")
+    (lab.folder / "in").mkdir()
+    x = np.zeros(SHAPE, "f4")
+    x[0, 0, 0, 0] = np.nan if bad == "reference" else 0
+    np.save(lab.folder / "in/x.npy", x)
+    given = ["two.onnx", "--inputs=in"]
+    if bad == "outputs":  # what is given as right has it, and any distance is allowed
+        (lab.folder / "out").mkdir()
+        for name in "yz":
+            np.save(lab.folder / f"out/{name}.npy", np.full(SHAPE, np.nan, "f4"))
+        given += ["--expected=out", "--max-error=1e9"]
+    code, said, (one,) = lab.run_files(*given)
+    assert (code, one["outcome"]) == (1, "failed"), said
+    for told in one["measurements"]["accuracy"]:
+        assert told["not_a_number"] == told["not_finite"] > 0
+        assert (told["cosine"], told["sqnr_db"], told["max_abs"]) == (None, None, None)
+    assert "NaN or infinite on one side" in said
+    assert "-400" not in json.dumps(one)

@@ -85,7 +85,7 @@ def test_an_adb_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_postgres_wants_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigError, match=r"PostgreSQL needs more packages: .*pip install"):
+    with pytest.raises(ConfigError, match=r"PostgreSQL needs one package more: .*pip install"):
         open_database("postgresql://somewhere/db")
 
 

@@ -1,4 +1,4 @@
-"""Where history is kept: SQLite in a file, PostgreSQL by URL; one text of SQL for both.
+"""Where history is kept: SQLite in a file, PostgreSQL by URL.
 
 Journals are the truth: the database can be thrown away and made of them again.
 """
@@ -6,74 +6,86 @@ Journals are the truth: the database can be thrown away and made of them again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from harness.answers.history.attempts import Attempt
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Select,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from harness.answers.history.tables import VERSION, meta, metadata
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets
 
 HISTORY: Final = "history.sqlite"
 """Where history is held among reports, where no other place was named."""
-VERSION: Final = "7"
-"""Of the tables; others are refused."""
-
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _EXTRA: Final = "pip install 'qnn-harness[postgres]'"
 _WAIT_S: Final = 60
 _STATEMENT_S: Final = 600
-_AT_ONCE: Final = 5_000
+_AT_ONCE: Final = 1_000
 _LOCK: Final = 0x716E6E68  # qnnh: who makes the tables in PostgreSQL holds it
 
-_OF_NIGHTS: Final = (
-    "CREATE TABLE IF NOT EXISTS device_runs (run TEXT NOT NULL REFERENCES runs (run), "
-    "device TEXT NOT NULL, soc TEXT, host TEXT, "
-    "busy_s DOUBLE PRECISION NOT NULL, span_s DOUBLE PRECISION NOT NULL, "
-    "hottest_c DOUBLE PRECISION, battery_percent BIGINT, free_storage_bytes BIGINT, "
-    "link_faults BIGINT NOT NULL, recoveries BIGINT NOT NULL, quarantines BIGINT NOT NULL, "
-    "state TEXT, finding TEXT, PRIMARY KEY (run, device))",
-    "CREATE TABLE IF NOT EXISTS nights (night TEXT PRIMARY KEY, run TEXT, said TEXT NOT NULL)",
-)
-_INDEXES: Final = (
-    "CREATE INDEX IF NOT EXISTS attempts_of_kin ON attempts (kin, run, outcome, cause)",
-    "CREATE INDEX IF NOT EXISTS attempts_of_cause ON attempts (cause_id, run, kin) "
-    "WHERE cause_id IS NOT NULL",
-)
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, "
-    "digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL, "
-    "series TEXT, number BIGINT, not_run BIGINT, "
-    "told TEXT NOT NULL DEFAULT '')",
-    "CREATE TABLE IF NOT EXISTS attempts (run TEXT NOT NULL REFERENCES runs (run), "
-    "line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, "
-    "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
-    "signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, "
-    "kin TEXT NOT NULL DEFAULT '', test TEXT NOT NULL DEFAULT '', placement TEXT, "
-    "soc TEXT, figures TEXT, cause_id TEXT, PRIMARY KEY (run, line))",
-    "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
-    *_INDEXES,
-    *_OF_NIGHTS,
-)
 
+class Database:
+    """A place where history is kept; a transaction is all of it or nothing."""
 
-def kin_of(attempt: Attempt) -> str:
-    """What a case shares with its cases of other versions, as a key of 16 characters."""
-    return hashlib.sha256(attempt.kin.encode("utf-8", "replace")).hexdigest()[:16]
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine, self._name = engine, name
+
+    @contextlib.contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
+        """Begin a transaction, which ends with the block.
+
+        Raises ConfigError for what is no database or may not be written, InfraError if it fails.
+        """
+        try:
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(writes=writes)
+                with connection.begin():
+                    yield connection
+        except HarnessError:
+            raise
+        except SQLAlchemyError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: SQLAlchemyError) -> HarnessError:
+        cause = getattr(error, "orig", None) or error
+        problem = str(cause).strip().partition("\n")[0]
+        code = str(getattr(cause, "sqlite_errorname", ""))
+        if code == "SQLITE_NOTADB":
+            return ConfigError("is no database", file=self._name, field="--database")
+        if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            problem = f"{problem}: may it be written? else name another place"
+            return ConfigError(problem, file=self._name, field="--database")
+        advice = ": remove it, and import the journals again"
+        return InfraError(f"{self._name}: {problem}{advice * code.startswith('SQLITE_CORRUPT')}")
 
 
 def open_database(where: str) -> Database:
-    """Opens the database of a path or URL, and makes its tables if it is new.
+    """Open the database of a path or URL, and make its tables if it is new.
 
     Raises ConfigError for what is no database of ours, InfraError if it does not answer.
     """
-    database: Database
+    name = without_secrets(where)
     if where.startswith(_POSTGRES):
-        database = _Postgres(where)
+        database = Database(_postgres(where, name), name)
     elif "://" in where:
         raise ConfigError(
             f"{where.partition('://')[0]}:// is no database that is known",
@@ -81,163 +93,98 @@ def open_database(where: str) -> Database:
             choices=("the path of a SQLite file", "postgresql://HOST/NAME"),
         )
     else:
-        database = _Sqlite(Path(where))
-    version = _held_version(database, where)
+        database = Database(_sqlite(Path(where)), name)
+    version = _version_in(database, name)
     if version is None:
         with database.transaction() as connection:
-            list(connection.execute(connection.alone))
-            for statement in _TABLES:
-                connection.execute(statement)
-            connection.execute(
-                "INSERT INTO meta (name, value) VALUES ('schema', :version) ON CONFLICT DO NOTHING",
-                version=VERSION,
-            )
-        version = _held_version(database, where)
+            if connection.dialect.name == "postgresql":  # in SQLite one alone writes
+                connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+            metadata.create_all(connection)
+            insert_new(connection, meta, {"name": "schema", "value": VERSION})
+        version = _version_in(database, name)
     if version != VERSION:
         raise ConfigError(
             f"has tables of version {version}, this harness knows {VERSION}: remove it, or name "
             "another database, and import the journals again (`qnn-harness history import RUNS`)",
-            file=without_secrets(where),
+            file=name,
             field="--database",
         )
     return database
 
 
-def _held_version(database: Database, where: str) -> str | None:
-    """Of which version the tables are, None if there are none; what is held may be read-only.
+def _version_in(database: Database, name: str) -> str | None:
+    """Return the version of the tables, None if there are none; the database may be read-only.
 
     Raises ConfigError for a database of something else.
     """
     with database.transaction(writes=False) as connection:
-        names = {str(name) for (name,) in connection.execute(connection.tables)}
-        if "meta" in names:
-            found = list(connection.execute("SELECT value FROM meta WHERE name = 'schema'"))
-            return str(found[0][0]) if found else None
-        if names & {"runs", "attempts"}:
-            raise ConfigError(
-                "holds tables of something else", file=without_secrets(where), field="--database"
-            )
+        tables = set(inspect(connection).get_table_names())
+        if "meta" in tables:
+            value = select(meta.c.value).where(meta.c.name == "schema")
+            version: str | None = connection.execute(value).scalar()
+            return version
+        if tables & {"runs", "attempts"}:
+            problem = "holds tables of something else"
+            raise ConfigError(problem, file=name, field="--database")
         return None
 
 
-class _SqliteConnection:
-    """A connection within a transaction: named parameters, as in :name."""
-
-    contains = "instr(name, :part) > 0"
-    """The expression that is true where :part is in `name`."""
-    lock_row = ""  # whoever writes holds the whole file
-    """Stands behind a SELECT to hold its row until the transaction is over."""
-    alone = "SELECT 1"
-    """The statement that waits until nobody else makes the tables."""
-    tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
-        return iter(self._connection.execute(sql, values))
-
-    def execute_many(self, sql: str, rows: Iterable[Mapping[str, object]]) -> None:
-        self._connection.executemany(sql, rows)
+def rows_of(connection: Connection, query: Select[Any]) -> Iterator[Any]:
+    """Iterate over the rows of a query, of which few are held at once."""
+    options = {"stream_results": True, "yield_per": _AT_ONCE}
+    return iter(connection.execute(query, execution_options=options))
 
 
-class _Sqlite:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        if not path.parent.is_dir():
-            raise ConfigError("there is no such folder", file=path.parent, field="--database")
-        if path.is_dir():
-            raise ConfigError("is a folder, not a file", file=path, field="--database")
-
-    @contextlib.contextmanager
-    def transaction(self, *, writes: bool = True) -> Iterator[_SqliteConnection]:
-        try:
-            with contextlib.closing(
-                sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
-            ) as connection:
-                # writers wait for each other from the start: none finds a stale page later
-                connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-                yield _SqliteConnection(connection)
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            name = getattr(error, "sqlite_errorname", "")
-            problem = "is no database" if name == "SQLITE_NOTADB" else ""
-            if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-                problem = f"{error}: may it be written? else name another place"
-            if problem:
-                raise ConfigError(problem, file=self._path, field="--database") from error
-            corrupt = name.startswith("SQLITE_CORRUPT")
-            more = ": remove it, and import the journals again" if corrupt else ""
-            raise InfraError(f"{self._path}: {error}{more}") from error
+def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add rows to a table, of which few are held at once."""
+    remaining = iter(rows)
+    while some := [dict(row) for row in islice(remaining, _AT_ONCE)]:
+        connection.execute(insert(table), some)
 
 
-class _PostgresConnection:
-    contains = "strpos(name, :part) > 0"
-    lock_row = "FOR UPDATE"
-    alone = f"SELECT pg_advisory_xact_lock({_LOCK})"
-    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema"
-
-    def __init__(self, connection: Any) -> None:
-        from sqlalchemy import text
-
-        self._connection, self._text = connection, text
-
-    def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
-        statement = self._text(sql)
-        if sql.startswith("SELECT"):  # many rows are not all held at once
-            statement = statement.execution_options(stream_results=True, yield_per=_AT_ONCE)
-        found = self._connection.execute(statement, values)
-        return iter(found) if found.returns_rows else iter(())
-
-    def execute_many(self, sql: str, rows: Iterable[Mapping[str, object]]) -> None:
-        left = iter(rows)
-        statement = self._text(sql)
-        while some := [dict(row) for _, row in zip(range(_AT_ONCE), left, strict=False)]:
-            self._connection.execute(statement, some)
+def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
+    """Add a row to a table, unless there is one with its key, which stays as it is."""
+    statement: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(statement(table).values(**row).on_conflict_do_nothing())
 
 
-class _Postgres:
-    def __init__(self, url: str) -> None:
-        try:
-            import psycopg  # noqa: F401
-            from sqlalchemy import create_engine
-            from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-        except ImportError as error:
-            raise ConfigError(
-                f"PostgreSQL needs more packages: {_EXTRA}", field="--database"
-            ) from error
-        # what it warns of is in the error that follows
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
-        self._failed = SQLAlchemyError
-        self._shown = without_secrets(url)
-        try:
-            self._engine = create_engine(
-                f"postgresql+psycopg://{url.partition('://')[2]}",
-                connect_args={
-                    "connect_timeout": 10,
-                    "keepalives_idle": 30,
-                    "tcp_user_timeout": 1000 * _WAIT_S,
-                    "options": f"-c lock_timeout={_WAIT_S}s -c statement_timeout={_STATEMENT_S}s",
-                },
-            )
-        except (ArgumentError, ValueError) as error:
-            raise ConfigError(
-                f"{self._shown} is no URL of a database", field="--database"
-            ) from error
+def _sqlite(path: Path) -> Engine:
+    if not path.parent.is_dir():
+        raise ConfigError("there is no such folder", file=path.parent, field="--database")
+    if path.is_dir():
+        raise ConfigError("is a folder, not a file", file=path, field="--database")
+    url = URL.create("sqlite", database=str(path.absolute()))
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": _WAIT_S})
 
-    @contextlib.contextmanager
-    def transaction(self, *, writes: bool = True) -> Iterator[_PostgresConnection]:
-        del writes  # PostgreSQL finds out by itself
-        try:
-            with self._engine.begin() as connection:
-                yield _PostgresConnection(connection)
-        except HarnessError:
-            raise
-        except self._failed as error:
-            said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-            raise InfraError(f"{self._shown}: {said}") from error
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # it begins no transactions by itself
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # writers wait for each other from the start: none finds a stale page later
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
 
 
-AnyConnection: TypeAlias = _SqliteConnection | _PostgresConnection
-Database: TypeAlias = _Sqlite | _Postgres
-"""A place where history is kept; a `transaction` is all of it or nothing, else InfraError."""
+def _postgres(url: str, name: str) -> Engine:
+    # what it warns of is in the error that follows
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+    try:
+        return create_engine(
+            f"postgresql+psycopg://{url.partition('://')[2]}",
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": 10,
+                "keepalives_idle": 30,
+                "tcp_user_timeout": 1000 * _WAIT_S,
+                "options": f"-c lock_timeout={_WAIT_S}s -c statement_timeout={_STATEMENT_S}s",
+            },
+        )
+    except ImportError as error:
+        problem = f"PostgreSQL needs one package more: {_EXTRA}"
+        raise ConfigError(problem, field="--database") from error
+    except (ArgumentError, ValueError) as error:
+        raise ConfigError(f"{name} is no URL of a database", field="--database") from error

@@ -10,23 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
+from sqlalchemy import Column, Connection, bindparam, delete, func, select, update
 
 from harness.answers.history.attempts import Attempt, moment_text
-from harness.answers.history.database import AnyConnection, Database
+from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
 from harness.answers.history.not_run import LackingRun, Names, said_of_selection
-from harness.answers.history.rows import (
-    ATTEMPT_COLUMNS,
-    DEVICE_COLUMNS,
-    DeviceSums,
-    attempt_row,
-    bounded,
-    hosts_in,
-    insert_into,
-    without_nul,
-)
+from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in, without_nul
+from harness.answers.history.tables import attempts, device_runs, runs
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import ENGINES
@@ -42,14 +35,9 @@ from harness.verdict.results.run_numbers import RunNumber, in_order, sortable_ti
 
 _log = logging.getLogger(__name__)
 
-_RUN: Final = (
-    "INSERT INTO runs (run, started, digest, folder, damaged) "
-    "VALUES (:run, '', :digest, '', 0) ON CONFLICT DO NOTHING"
-)
+_EMPTY: Final = {"started": "", "digest": "", "folder": "", "damaged": 0, "told": ""}
 _PEEKED: Final = 100
 _TOLD_ENGINES: Final = 3
-_SAME: Final = ("name", "started", "attempt")
-"""What no two attempts have alike."""
 
 
 @dataclass(frozen=True)
@@ -97,34 +85,32 @@ def import_run(database: Database, path: Path) -> Imported:
     with database.transaction() as connection:
         digest, told = _digest(journal), bounded(said_of_selection(info))
         held, beside = _held(connection, run), None
-        if held.digest != digest and _is_other(connection, run, held, folder.path, seen.started):
+        if held.digest != digest and _is_other(connection, held, folder.path, seen.started):
             beside = held.folder
             run = (
                 f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
             )
             held = _held(connection, run)
         if held.digest == digest and held.told == told:
-            count = "SELECT count(*) FROM attempts WHERE run = :run"
-            ((attempts,),) = connection.execute(count, run=run)
-            return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
-        for table in ("attempts", "device_runs"):
-            connection.execute(f"DELETE FROM {table} WHERE run = :run", run=run)
-        rows = _rows(run, journal, seen)
-        connection.execute_many(insert_into("attempts", ATTEMPT_COLUMNS), rows)
-        connection.execute_many(insert_into("device_runs", DEVICE_COLUMNS), seen.devices.rows(run))
+            count = select(func.count()).where(attempts.c.run == run)
+            same = connection.execute(count).scalar_one()
+            return Imported(run, same, held.damaged, changed=False, beside=beside)
+        for table in (attempts, device_runs):
+            connection.execute(delete(table).where(table.c.run == run))
+        insert_rows(connection, attempts, _rows(run, journal, seen))
+        insert_rows(connection, device_runs, seen.devices.rows(run))
+        changes = update(runs).where(runs.c.run == run)
         connection.execute(
-            "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
-            "damaged = :damaged, series = :series, number = :number, "
-            "not_run = :not_run, told = :told WHERE run = :run",
-            series=number.series,
-            number=number.number,
-            started=sortable_time(seen.started),
-            digest=digest,
-            folder=without_nul(str(folder.path)),
-            damaged=seen.left_out.count,
-            not_run=seen.names.not_run(info),
-            told=told,
-            run=run,
+            changes.values(
+                started=sortable_time(seen.started),
+                digest=digest,
+                folder=without_nul(str(folder.path)),
+                damaged=seen.left_out.count,
+                series=number.series,
+                number=number.number,
+                not_run=seen.names.not_run(info),
+                told=told,
+            )
         )
     for engine, line in list(seen.engines.items())[:_TOLD_ENGINES]:
         known = ", ".join(ENGINES)
@@ -140,29 +126,14 @@ def import_run(database: Database, path: Path) -> Imported:
     )
 
 
-@dataclass(frozen=True)
-class _Held:
-    """What is held of a run; all of it empty if nothing is."""
-
-    digest: str
-    damaged: int
-    started: str
-    folder: str
-    told: str
-
-
-def _held(connection: AnyConnection, run: str) -> _Held:
+def _held(connection: Connection, run: str) -> Any:
     """What is held of a run, of which there is a row then; others wait until we are done."""
-    connection.execute(_RUN, run=run, digest="")
-    (row,) = connection.execute(
-        "SELECT digest, damaged, started, folder, told FROM runs WHERE run = :run "
-        f"{connection.lock_row}",
-        run=run,
-    )
-    return _Held(*row)
+    insert_new(connection, runs, {"run": run, **_EMPTY})
+    query = select(runs).where(runs.c.run == run).with_for_update()
+    return connection.execute(query).one()
 
 
-def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, started: str) -> bool:
+def _is_other(connection: Connection, held: Any, folder: Path, started: str) -> bool:
     """Whether a journal is of another run than what is held by its id, and did not just grow.
 
     Runs are told apart by when they were begun and by their records, unless a journal was replaced
@@ -174,10 +145,10 @@ def _is_other(connection: AnyConnection, run: str, held: _Held, folder: Path, st
         return True
     if held.folder == without_nul(str(folder)):
         return False
-    columns = ", ".join(("line", *_SAME))
-    rows = connection.execute(
-        f"SELECT {columns} FROM attempts WHERE run = :run ORDER BY line LIMIT {_PEEKED}", run=run
-    )
+    # no two attempts have these alike
+    columns = _columns("line", "name", "started", "attempt")
+    first = select(*columns).where(attempts.c.run == held.run).order_by(attempts.c.line)
+    rows = rows_of(connection, first.limit(_PEEKED))
     known = {int(line): tuple(rest) for line, *rest in rows}
     for number, record in cases_in(folder / JOURNAL, LeftOut()):
         if number > max(known, default=0):
@@ -201,7 +172,8 @@ def refuse_unknown(database: Database, asked: Filter) -> None:
     """
     devices, axes, any_held = set[str](), {"device", "ort", "engine"}, False
     with database.transaction(writes=False) as connection:
-        for text, device in connection.execute("SELECT axes, device FROM attempts"):
+        query = select(attempts.c.axes, attempts.c.device).distinct()
+        for text, device in rows_of(connection, query):
             any_held = True
             axes.update(json.loads(text))
             devices.update([device] if device else [])
@@ -222,11 +194,10 @@ def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
     known = {rule.id for rule in RULES}
     changes: Counter[tuple[str | None, str | None]] = Counter()
     with database.transaction() as connection:
-        rows = connection.execute(
-            "SELECT run, line, outcome, error FROM attempts WHERE error IS NOT NULL"
-        )
+        columns = _columns("run", "line", "outcome", "error")
+        failures = select(*columns).where(attempts.c.error.is_not(None))
         anew = []
-        for run, line, outcome, text in rows:
+        for run, line, outcome, text in rows_of(connection, failures):
             try:
                 error = ErrorRecord.model_validate_json(text)
             except ValidationError:
@@ -236,11 +207,15 @@ def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
                 continue
             ids = [one.diagnosis.id if one.diagnosis else None for one in (error, new)]
             changes[ids[0], ids[1]] += ids[0] != ids[1]
-            anew.append({"run": run, "line": line, "id": ids[1], "error": new.model_dump_json()})
-        connection.execute_many(
-            "UPDATE attempts SET diagnosis = :id, error = :error WHERE run = :run AND line = :line",
-            anew,
+            key = {"of_run": run, "of_line": line}
+            anew.append(key | {"diagnosis": ids[1], "error": new.model_dump_json()})
+        changed = update(attempts).where(
+            attempts.c.run == bindparam("of_run"), attempts.c.line == bindparam("of_line")
         )
+        if anew:
+            connection.execute(
+                changed.values(diagnosis=bindparam("diagnosis"), error=bindparam("error")), anew
+            )
     return +changes
 
 
@@ -282,10 +257,12 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
         yield attempt_row(run, number, said, attempt)
 
 
-_HELD_FIELDS: Final = (
-    *("case", "test", "placement", "axes", "outcome", "cause", "device", "ort", "known_issue"),
-    *("failure", "diagnosis", "started", "attempt", "figures"),
+_SAME: Final = (
+    *("test", "placement", "axes", "outcome", "cause", "device", "ort", "known_issue"),
+    *("diagnosis", "started", "attempt", "figures"),
 )
+_FIELDS: Final = {"case": "name", "failure": "signature", **{name: name for name in _SAME}}
+"""The column of each field of an attempt that is held."""
 _object = lru_cache(1000)(json.loads)
 """The axes or figures of an attempt; many have them in common, so nobody may change them."""
 
@@ -293,6 +270,10 @@ _object = lru_cache(1000)(json.loads)
 @lru_cache(1000)
 def _placement(said: str | None) -> PlacementRecord | None:
     return None if said is None else PlacementRecord.model_validate_json(said)
+
+
+def _columns(*names: str) -> list[Column[Any]]:
+    return [attempts.c[name] for name in names]
 
 
 def _digest(journal: Path) -> str:
@@ -305,11 +286,12 @@ def _digest(journal: Path) -> str:
 
 def runs_in_order(database: Database) -> list[LackingRun]:
     """The runs that are held, as they were begun, and what each lacks. Raises InfraError."""
-    columns = "run, started, not_run, series, number"
     with database.transaction(writes=False) as connection:
-        rows = list(connection.execute(f"SELECT {columns} FROM runs"))
-    found = in_order(rows, lambda row: RunNumber(row[3] or "", row[4] or 0, row[1], row[0]))
-    return [LackingRun(run=run, started=at, not_run=lacks) for run, at, lacks, *_ in found]
+        held = connection.execute(select(runs)).all()
+    ordered = in_order(
+        held, lambda row: RunNumber(row.series or "", row.number or 0, row.started, row.run)
+    )
+    return [LackingRun(run=row.run, started=row.started, not_run=row.not_run) for row in ordered]
 
 
 def stored_attempts(
@@ -320,29 +302,21 @@ def stored_attempts(
 
     Raises InfraError.
     """
-    where, values = ["1 = 1"], {}
-    for clause, value in (
-        ("kin = :kin", asked.kin),
-        ("device = :device", asked.device),
-        ("runs.started >= :since", asked.since),
-        ("runs.started < :until", asked.until),
+    query = select(*_columns("kin", "run", *_FIELDS.values()))
+    for value, condition in (
+        (asked.kin, attempts.c.kin == asked.kin),
+        (asked.device, attempts.c.device == asked.device),
+        (asked.since, runs.c.started >= asked.since),
+        (asked.until, runs.c.started < asked.until),
+        # LIKE knows no case in SQLite
+        (asked.case, func.replace(attempts.c.name, asked.case, "") != attempts.c.name),
     ):
-        if value:
-            where.append(clause)
-            values[clause.rpartition(":")[2]] = value
+        query = query.where(condition) if value else query
+    order = _columns(*["test"] * by_test, "kin", "run", "line")
+    query = query.join(runs).order_by(*order)
     with database.transaction(writes=False) as connection:
-        if asked.case:
-            where.append(connection.contains)
-            values["part"] = asked.case
-        rows = connection.execute(
-            "SELECT kin, runs.run, name, test, placement, axes, outcome, cause, device, ort, "
-            "known_issue, signature, diagnosis, attempts.started, attempt, figures "
-            f"FROM attempts JOIN runs ON runs.run = attempts.run WHERE {' AND '.join(where)} "
-            f"ORDER BY {'test, ' * by_test}kin, runs.run, line",
-            **values,
-        )
-        for kin, run, *columns in rows:
-            fields = dict(zip(_HELD_FIELDS, columns, strict=True))
+        for kin, run, *columns in rows_of(connection, query):
+            fields = dict(zip(_FIELDS, columns, strict=True))
             fields["placement"] = _placement(fields["placement"])
             fields["axes"] = _object(fields["axes"])
             fields["figures"] = _object(fields["figures"] or "{}")

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Mapping
 
 from pydantic import ValidationError
+from sqlalchemy import select, update
 
-from harness.answers.history.database import Database
+from harness.answers.history.database import Database, insert_new
 from harness.answers.history.rows import bounded, without_nul
+from harness.answers.history.tables import nights
 from harness.verdict.failure.error import Part
 
 
@@ -58,20 +60,18 @@ class NightTold(Part):
 def keep_night(database: Database, told: NightTold) -> None:
     """Holds what a night said, instead of what it said before. Raises InfraError."""
     with database.transaction() as connection:
-        connection.execute(
-            "INSERT INTO nights (night, run, said) VALUES (:night, :run, :said) "
-            "ON CONFLICT (night) DO UPDATE SET run = excluded.run, said = excluded.said",
-            night=bounded(told.night),
-            run=bounded(told.run),
-            said=without_nul(told.model_dump_json()),
-        )
+        row = {"night": bounded(told.night), "run": bounded(told.run)}
+        row["said"] = without_nul(told.model_dump_json())
+        insert_new(connection, nights, row)
+        connection.execute(update(nights).where(nights.c.night == row["night"]).values(row))
 
 
 def nights_held(database: Database) -> dict[str, NightTold]:
     """What is held of nights, by the ids of their runs. Raises InfraError."""
     found = {}
     with database.transaction(writes=False) as connection:
-        for run, said in connection.execute("SELECT run, said FROM nights ORDER BY night"):
+        query = select(nights.c.run, nights.c.said).order_by(nights.c.night)
+        for run, said in connection.execute(query):
             with contextlib.suppress(ValidationError):  # of a harness with other fields
                 found[run] = NightTold.model_validate_json(said)
     return found

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_id
-from harness.answers.history.database import kin_of
 from harness.answers.report.summary import part_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
@@ -21,22 +20,10 @@ _LINK: Final = ("reconnect", "restart-server")
 _STEPS: Final = (*_LINK, "end-leftovers", "reboot", "power-cycle")
 _VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 
-ATTEMPT_COLUMNS: Final = (
-    *("run", "line", "name", "device", "qnn", "ort", "axes", "outcome", "cause", "known_issue"),
-    *("diagnosis", "signature", "error", "started", "attempt", "kin", "test", "placement"),
-    *("soc", "figures", "cause_id"),
-)
-DEVICE_COLUMNS: Final = (
-    *("run", "device", "soc", "host", "busy_s", "span_s", *_VITALS),
-    *("link_faults", "recoveries", "quarantines", "state", "finding"),
-)
 
-
-def insert_into(table: str, columns: tuple[str, ...]) -> str:
-    """The statement that adds a row of these columns."""
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{c}' for c in columns)})"
-    )
+def kin_of(attempt: Attempt) -> str:
+    """What a case shares with its cases of other versions, as a key of 16 characters."""
+    return hashlib.sha256(attempt.kin.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:

@@ -10,13 +10,16 @@ from itertools import groupby
 from typing import Final, NamedTuple, Self
 
 from pydantic import ValidationError
+from sqlalchemy import bindparam, func, select
 
-from harness.answers.history.attempts import EarlierAttempts
+from harness.answers.history.attempts import Attempt, EarlierAttempts
+from harness.answers.history.causes import cause_id
 from harness.answers.history.changes import NightChange, changes_of
 from harness.answers.history.database import Database
 from harness.answers.history.facts import CauseFacts, facts_of
 from harness.answers.history.importing import runs_in_order, stored_attempts
 from harness.answers.history.states import said_versions
+from harness.answers.history.tables import attempts, device_runs, runs
 from harness.answers.history.timeline import MARKS, CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
 from harness.verdict.failure.error import ErrorRecord
@@ -39,9 +42,8 @@ class RunHeld(NamedTuple):
 def runs_held(database: Database) -> list[RunHeld]:
     """The runs that have cases of their own, the oldest first. Raises InfraError."""
     with database.transaction(writes=False) as connection:
-        digests = dict[str, str](
-            (run, digest) for run, digest in connection.execute("SELECT run, digest FROM runs")
-        )
+        rows = connection.execute(select(runs.c.run, runs.c.digest))
+        digests = dict[str, str]((run, digest) for run, digest in rows)
     return [
         RunHeld(one.run, one.started, one.not_run, digests[one.run])
         for one in runs_in_order(database)
@@ -58,14 +60,14 @@ class KinLines(NamedTuple):
 
 
 def lines_by_test(
-    database: Database, runs: Sequence[RunHeld], first: int
+    database: Database, held: Sequence[RunHeld], first: int
 ) -> Iterator[tuple[str, list[KinLines]]]:
     """Each test with all its cases, through the runs from the place `first` on."""
-    order = {one.run: at for at, one in enumerate(runs)}
-    since = min((one.started for one in runs[first:]), default="")
+    order = {one.run: at for at, one in enumerate(held)}
+    since = min((one.started for one in held[first:]), default="")
     found = stored_attempts(database, Filter(since=since), by_test=True)
     asked = (one for one in found if order.get(one[1], -1) >= first)
-    drawn = len(runs) - WINDOW
+    drawn = len(held) - WINDOW
     for test, of_test in groupby(asked, key=lambda one: one[2].test):
         lines = list[KinLines]()
         for kin, of_kin in groupby(of_test, key=lambda one: one[0]):
@@ -76,19 +78,9 @@ def lines_by_test(
         yield test, lines
 
 
-_VERDICT: Final = (
-    "(outcome = 'passed' OR coalesce(cause, 'target') = 'target' AND outcome <> 'error')"
-)
-_TURNS: Final[Mapping[bool, tuple[str, str]]] = {
-    False: ("outcome = 'passed'", f"outcome <> 'passed' AND {_VERDICT}"),
-    True: (_VERDICT, f"NOT {_VERDICT}"),
-}
-"""What a turn comes after, and what it brings: a failure, or that there is no verdict."""
-
-
 def last_turn(
     database: Database,
-    runs: Sequence[RunHeld],
+    held: Sequence[RunHeld],
     kin: KinLines,
     line: CaseLine,
     *,
@@ -99,27 +91,39 @@ def last_turn(
     `lost`, and the one before that; its first run alone if it always was so. If a `cause` is given,
     it is the run with which it came to fail of that. Raises InfraError.
     """
-    first, named = line.seen[0], len(kin.read) > 1
-    asked = (
-        "FROM attempts JOIN runs ON runs.run = attempts.run WHERE kin = :kin "
-        "AND outcome NOT IN ('unsupported', 'skipped') AND runs.started"
-    )
-    values: dict[str, object] = {"kin": kin.kin, "begun": runs[first.at].started}
-    if named:  # versions beside each other: only its name tells it from the others
-        asked, values["name"] = asked.replace("kin =", "name = :name AND kin ="), first.last.case
-    before, turned = _TURNS[lost]
-    if cause:
-        values["cause"] = cause
-        before, turned = f"{_VERDICT} AND coalesce(cause_id, '') <> :cause", "cause_id = :cause"
-    with database.transaction(writes=False) as connection:
-        query = f"SELECT max(runs.started) {asked} < :begun AND {before}"
-        ((since,),) = connection.execute(query, **values)
-        query = f"SELECT min(runs.started) {asked} > :since AND {turned}"
-        ((until,),) = connection.execute(query, **(values | {"since": since or "", "begun": None}))
-    found = stored_attempts(database, Filter(kin=kin.kin, since=since or until, until=f"{until} "))
-    order = {one.run: at for at, one in enumerate(runs)}
-    told = [one for _, of_run in by_run(found, order) for one in of_run.values()]
-    return [one for one in told if not named or one.last.case == first.last.case]
+
+    def is_before(attempt: Attempt) -> bool:
+        if cause or lost:
+            return attempt.has_verdict and not (cause and cause_id(attempt) == cause)
+        return attempt.outcome == "passed"
+
+    def has_turned(attempt: Attempt) -> bool:
+        if cause:
+            return cause_id(attempt) == cause
+        return not attempt.has_verdict if lost else attempt.has_verdict and attempt.is_bad
+
+    first = line.seen[0]
+    # versions beside each other: only its name tells it from the others
+    named = first.last.case if len(kin.read) > 1 else None
+    order = {run.run: place for place, run in enumerate(held)}
+    told = [
+        (kin_id, run, attempt)
+        for kin_id, run, attempt in stored_attempts(database, Filter(kin=kin.kin))
+        if run in order and named in (None, attempt.case)
+    ]
+    judged = [
+        (order[run], attempt)
+        for _, run, attempt in told
+        if attempt.outcome not in ("unsupported", "skipped")
+    ]
+    before = [place for place, attempt in judged if place < first.at and is_before(attempt)]
+    since = max(before, default=-1)
+    turned = [place for place, attempt in judged if place > since and has_turned(attempt)]
+    if not turned:
+        return []
+    shown = range(since if before else min(turned), min(turned) + 1)
+    runs_shown = by_run((one for one in told if order[one[1]] in shown), order)
+    return [earlier for _, of_run in runs_shown for earlier in of_run.values()]
 
 
 class CauseHeld(NamedTuple):
@@ -151,17 +155,22 @@ class CauseHeld(NamedTuple):
         return None
 
 
-def causes_held(database: Database, runs: Sequence[RunHeld]) -> list[CauseHeld]:
+def causes_held(database: Database, held: Sequence[RunHeld]) -> list[CauseHeld]:
     """All causes, the last seen first. Raises InfraError."""
-    order = {one.run: at for at, one in enumerate(runs)}
+    order = {one.run: at for at, one in enumerate(held)}
     seen: dict[str, dict[int, int]] = defaultdict(dict)
+    columns = attempts.c
     counts = (
-        "SELECT cause_id, run, count(DISTINCT kin) FROM attempts WHERE cause_id IS NOT NULL "
-        "GROUP BY cause_id, run"
+        select(columns.cause_id, columns.run, func.count(columns.kin.distinct()))
+        .where(columns.cause_id.is_not(None))
+        .group_by(columns.cause_id, columns.run)
     )
+    kind = func.coalesce(columns.diagnosis, columns.signature, columns.outcome)
     newest = (
-        "SELECT outcome, coalesce(diagnosis, signature, outcome), diagnosis, error FROM attempts "
-        "WHERE cause_id = :cause AND run = :run ORDER BY line LIMIT 1"
+        select(columns.outcome, kind, columns.diagnosis, columns.error)
+        .where(columns.cause_id == bindparam("cause"), columns.run == bindparam("of_run"))
+        .order_by(columns.line)
+        .limit(1)
     )
     with database.transaction(writes=False) as connection:
         for cause, run, cases in connection.execute(counts):
@@ -170,7 +179,7 @@ def causes_held(database: Database, runs: Sequence[RunHeld]) -> list[CauseHeld]:
         told = [
             CauseHeld(cause, cases, *row)
             for cause, cases in seen.items()
-            for row in connection.execute(newest, cause=cause, run=runs[max(cases)].run)
+            for row in connection.execute(newest, {"cause": cause, "of_run": held[max(cases)].run})
         ]
     return sorted(told, key=lambda one: (-one.last, one.cause))
 
@@ -193,17 +202,15 @@ class DeviceRow(NamedTuple):
 
 
 def device_rows(
-    database: Database, runs: Sequence[RunHeld], first: int
+    database: Database, held: Sequence[RunHeld], first: int
 ) -> dict[tuple[str, int], DeviceRow]:
     """How each device did in each run from the place `first` on. Raises InfraError."""
-    order = {one.run: at for at, one in enumerate(runs)}
-    since = min((one.started for one in runs[first:]), default="")
-    query = (
-        f"SELECT device_runs.run, device, {', '.join(DeviceRow._fields)} FROM device_runs "
-        "JOIN runs ON runs.run = device_runs.run WHERE started >= :since ORDER BY started"
-    )
+    order = {one.run: at for at, one in enumerate(held)}
+    since = min((one.started for one in held[first:]), default="")
+    columns = (device_runs.c[name] for name in ("run", "device", *DeviceRow._fields))
+    query = select(*columns).join(runs).where(runs.c.started >= since).order_by(runs.c.started)
     with database.transaction(writes=False) as connection:
-        rows = connection.execute(query, since=since)
+        rows = connection.execute(query)
         found = [((device, order.get(run, -1)), DeviceRow(*row)) for run, device, *row in rows]
     return {key: row for key, row in found if key[1] >= first}
 
@@ -212,12 +219,12 @@ Earlier = Callable[[KinLines, CaseLine, NightChange], Sequence[EarlierAttempts]]
 """Gives the turn before what is read of a case, of a change that is in all of that."""
 
 
-def turns_in(database: Database, runs: Sequence[RunHeld]) -> Earlier:
+def turns_in(database: Database, held: Sequence[RunHeld]) -> Earlier:
     """Looks for these turns in a database."""
 
     def earlier(kin: KinLines, line: CaseLine, change: NightChange) -> list[EarlierAttempts]:
         lost = change.became == "lost"
-        return last_turn(database, runs, kin, line, cause="" if lost else change.cause, lost=lost)
+        return last_turn(database, held, kin, line, cause="" if lost else change.cause, lost=lost)
 
     return earlier
 
@@ -362,20 +369,17 @@ def _changes(
     return list(changes_of(line, first, turn)) if turn else told
 
 
-def facts_held(database: Database, runs: int = MARKS) -> dict[str, CauseFacts]:
+def facts_held(database: Database, most_runs: int = MARKS) -> dict[str, CauseFacts]:
     """The facts of each cause of the last runs, by its id. Raises InfraError."""
     held = runs_held(database)
-    first = max(0, len(held) - runs)
-    query = (
-        "SELECT DISTINCT test FROM attempts JOIN runs ON runs.run = attempts.run "
-        "WHERE cause_id IS NOT NULL AND runs.started >= :since"
-    )
+    first = max(0, len(held) - most_runs)
     since = min((run.started for run in held[first:]), default="")
     with database.transaction(writes=False) as connection:
-        failing = {test for (test,) in connection.execute(query, since=since)}
-    rows = device_rows(database, held, first)
-    socs = {device: row.soc for (device, _), row in rows.items()}
-
+        of_causes = select(attempts.c.test).where(attempts.c.cause_id.is_not(None)).distinct()
+        rows = connection.execute(of_causes.join(runs).where(runs.c.started >= since))
+        failing = {test for (test,) in rows}
+    devices = device_rows(database, held, first)
+    socs = {device: row.soc for (device, _), row in devices.items()}
     earlier = turns_in(database, held) if first else no_turn
     with Harvest(first) as gathered:
         for test, kins in lines_by_test(database, held, first):

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from sqlalchemy import select
+
 from harness.answers.history.database import Database
 from harness.answers.history.nights import NightTold
+from harness.answers.history.tables import runs
 from harness.answers.report.bisections import Listed, bisections_in
 from harness.answers.report.pages import filled
 from harness.answers.site.links import ways
@@ -52,17 +55,16 @@ class KeptPages:
 def keep_pages(database: Database, nights: Mapping[str, NightTold], out: Path) -> KeptPages:
     """Takes what is new of them into the site. Raises InfraError, OSError for one not written."""
     with database.transaction(writes=False) as connection:
-        rows = connection.execute(
-            "SELECT run, folder FROM runs WHERE folder <> '' ORDER BY started"
-        )
+        query = select(runs.c.run, runs.c.folder).where(runs.c.folder != "")
+        rows = connection.execute(query.order_by(runs.c.started))
         # of two runs of one id the second is held by another, and has no page of its own
-        runs = {run: Path(folder) for run, folder in rows if Path(folder).name == run}
-    beside = dict.fromkeys(folder.parent for folder in runs.values())
+        folders = {run: Path(folder) for run, folder in rows if Path(folder).name == run}
+    beside = dict.fromkeys(folder.parent for folder in folders.values())
     found = [one for reports in beside for one in bisections_in(reports)]
     for reports in beside:
         for one in found:
             _keep(out, reports, one.name, _RUN)
-    for run, folder in runs.items():
+    for run, folder in folders.items():
         _keep(out, folder.parent, run, _RUN)
         if (night := nights.get(run)) is not None:
             _keep(out, folder.parent, night.night, _COMPARISON)

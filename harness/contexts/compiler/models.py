@@ -165,6 +165,7 @@ class Model:
 
     @property
     def compiled(self) -> bool:
+        """Whether a compiler is started here to make its contexts: always."""
         return True
 
     def seen_from(self, folder: Path) -> Self:
@@ -173,6 +174,7 @@ class Model:
 
     @property
     def model(self) -> str:
+        """The model's name, whatever way its context is prepared."""
         size = f"-{self.megabytes}mb" if self.megabytes else ""
         variant = f"-variant{self.variant}" if self.variant else ""
         return f"{self.kind}{size}{variant}"
@@ -189,18 +191,22 @@ class Model:
 
     @property
     def compared(self) -> bool:
+        """Whether its outputs are compared with those of ONNX Runtime on the CPU: always."""
         return True
 
     @property
     def tolerance(self) -> float:
+        """By how much an output may differ from the reference, in units of its raw values."""
         return KINDS[self.kind].tolerance
 
     @property
     def data_type(self) -> DataType:
+        """What its activations are made of."""
         return KINDS[self.kind].data_type
 
     @property
     def output_type(self) -> str:
+        """The numpy type of its outputs, as raw files hold them."""
         return KINDS[self.kind].output_type
 
     def build(self) -> onnx.ModelProto:
@@ -226,6 +232,7 @@ class Model:
 
     @property
     def without_inputs(self) -> Self:
+        """The model alone, the same whatever inputs it is run with: itself."""
         return self
 
     def outputs(self) -> tuple[str, ...]:

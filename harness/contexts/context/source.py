@@ -55,6 +55,7 @@ class ClosenessAsked:
                 raise ConfigError(f"{value} is not {valid}", field=option)
 
     def __bool__(self) -> bool:
+        """Whether anything is asked."""
         return replace(self, original=None) != ClosenessAsked()
 
 
@@ -113,15 +114,18 @@ class Context:
 
     @property
     def graph_name(self) -> str | None:
+        """The graph's name where the binary has several, and may have it executed beside others."""
         graphs = entries(self.metadata, "graphs")
         return str(graphs[self.graph].get("name")) if len(graphs) > 1 else None
 
     @property
     def made_by(self) -> str | None:
+        """The QNN version that made it: the compiler's, else the build that the binary names."""
         return self.compiler or named_build(self.metadata)
 
     @property
     def backend(self) -> str | None:
+        """The backend that it is for, if it says so."""
         return BACKENDS_BY_ID.get(self.metadata.get("backend_id"))
 
     def facts(self) -> dict[str, object]:

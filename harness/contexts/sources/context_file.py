@@ -91,6 +91,7 @@ class ContextFile:
 
     @property
     def compiled(self) -> bool:
+        """Whether a compiler is started here to make it: never."""
         return False
 
     def seen_from(self, folder: Path) -> Self:

@@ -110,14 +110,17 @@ class OnnxModel(Model):
 
     @property
     def without_inputs(self) -> Self:
+        """The model in the file."""
         return replace(self, within=0.0, read=(), wanted=(), inputs_key="", sample="")
 
     @property
     def compared(self) -> bool:
+        """Whether an output that differs is wrong, and not only told."""
         return self.within > 0 or bool(self.wanted)
 
     @property
     def tolerance(self) -> float:
+        """By how much an output may differ from the reference, in units of its raw values."""
         return self.within
 
     def build(self) -> onnx.ModelProto:

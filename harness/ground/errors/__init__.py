@@ -35,6 +35,7 @@ class HarnessError(Exception):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, text: str = "", *more: str) -> None:
+        """`more` are further texts, each of which begins a line."""
         super().__init__("\n".join(continued(outgoing(one)) for one in (text, *more)))
 
 

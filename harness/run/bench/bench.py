@@ -62,10 +62,12 @@ class Bench:
 
     @property
     def placement(self) -> Placement:
+        """Where and with what the case runs."""
         return self._case.placement
 
     @property
     def device(self) -> AttachedDevice:
+        """The device; `device.transport` runs commands there and moves files."""
         return self._case.device
 
     def qnn_in(self, versions: str) -> bool:
@@ -155,6 +157,7 @@ class Bench:
         return [deployed[source] for source in wanted]
 
     def _refuse_contexts(self, why: str) -> NoReturn:
+        """The backend that the case is about cannot read what it would be given."""
         self.libraries()
         why = f"{why}, and the {self.placement.backend} backend reads none of them"
         raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=why)))

@@ -109,6 +109,7 @@ class Observation:
 
     @property
     def loaded(self) -> int:
+        """How many contexts were loaded, one by one or as a list."""
         return loaded_contexts(self.run.transcript.steps)
 
     def check(self) -> None:
@@ -145,6 +146,7 @@ class Notes:
 
     @property
     def outputs(self) -> Outputs | None:
+        """What is known of the outputs of all that was executed."""
         return "reference" if self.outputs_compared else outputs_of(self.executions)
 
     def came_to(self, verdict: Verdict) -> None:
@@ -200,11 +202,13 @@ class CaseBench:
 
     @property
     def device(self) -> AttachedDevice:
+        """The device. Whoever takes it in hand asks it something."""
         self._asked = True
         return self._held.device
 
     @property
     def says_nothing(self) -> bool:
+        """Whether nothing was asked of the device or the compiler, and nothing noted, so far."""
         notes = self.notes
         found = (notes.checks, notes.conclusion, notes.makers, notes.measurements.keys() - {_GATE})
         return not self._asked and not any(found)
@@ -224,16 +228,19 @@ class CaseBench:
 
     @property
     def same_device(self) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
         return self._held.lab_device.device_id.check()
 
     @property
     def executes_on(self) -> str:
+        """In words, what executes a case's graphs."""
         backend, arch = self.placement.backend.upper(), self.ready.stock.htp_arch
         name = f"{backend} v{arch}" if backend == "HTP" and arch else backend
         return f"{name}, simulated on this computer" if self.device.simulated else name
 
     @property
     def run_folder(self) -> Path:
+        """The folder of the run that the case is part of: its logs lie two below."""
         return self._log_folder.parents[1]
 
     @contextlib.contextmanager
@@ -396,6 +403,7 @@ class CaseBench:
         return telling_lines(folder, collected.files)
 
     def _keep_plan(self, plan: Plan) -> None:
+        """Writes down what a probe was told: while it works, which costs no time."""
         self._runs += 1
         self._keep("plan", plan.text().encode())
 

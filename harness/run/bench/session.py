@@ -53,6 +53,7 @@ class SessionModel:
 
     @property
     def models(self) -> list[OnnxModel]:
+        """The model, if it has no EPContext nodes, with each set of its inputs."""
         return [one for one in self.sources if isinstance(one, OnnxModel)]
 
     def files(self, inputs: Files, expected: Files) -> dict[str, Path]:

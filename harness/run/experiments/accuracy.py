@@ -214,6 +214,7 @@ def _largest_error(error: float, exponent: int) -> float | None:
 
 
 def _largest(block: np.ndarray[Any, Any]) -> float:
+    """The largest magnitude that is finite."""
     import numpy as np
 
     return float(np.max(np.abs(block[np.isfinite(block)]), initial=0.0))

@@ -98,6 +98,7 @@ class SizePoint:
 
     @property
     def leaks(self) -> bool:
+        """Whether loading and freeing in turn was refused, as if nothing were given back."""
         return self.sequential_loads < self.sequential_tried
 
 
@@ -119,12 +120,14 @@ class Limit:
 
     @property
     def budget_bytes(self) -> int | None:
+        """The middle of the range."""
         if self.budget_low_bytes is None or self.budget_high_bytes is None:
             return None
         return (self.budget_low_bytes + self.budget_high_bytes) // 2
 
     @property
     def uncertainty_bytes(self) -> int | None:
+        """Half the width of the range: the budget is `budget_bytes` plus or minus this."""
         if self.budget_low_bytes is None or self.budget_high_bytes is None:
             return None
         return (self.budget_high_bytes - self.budget_low_bytes + 1) // 2

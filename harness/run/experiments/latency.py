@@ -18,10 +18,12 @@ class Latency:
 
     @cached_property
     def median_us(self) -> float | None:
+        """Their median; None if there are none."""
         return statistics.median(self.times_us) if self.times_us else None
 
     @cached_property
     def spread_us(self) -> float:
+        """The median distance from the median."""
         middle = self.median_us
         return statistics.median(abs(one - middle) for one in self.times_us) if middle else 0.0
 

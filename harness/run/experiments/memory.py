@@ -30,6 +30,7 @@ class MemorySamples:
 
     @property
     def visible(self) -> bool:
+        """Whether shared buffers say anything on this target."""
         return self.allocator in _DSP_ALLOCATORS or any(self.shared_bytes.values())
 
     def growth(self, start: str, end: str) -> int | None:

@@ -49,10 +49,12 @@ class Pairing:
 
     @property
     def documented(self) -> Documented:
+        """What the QNN documentation says of it."""
         return DOCUMENTED[self.prepare, self.execute]
 
     @property
     def twin(self) -> Pairing:
+        """What is prepared the other way and executed alike."""
         (other,) = (memory for memory in TENSOR_MEMORIES if memory != self.prepare)
         return Pairing(other, self.execute)
 

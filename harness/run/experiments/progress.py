@@ -229,6 +229,7 @@ def _judge_refusal(found: Reached, refusal: Untaken, reached: int) -> tuple[list
 
 
 def _why(found: Reached) -> str:
+    """Why it was refused: nodes first, then operators, and else what the process came to."""
     return _not_taken(found) or _said_no(found) or _first_line(found.verdict)
 
 
@@ -249,6 +250,7 @@ def _says_what_it_refused(found: Reached) -> bool:
 
 
 def _said_no(found: Reached) -> str:
+    """The operators that the backend was asked about and refused, with their codes."""
     return ", ".join(
         f"{'/'.join(map(str, codes))} for {name}" for name, codes in found.rejected.items()
     )

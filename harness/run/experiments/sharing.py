@@ -60,6 +60,7 @@ class SharingPlan:
 
     @property
     def expected_saving_bytes(self) -> int:
+        """What is saved against buffers of their own."""
         return sum(self.needs) - self.expected_bytes
 
     def lines(self) -> Iterator[str]:

@@ -43,16 +43,13 @@ class Tally:
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
     def settled(self, repeat: Repeat) -> GoodOrBad | None:
-        """The verdict: bad if any run is bad, good if all `repeat` runs are; None if runs are due.
+        """The verdict: bad if any of `repeat` runs is bad, else good; None while runs are due.
 
-        A bad answer ends the runs of a point, unless others were good: then all runs are made, so
-        that the rate of failures is known. Where noise is judged, one answer is enough.
+        Where noise is judged, one answer is enough.
         """
-        runs = repeat if isinstance(repeat, int) else 1
-        enough = self.good + self.bad >= runs
-        if self.bad and (enough or not self.good):
-            return "bad"
-        return "good" if self.good and enough else None
+        if self.good + self.bad < (repeat if isinstance(repeat, int) else 1):
+            return None
+        return "bad" if self.bad else "good"
 
 
 NOTHING: Final = Tally()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from harness.answers.history.performance import EFFECT, judge, least_told
+from harness.answers.history.performance import EFFECT, least_told
 from harness.answers.history.units import known_to
 from harness.answers.report.document import (
     Block,
@@ -31,7 +31,7 @@ from harness.ground.errors.outgoing_text import counted
 from harness.libraries.runtimes.difference import Difference, NameList
 from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured, figure
-from harness.search.bisect.findings import AxisFinding, CornersFinding
+from harness.search.bisect.findings import CornersFinding
 from harness.search.bisect.match import ELSE_GOOD, parse_match
 from harness.search.bisect.result import BisectionResult, EdgeShape, RunShape, SideShape
 from harness.verdict.results.record import CaseRecord
@@ -197,7 +197,7 @@ def summary(result: BisectionResult) -> list[str]:
     elif answer and result.repeat == 1:
         lines.append("each was run once; --repeat N is for tests that are flaky")
     elif answer:
-        lines.append(f"good versions passed {result.repeat} runs each (--repeat)")
+        lines.append(f"each was run {result.repeat} times (--repeat): bad if any run is bad")
     lines += _notes(result)
     for axis, found in result.versions.items():
         for version, build in found.items():
@@ -207,7 +207,7 @@ def summary(result: BisectionResult) -> list[str]:
     if held := held_text(result.held):
         lines.append(f"held fixed: {held}")
     lines.append(f"counts as bad: {result.match or 'any failure'}")
-    lines += [*_failed_otherwise(result), *_reasons(result), *_beside_noise(result)]
+    lines += [*_failed_otherwise(result), *_reasons(result)]
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
     if answer:
@@ -259,40 +259,6 @@ def _reasons(result: BisectionResult) -> list[str]:
         first = runs[0].record
         said.append(f"{', '.join(named)}: {_failure(first) if first is not None else ''}")
     return [f"bad for different reasons, of which --match looks for one: {'; '.join(said)}"]
-
-
-def _beside_noise(result: BisectionResult) -> list[str]:
-    """For a change that times tell: whether noise alone could cause it, judged as `compare` does.
-
-    All runs of versions before it stand beside all runs of those after it, whatever they answered.
-    """
-    before, after = result.before, result.after
-    compared = parse_match(result.match).comparison if result.match else None
-    if not isinstance(result.answer, AxisFinding) or before is None or after is None:
-        return []
-    order = result.candidates[result.axes[0]]
-    at = order.index(before.at[0])
-    places = [(order.index(run.at[0]), run.number, run.record) for run in result.runs]
-    records = sorted(places, key=lambda one: one[:2])
-    lines = []
-    for name in compared.times if compared else ():
-        sides: tuple[list[float], list[float]] = [], []
-        for version, _, record in records:
-            with contextlib.suppress(Unmeasured):
-                if record is not None and record.outcome == "passed":
-                    sides[version > at].append(figure(record.measurements, name))
-        if all(sides):
-            try:
-                step = [known_to(name)]
-                told = judge([name], [name], [sides[0]], [sides[1]], known_to=step)
-            except ConfigError as error:
-                return [f"not judged beside noise: {error}"]
-            (change,) = told.changes
-            lines.append(
-                f"{name} beside noise: {change.verdict}, x {change.ratio:.3g} after the change "
-                f"({change.interval})"
-            )
-    return lines
 
 
 def doubts(result: BisectionResult) -> list[str]:

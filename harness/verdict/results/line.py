@@ -19,6 +19,7 @@ def line_of(line: bytes) -> CaseRecord | DeviceEvent:
     adapter: TypeAdapter[Any] = LINE if _OF_EVENTS in line else _CASE
     try:
         record: CaseRecord | DeviceEvent = adapter.validate_json(line)
+        return record
     except ValidationError:
-        return LINE.validate_json(line)
-    return record
+        pass  # which may be large: it goes before the next one comes
+    return LINE.validate_json(line)

@@ -67,8 +67,7 @@ def asked(database: Database, title: str) -> list[dict[str, Any]]:
         sql = sql.replace(said, meant)
     assert "$" not in sql
     with database.transaction(writes=False) as connection:
-        inner: Any = connection._connection
-        found = inner.exec_driver_sql(sql.replace("%", "%%"))
+        found = connection.exec_driver_sql(sql.replace("%", "%%"))
         return [dict(row) for row in found.mappings()]
 
 
@@ -109,7 +108,7 @@ def test_they_say_what_is_so(database: Database) -> None:
 def test_the_devices_to_choose_from(database: Database) -> None:
     (variable,) = (one for one in BOARD["templating"]["list"] if one["type"] == "query")
     with database.transaction(writes=False) as connection:
-        assert [name for (name,) in connection.execute(variable["query"])] == list(DEVICES)
+        assert [name for (name,) in connection.exec_driver_sql(variable["query"])] == list(DEVICES)
 
 
 def test_the_metrics_that_are_named_are_written_with_these_labels() -> None:

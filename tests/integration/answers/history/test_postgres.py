@@ -34,7 +34,7 @@ def server() -> Iterator[PostgresServer]:
 def url(server: PostgresServer) -> str:
     """Of the server, with nothing in it."""
     with open_database(server.url).transaction() as connection:
-        connection.execute("DROP TABLE attempts, device_runs, nights, runs, meta")
+        connection.exec_driver_sql("DROP TABLE attempts, device_runs, nights, runs, meta")
     return server.url
 
 
@@ -53,7 +53,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(database: Database) -> list[tuple[object, ...]]:
     """All that is held."""
     with database.transaction(writes=False) as connection:
-        found = connection.execute(
+        found = connection.exec_driver_sql(
             "SELECT run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
             "diagnosis, signature, error, started, attempt FROM attempts"
         )
@@ -94,14 +94,14 @@ def ended_in_the_middle(
     for folder in sorted(journal.parent for journal in reports.glob("2*/results.jsonl"))[:2]:
         import_run(database, folder)
     with database.transaction() as connection:
-        connection.execute(WAITS)
-        connection.execute(TRIGGER)
+        connection.exec_driver_sql(WAITS)
+        connection.exec_driver_sql(TRIGGER)
     # the end of the server is that of our transaction, too
     with contextlib.suppress(InfraError), database.transaction() as connection:
-        list(connection.execute("SELECT pg_advisory_xact_lock(7)"))
+        list(connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7)"))
         process = importer(reports, url)
         until = time.monotonic() + 120
-        while not next(connection.execute(WAITING))[0]:
+        while not connection.exec_driver_sql(WAITING).scalar():
             assert process.poll() is None, "it was over before anything could be ended"
             assert time.monotonic() < until
             time.sleep(0.05)

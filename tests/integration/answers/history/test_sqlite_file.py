@@ -46,6 +46,7 @@ def imported_until(count: int, file: Path, reports: Path) -> bool:
     child = os.fork()
     if not child:
         connect, left = sqlite3.connect, [count]
+        module: Any = sqlite3.dbapi2
 
         def tick(_: str) -> None:
             left[0] -= 1
@@ -58,7 +59,7 @@ def imported_until(count: int, file: Path, reports: Path) -> bool:
             return made
 
         try:
-            sqlite3.connect = traced
+            module.connect = traced
             import_all(file, reports)
         finally:
             os._exit(0)

@@ -103,7 +103,8 @@ def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -
     ]
     for one in begun:
         axes = ["qnn", "ort"] if "ort" in old else ["qnn"]
-        assert one["task"]["axes"] == axes
-        assert one["spec"]["rows" if "ort" in old else "candidates"] == QNN
+        search = one["spec"]["search"]
+        assert (search["axes"] if "ort" in old else [search["axis"]]) == axes
+        assert (search["candidates"][0] if "ort" in old else search["candidates"]) == QNN
     if "-by-" in old:
-        assert [one["task"]["held"]["compiler"] for one in begun] == [QNN[0], QNN[1]]
+        assert [one["spec"]["held"]["compiler"] for one in begun] == [QNN[0]]

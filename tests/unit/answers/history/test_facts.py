@@ -83,7 +83,7 @@ def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
 def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) -> None:
     nights = [[on("p", "S", f"a {end}")] for end in ("passed", "failed", "failed", "failed")]
     database = held(tmp_path, *nights)
-    (facts,) = facts_held(database, runs=2).values()
+    (facts,) = facts_held(database, most_runs=2).values()
     assert facts.since_run == "20261102T220000Z-0000000000000002"
     assert facts_held(open_database(str(tmp_path / "new.sqlite"))) == {}
 
@@ -108,7 +108,7 @@ def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path) -> None:
     line = as_text(facts_line(facts))
     assert line.startswith("fails on 1 of 1 tested devices (p); since ")
     assert line.endswith(", its first run that is held")
-    (again,) = facts_held(open_database(str(tmp_path / "history.sqlite")), runs=1).values()
+    (again,) = facts_held(open_database(str(tmp_path / "history.sqlite")), most_runs=1).values()
     assert again == facts
 
 

@@ -93,7 +93,7 @@ def test_the_last_word_of_a_night_counts(tmp_path: Path) -> None:
     keep_night(database, night.model_copy(update={"besides": ("late",)}))
     assert nights_held(database)["r"].besides == ("late",)
     with database.transaction() as connection:
-        connection.execute("UPDATE nights SET said = '{}'")
+        connection.exec_driver_sql("UPDATE nights SET said = '{}'")
     assert nights_held(database) == {}
 
 

@@ -16,9 +16,9 @@ from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_
 from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
-from harness.answers.history.database import kin_of
 from harness.answers.history.facts import CauseFacts, DeviceResult
 from harness.answers.history.not_run import LackingRun
+from harness.answers.history.rows import kin_of
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
 from harness.answers.history.timeline_json import HistoryReport

@@ -250,35 +250,6 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     assert "not over" in (bisection.folder.path / "report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("slow", "verdict", "name"),
-    [(1.3, "slower", "took_s"), pytest.param(1.0005, None, "took_us", marks=pytest.mark.slow)],
-)
-def test_a_change_of_times_is_put_beside_noise(
-    tmp_path: Path, slow: float, verdict: str | None, name: str
-) -> None:
-    """By all runs of versions before it and after it, as `compare` judges, whatever the unit."""
-    versions = tuple(f"2.{minor}.0" for minor in range(10, 42))
-    noise = iter([0.0, 0.004, -0.003, 0.002, -0.001] * 40)
-    runs = ScriptedRuns(
-        lambda *_: "passed",
-        value=lambda at: 1000 * (slow if at[0] >= "2.30" else 1) * (1 + next(noise)),
-    )
-    bisection = new_bisection(
-        tmp_path,
-        AxisSpec(axis="qnn", candidates=versions, good=versions[0], repeat=4),
-        runs,
-        match=f"measurement {name} > 1.1 * good",
-    )
-    finding = bisection.go_on()
-    assert isinstance(finding, AxisFinding)
-    result = write_reports(bisection.folder, finding, None, tmp_path)
-    said = [line for line in summary(result) if "beside noise" in line]
-    assert [line.split(", x ")[0] for line in said] == (
-        [f"{name} beside noise: {verdict}"] if verdict else []
-    )
-
-
 @pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
 def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
     tmp_path: Path, spread: float, said: bool

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Connection, bindparam, delete, func, select, update
+from sqlalchemy import Column, Connection, bindparam, case, delete, func, select, update
 
 from harness.answers.history.attempts import Attempt, moment_text
 from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
-from harness.answers.history.not_run import LackingRun, Names, said_of_selection
 from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in, without_nul
 from harness.answers.history.tables import attempts, device_runs, runs
-from harness.answers.history.timeline import Filter
+from harness.answers.history.timeline import Filter, LackingRun
 from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import ENGINES
 from harness.ground.files.names_inside import open_below
@@ -28,6 +27,7 @@ from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.rule import CONFIDENCES
 from harness.verdict.failure.rules import RULES
+from harness.verdict.results.coverage import selected_of
 from harness.verdict.results.journal import Damage, LeftOut, cases_in, lines_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _EMPTY: Final = {"started": "", "digest": "", "folder": "", "damaged": 0, "told": ""}
 _PEEKED: Final = 100
 _TOLD_ENGINES: Final = 3
+_TOLD: Final = ("selected", "finished", "problem")
+"""What of a run.json says how many cases the run had."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def import_run(database: Database, path: Path) -> Imported:
     number = RunNumber.of(folder.run_id, info)
     seen = _Seen(str(info.get("started") or "") or _first(journal)[0], hosts_in(info))
     with database.transaction() as connection:
-        digest, told = _digest(journal), bounded(said_of_selection(info))
+        digest, told = _digest(journal), bounded(json.dumps([info.get(name) for name in _TOLD]))
         held, beside = _held(connection, run), None
         if held.digest != digest and _is_other(connection, held, folder.path, seen.started):
             beside = held.folder
@@ -108,7 +110,7 @@ def import_run(database: Database, path: Path) -> Imported:
                 damaged=seen.left_out.count,
                 series=number.series,
                 number=number.number,
-                not_run=seen.names.not_run(info),
+                not_run=_not_run(connection, run, info),
                 told=told,
             )
         )
@@ -131,6 +133,17 @@ def _held(connection: Connection, run: str) -> Any:
     insert_new(connection, runs, {"run": run, **_EMPTY})
     query = select(runs).where(runs.c.run == run).with_for_update()
     return connection.execute(query).one()
+
+
+def _not_run(connection: Connection, run: str, info: Mapping[str, Any]) -> int | None:
+    """How many cases of the run left no record, by its run.json; None if nobody knows."""
+    # a case fits the lab if it has a device in any attempt
+    fits = func.max(case((attempts.c.device.is_(None), 0), else_=1)).label("fits")
+    cases = select(fits).where(attempts.c.run == run).group_by(attempts.c.name).subquery()
+    counts = select(func.count(), func.coalesce(func.sum(cases.c.fits), 0)).select_from(cases)
+    seen, fit = connection.execute(counts).one()
+    selected = selected_of(info, seen, seen - fit)
+    return None if selected is None else selected - seen
 
 
 def _is_other(connection: Connection, held: Any, folder: Path, started: str) -> bool:
@@ -236,7 +249,6 @@ class _Seen:
     def __init__(self, started: str, hosts: Mapping[str, str]) -> None:
         self.devices = DeviceSums(hosts)
         self.started, self.attempts, self.left_out = started, 0, LeftOut()
-        self.names = Names()
         self.engines: dict[str, int] = {}
         """Those that are not known, and the line of the first record of each."""
 
@@ -251,7 +263,6 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             continue
         attempt = Attempt.of(said)
         seen.attempts += 1
-        seen.names.add(attempt.case, fits=attempt.device is not None)
         if attempt.engine is not None and attempt.engine not in ENGINES:
             seen.engines.setdefault(bounded(attempt.engine), number)
         yield attempt_row(run, number, said, attempt)

@@ -20,12 +20,21 @@ from harness.answers.history.states import (
     versions_of,
 )
 from harness.libraries.runtimes.runtime import version_key
+from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
 
 MARKS: Final = 30
 """So many of a case's last runs are shown, one character each."""
 
 Trend = Literal["better", "worse", "steady", "unknown"]
+
+
+class LackingRun(Part):
+    """A run in which `not_run` cases left no record; null where it does not say how many it had."""
+
+    run: str
+    started: str
+    not_run: int | None
 
 
 @dataclass(frozen=True)

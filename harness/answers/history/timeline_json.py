@@ -10,9 +10,8 @@ from pydantic import Field
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.facts import CauseFacts
-from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState, StateKind
-from harness.answers.history.timeline import CaseLine, FailureKind, Trend
+from harness.answers.history.timeline import CaseLine, FailureKind, LackingRun, Trend
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from harness.answers.history.comparison_json import CaseSide
 from harness.answers.history.facts import facts_line
-from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import attempts_said
+from harness.answers.history.timeline import LackingRun
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
 from harness.answers.report.document import as_text, shortened

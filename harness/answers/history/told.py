@@ -12,9 +12,8 @@ from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.facts import CauseFacts
-from harness.answers.history.not_run import LackingRun
 from harness.answers.history.states import CaseState
-from harness.answers.history.timeline import Failure, FailureKind, kind_of, lines_of
+from harness.answers.history.timeline import Failure, FailureKind, LackingRun, kind_of, lines_of
 from harness.answers.history.timeline_json import (
     CaseRow,
     KindRow,

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, rediagnose, runs_in, runs_in_order
-from harness.answers.history.not_run import Names
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError, InfraError
 from harness.tools.cli.history import history
@@ -314,6 +313,7 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
 
 
 @reaches(0.9)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 3)), max_size=12),
     st.fixed_dictionaries(
@@ -326,13 +326,10 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     ),
 )
 def test_what_history_holds_is_what_the_run_says_of_itself(
-    met: list[tuple[int, bool, int]], info: dict[str, object]
+    tmp_path: Path, met: list[tuple[int, bool, int]], info: dict[str, object]
 ) -> None:
     """A case fits the lab or does not in all its attempts."""
     fits = {number: fit for number, fit, _ in met}
-    names = Names()
-    for number, _, _ in met:
-        names.add(f"c{number}", fits=fits[number])
     made = {number: attempt(f"c{number} passed") for number in fits}
     records = [
         made[number].model_copy(update={"attempt": at} | ({} if fits[number] else {"device": None}))
@@ -340,7 +337,15 @@ def test_what_history_holds_is_what_the_run_says_of_itself(
     ]
     reached()
     coverage = coverage_of(records, info)
-    assert names.not_run(info) == (None if coverage.selected is None else coverage.not_run)
+    folder = tmp_path / new_run_id()
+    folder.mkdir()
+    text = "".join(f"{record.model_dump_json()}\n" for record in records)
+    (folder / "results.jsonl").write_text(text)
+    (folder / "run.json").write_text(json.dumps(info))
+    database = open_database(str(folder / "history.sqlite"))
+    import_run(database, folder)
+    (held,) = runs_in_order(database)
+    assert held.not_run == (None if coverage.selected is None else coverage.not_run)
 
 
 def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:

@@ -17,10 +17,16 @@ from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.facts import CauseFacts, DeviceResult
-from harness.answers.history.not_run import LackingRun
 from harness.answers.history.rows import kin_of
 from harness.answers.history.states import CaseState
-from harness.answers.history.timeline import CaseLine, Failure, FailureKind, Filter, lines_of
+from harness.answers.history.timeline import (
+    CaseLine,
+    Failure,
+    FailureKind,
+    Filter,
+    LackingRun,
+    lines_of,
+)
 from harness.answers.history.timeline_json import HistoryReport
 from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History

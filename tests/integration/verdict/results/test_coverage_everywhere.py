@@ -390,7 +390,8 @@ def test_every_place_says_it_first_and_claims_nothing_else(
 
 
 READERS = re.compile(
-    r"\b(final_attempts|contents|read_attempts|read_journal|cases_in|stored_attempts|totals)\("
+    r"\b(final_attempts|contents|read_attempts|read_journal|cases_in|lines_in|stored_attempts|totals)"
+    r"\("
 )
 TOLD_BY = {
     "search/nightly/chain.py": "nightly",

@@ -50,6 +50,18 @@ def relu(*shape: int, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
     return model([helper.make_node("Relu", ["x"], ["y"])], shape, kind=kind)
 
 
+def made_within(elements: int) -> onnx.ModelProto:
+    """An op that makes a tensor of any size, of which nothing goes in or comes out."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["size"], ["all"]),
+        helper.make_node("ReduceSum", ["all"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["x", "sum"], ["y"]),
+    ]
+    made = model(nodes)
+    made.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [1], [elements]))
+    return made
+
+
 def twice_defined() -> onnx.ModelProto:
     """Two nodes give a tensor of the same name: each part of it by itself is a model."""
     nodes = [

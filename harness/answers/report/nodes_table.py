@@ -93,10 +93,11 @@ def _cut(record: CaseRecord) -> Iterator[str]:
 
 def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
     counts = Counter((op, where) for _, op, where, reason in rows if not reason)
-    for (op, where), number in counts.most_common(_MOST_OPS):
+    shown = len(counts) if len(counts) == _MOST_OPS + 1 else _MOST_OPS  # a row for one is a row
+    for (op, where), number in counts.most_common(shown):
         yield counted(number, "node"), Span(op), where, ""
-    if rest := sum(number for _, number in counts.most_common()[_MOST_OPS:]):
-        yield counted(rest, "node"), f"{len(counts) - _MOST_OPS} other ops", "", ""
+    if rest := sum(number for _, number in counts.most_common()[shown:]):
+        yield counted(rest, "node"), f"{len(counts) - shown} other ops", "", ""
     others = [one for one in rows if one[3]]
     for node, op, where, reason in others[:_MOST_NODES]:
         # a number alone would read as a count

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -45,6 +46,10 @@ def _work(request: dict[str, Any], answers: IO[str]) -> None:
         if child == 0:
             # Not handled, they end a job that does not come to its end: SIGPROF one that computes
             # for too long, SIGALRM one that waits, be it for a processor of a busy computer.
+            # A model can have a tensor of any size made: that is its own error, and not a choice
+            # of the kernel's among all processes.
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
             signal.setitimer(signal.ITIMER_PROF, request["job_cpu_s"])
             signal.setitimer(signal.ITIMER_REAL, request["job_wall_s"])
             _do(job, devices, answers)

@@ -82,6 +82,13 @@ def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str,
     return {"nodes": rows} if refused else {}
 
 
+def _named(refused: Iterable[RefusedNode], model: OnnxNodes) -> Iterator[RefusedNode]:
+    """Refused nodes by the names that people see, where it is known which an unnamed one is."""
+    for one in refused:
+        same = [node.name for node in model.nodes if node.key == (one.name, one.op_type)]
+        yield replace(one, name=same[0]) if len(same) == 1 else one
+
+
 def _carried(
     case: CaseBench, made: SessionModel, assigned: Assigned, sizes: Mapping[str, int]
 ) -> object:
@@ -135,7 +142,7 @@ def placed_session(case: CaseBench, made: SessionModel, seen: Observation) -> Ob
     error = seen.verdict.error
     if error is None or not refused or not _BLAMES.search(error.message):
         return seen
-    words = refusal_text(refused, model.shapes(), _WHAT_HELPS)
+    words = refusal_text(_named(refused, model), model.shapes(), _WHAT_HELPS)
     plain = error.model_copy(
         update={
             "message": words,
@@ -160,7 +167,7 @@ def refused_compile(
     if not refused or not any(_BLAMES.search(one) for one in error.chain):
         return TargetFailure(Verdict("failed", "target", ErrorRecord.of(message=str(error))))
     model = OnnxNodes.of(models[0]) if len(models) == 1 else OnnxNodes(())
-    words = refusal_text(refused, model.shapes(), _WHAT_HELPS)
+    words = refusal_text(_named(refused, model), model.shapes(), _WHAT_HELPS)
     what = str(error).partition(": ")[0]
     case.notes.measurements.update(refusals(model, refused, NPU))
     plain = ErrorRecord.of(message=f"{words}\n{what}")

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+_TAKEN: Final = "QNNExecutionProvider_"
+"""What nodes are called that the provider has taken, and is asked for again."""
+
 _MOST_WORDS: Final = 600
 _MOST_NODES: Final = 4096
 _MOST_NAMED: Final = 8
@@ -57,7 +60,8 @@ def refused_nodes(lines: Iterable[str]) -> list[RefusedNode]:
             for name, op_type in _UNSUPPORTED.findall(text):
                 found.setdefault((name, op_type), RefusedNode(name, op_type))
             said = []
-    return list(found.values())[:_MOST_NODES]
+    own = [one for one in found.values() if not one.op_type.startswith(_TAKEN)]
+    return own[:_MOST_NODES]
 
 
 def _without_place(text: str) -> str:

@@ -20,7 +20,7 @@ from harness.contexts.compiler.models import Model
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.pypi import ORT_HOST_VERSION
-from tests.hostile_models import nested, recursive, relu
+from tests.hostile_models import made_within, nested, recursive, relu
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
@@ -360,6 +360,10 @@ def test_a_model_that_asks_for_too_much_costs_no_other(lab: DeviceRuns, engine: 
         "again.onnx": recursive(),
         "huge.onnx": relu(1, 3_000_000_000),
         "deep.onnx": relu(*[1] * 70),
+        # more than half of the memory, in 4 bytes each
+        "made.onnx": made_within(
+            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 11 // 80
+        ),
     }
     for name, model in models.items():
         onnx.save(model, lab.folder / name)

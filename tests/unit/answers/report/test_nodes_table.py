@@ -65,6 +65,10 @@ def test_long_tables_are_cut_and_say_so() -> None:
     assert len(table.rows) == 8 + 1 + 20 + 1
     assert table.rows[8][:2] == ("4 nodes", "4 other ops")
     assert table.rows[-1][0] == "... and 5 more"
+    nine = [node(f"n{at}", f"Op{at}") for at in range(9)]
+    (table,) = nodes_tables([record(measurements={"nodes": nine})])[1:]
+    assert isinstance(table, Table)
+    assert all("other ops" not in str(row) for row in table.rows)
     assert len(nodes_tables([record(measurements={"nodes": nodes})] * 30)) == 41
 
 

@@ -40,6 +40,14 @@ def test_without_verbose_lines_only_the_names_are_known() -> None:
     assert refused_nodes([LISTED, RELU])[1].reason == "Failed to add node."
 
 
+def test_what_the_provider_has_taken_is_not_refused() -> None:
+    """Once functions are taken apart it is asked again, also of its own partitions."""
+    fused = "QNNExecutionProvider_16373612973706042751_3"
+    again = SHRINK.replace("Shrink", fused).replace("shrink_1", f"QNNExecutionProvider_{fused}_0")
+    assert refused_nodes([again, SHRINK]) == refused_nodes([SHRINK])
+    assert refused_nodes([f"Unsupported nodes in QNN EP: {{ name: a, type: {fused} }}"]) == []
+
+
 def test_all_nodes_of_a_unit_are_refused_with_it() -> None:
     assert [(one.name, one.reason) for one in refused_nodes([PAIR])] == [
         ("in", "no"),

@@ -1,4 +1,4 @@
-"""Which failures have one cause: those that ended alike, with one signature (pure)."""
+"""Causes of failures: cases of one test that ended alike, with one signature (pure)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ def cause_of(attempt: Attempt | None) -> str | None:
 
 
 def cause_id(attempt: Attempt) -> str:
-    """The id of what went wrong, whether or not a known issue expects it."""
-    return hashed(f"{LOST_TO.get(attempt.standing, attempt.outcome)} {attempt.signature}")
+    """Return the id of what went wrong, whether or not a known issue expects it.
+
+    A test has its own, since failures of many kinds share a signature such as SIGABRT. So has a
+    device that the lab lost, whatever the message: numbers in it, and so in names, are masked.
+    """
+    if attempt.standing == "lab" and attempt.device is not None:
+        return hashed(f"{LOST_TO['lab']} {attempt.device}")
+    test = attempt.test.partition("[")[0]
+    return hashed(f"{LOST_TO.get(attempt.standing, attempt.outcome)} {attempt.signature} {test}")
 
 
 def hashed(text: str) -> str:

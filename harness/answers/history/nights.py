@@ -44,12 +44,13 @@ class CauseTold(Part):
 class NightTold(Part):
     """A night: its devices by name, its open causes by id, and what went wrong besides.
 
-    `failed_on` is what of it was new and bad, in the words of `compare --fail-on`, `vanished` the
-    first cases that are so, if it is that.
+    It ended with `exit_code`; `failed_on` is what of it was new and bad, in the words of `compare
+    --fail-on`, `vanished` the first cases that are so, if it is that.
     """
 
     night: str
     run: str
+    exit_code: int = 0
     devices: Mapping[str, DeviceTold] = {}
     causes: Mapping[str, CauseTold] = {}
     besides: tuple[str, ...] = ()

@@ -81,10 +81,7 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
 
 def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
     """Cases per outcome, expected failures apart as `expected`; only what occurs."""
-    return _in_order(Counter(record.state for record in final_attempts(records)))
-
-
-def _in_order(counts: Counter[str]) -> dict[str, int]:
+    counts = Counter(record.state for record in final_attempts(records))
     return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
 
 

@@ -96,7 +96,11 @@ def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
         return f"Flaky{also[7:]}."
     if all(not one.since for one in lines):
         return "Never had a verdict."
-    return f"Passes on {counted(len(devices), 'device')}."
+    lost = {line.last.device for line in lines if line.lost and line.last.device}
+    missing = f"no verdict now on {counted(len(lost), 'device')}"
+    if not (passing := devices - lost):
+        return f"Passed until now; {missing}."
+    return f"Passes on {counted(len(passing), 'device')}{f'; {missing}' if lost else ''}."
 
 
 def _fails(line: CaseLine) -> bool:

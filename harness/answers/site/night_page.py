@@ -89,8 +89,8 @@ def _coverage(known: Known, at: int) -> Coverage:
 def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
     run = known.runs[at]
     coverage, night = _coverage(known, at), known.nights.get(run.run)
-    bad = any(one.became == "new" for one in changes) or bool(night and night.failed_on)
-    bad = bad or bool(coverage.flaky) or not coverage.is_whole
+    bad = any(one.became == "new" for one in changes) or bool(coverage.flaky)
+    bad = bool(night.exit_code) if night else bad or not coverage.is_whole
     yield Heading(
         [
             "Night of " if known.is_night(at) else "Run of ",

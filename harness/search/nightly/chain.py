@@ -134,10 +134,19 @@ class Chain:
                 problem = InfraError(f"nightly could not {step}: {where}{why}")
                 self._failed(problem)
                 raise problem from error
+            except KeyboardInterrupt:
+                run = self._begun_run()
+                self._notify(summary(*self._so_far(run), "\nit was interrupted"))
+                raise
             except Exception as error:
                 self._failed(error)
                 raise
         return self.night
+
+    def _so_far(self, run: RunFolder | None) -> tuple[Night, str]:
+        """Return the night as it is reported before it is over, and its headline."""
+        night = self.night.not_over(*((run.run_id, run.coverage()) if run else (None, None)))
+        return night, f"### Devices: {night.verdict}"
 
     def _failed(self, error: Exception) -> None:
         """Note why a step failed, and report the night as it is.
@@ -146,8 +155,8 @@ class Chain:
         """
         run = self._begun_run()
         refused = isinstance(error, ConfigError) and self.night.verdict is None and run is None
-        night = self.night.not_over(*((run.run_id, run.coverage()) if run else (None, None)))
-        head, reason = f"### Devices: {night.verdict}", f"\n{as_code(str(error), 500)}"
+        night, head = self._so_far(run)
+        reason = f"\n{as_code(str(error), 500)}"
         with contextlib.suppress(OSError):  # the disk may be what is wrong
             self._keep()
         self._notify(summary(night, head, reason))
@@ -368,6 +377,7 @@ class Chain:
             )
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
+        head = self.night.headline or head
         head += f"{lost_devices(self.night.lost)}{self.night.on_a_simulator}"
         intro, heading, details = rest.partition("\n#### ")
         parts = head, intro.rstrip("\n"), f"{heading}{details}"

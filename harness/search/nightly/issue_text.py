@@ -14,7 +14,6 @@ from harness.search.nightly.issues import Issue
 from harness.verdict.results.coverage import LOST_TO
 
 _SHOWN: Final = 50
-_DEVICES: Final = 3
 
 
 def bisected(issue: Issue) -> str:
@@ -58,25 +57,20 @@ def issue_text(issue: Issue, reports: str = "reports") -> str:
 
 
 def title(issue: Issue) -> str:
-    """How its cases ended, and why if that is known, as code."""
+    """How its cases ended, why if that is known, and the test or the device, as code."""
     named = " ".join(part for part in issue.signature.split("|") if part != "-")
     if issue.diagnosis:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
-    if issue.fault is not None:
-        lost = LOST_TO[issue.fault]
-        if issue.fault == "lab" and issue.message:  # a signature has no names
-            named = issue.message.partition("\n")[0]
-            return as_code(f"{lost}{_on_devices(issue, named)}: {named}", 120)
-        return as_code(lost if named == lost else f"{lost}: {named}", 120)
-    return as_code(f"{issue.outcome}: {named}", 120)
-
-
-def _on_devices(issue: Issue, message: str) -> str:
-    places = issue.example.places if issue.example else ()
-    names = sorted({one.device for one in places if one.failed})
-    more = [f"{len(names) - _DEVICES} more"] if len(names) > _DEVICES else []
-    said = ", ".join([*names[:_DEVICES], *more])
-    return f" on {said}" if names and not (len(names) == 1 and names[0] in message) else ""
+    if issue.fault == "lab" and issue.message:  # a signature has no names
+        named = issue.message.partition("\n")[0]
+        places = issue.example.places if issue.example else ()
+        device = next((place.device for place in places if place.failed), "")
+        on = f" on {device}" if device not in named else ""
+        return as_code(f"{LOST_TO['lab']}{on}: {named}", 120)
+    ended = LOST_TO[issue.fault] if issue.fault is not None else issue.outcome
+    test = issue.cases[0].partition("[")[0].rpartition("::")[2] if issue.cases else ""
+    why = "" if named == ended else f": {named}"
+    return as_code(f"{ended}{why}{f' in {test}' if test else ''}", 120)
 
 
 def _why_closed(issue: Issue, when: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_of, hashed
-from harness.answers.history.comparison import Comparison, Pair
+from harness.answers.history.comparison import Category, Comparison, Pair
 from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
 from harness.answers.history.surroundings import files_used
@@ -30,6 +30,7 @@ _CASES: Final = 200
 _MOST: Final = 500
 _AGAIN_OF_A_CAUSE: Final = 20
 _OVER: Final = (0, 1, 2)
+_NEW: Final[tuple[Category, ...]] = ("new", "changed")
 Histories = Mapping[str, CaseHistory]
 NO_HISTORIES: Final[Histories] = MappingProxyType({})
 
@@ -58,9 +59,10 @@ class CauseSearch(Part):
 
 
 class Issue(Part):
-    """A cause: failures of one outcome and signature that no known issue expects, or, where there
-    is a `fault`, verdicts that are missing for one reason. `flaky` says how often, where its cases
-    fail now and then; `again` what it came to where cases were run again in the night seen last.
+    """A cause: failures of one test, outcome and signature that no known issue expects, or, where
+    there is a `fault`, verdicts that are missing for one reason. `flaky` says how often, where its
+    cases fail now and then; `again` what it came to where cases were run again in the night seen
+    last. `new` of its cases did not fail so in the run before that one.
 
     `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
     `files_changed` are files of its tests, models and inputs that changed when it came.
@@ -88,6 +90,7 @@ class Issue(Part):
     known_issues: tuple[str, ...] = ()
     facts: CauseFacts | None = None
     count: int
+    new: int = 0
     cases: tuple[str, ...]
     search: CauseSearch | None = None
     hindrance: str | None = None
@@ -122,6 +125,7 @@ def followed(
         if one.after is not None and one.after.has_verdict
         for name in _names(one, histories.get(one.after.case))
     }
+    fresh = {pair.shown.case for name in _NEW for pair in found[name]}
     everybody = {side.case for pair in pairs for side in (pair.before, pair.after) if side}
 
     def came_with(cases: Sequence[Attempt]) -> dict[str, Any]:
@@ -136,14 +140,12 @@ def followed(
         bad = history.now.bad if history is not None and history.is_flaky else None
         if cause := cause_of(bad or after):
             failing.setdefault(cause, []).append(bad or after)
-    known = tuple(known)
-    failing = _one_of_a_device(failing, known)
     issues = []
     for issue in known:
-        change: dict[str, object] = {}
+        change: dict[str, object] = {"new": 0}
         if cases := failing.pop(issue.id, None):
-            change = {"state": "open", "closed": None, "known_issues": ()}
-            change |= run_now | _cases(cases, histories)
+            change |= {"state": "open", "closed": None, "known_issues": ()}
+            change |= run_now | _cases(cases, histories, fresh)
             change |= {} if issue.state == "open" else came_with(cases)
             change |= _shown(cases, records, at)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
@@ -151,9 +153,9 @@ def followed(
             names_all = issue.count == len(issue.cases) or not issue.cases
             stays = [one for one in ended if not (issue.fault or _is_gone(one, histories))]
             if stays:
-                change = _flaky(stays, histories)
+                change |= _flaky(stays, histories)
             elif len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
-                change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
+                change |= {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
                 change["again"] = _again(ended, histories)
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
@@ -164,7 +166,7 @@ def followed(
                 outcome=cases[0].outcome,
                 signature=cases[0].signature,
                 **begins,
-                **_cases(cases, histories),
+                **_cases(cases, histories, fresh),
                 **came_with(cases),
                 **_shown(cases, records, at),
             )
@@ -172,24 +174,6 @@ def followed(
     issues = list(_not_run(issues, found.coverage, begins))
     issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
     return tuple(issues[-_MOST:])
-
-
-def _one_of_a_device(
-    failing: Mapping[str, list[Attempt]], known: Iterable[Issue]
-) -> dict[str, list[Attempt]]:
-    """One cause for all that the lab lost on a device, that of its open issue if it has one: a
-    phone that is unplugged ends its cases with more than one message."""
-    causes: dict[str, str] = {}
-    for issue in known:
-        if issue.state == "open" and issue.fault == "lab" and issue.example:
-            lost = (one.device for one in issue.example.places if one.failed)
-            causes |= dict.fromkeys(lost, issue.id) | causes
-    found: dict[str, list[Attempt]] = {}
-    for cause, cases in sorted(failing.items(), key=lambda one: -len(one[1])):
-        for one in cases:
-            on = one.device if one.fault == "lab" else None
-            found.setdefault(causes.setdefault(on, cause) if on else cause, []).append(one)
-    return found
 
 
 def _shown(
@@ -245,10 +229,13 @@ def _not_run(
         )
 
 
-def _cases(found: Sequence[Attempt], histories: Histories) -> dict[str, Any]:
-    cases = tuple(one.case for one in found[:_CASES])
-    again = _again(found, histories)
-    return {"count": len(found), "cases": cases, "again": again, **_flaky(found, histories)}
+def _cases(
+    found: Sequence[Attempt], histories: Histories, fresh: Collection[str]
+) -> dict[str, Any]:
+    cases = tuple(attempt.case for attempt in found[:_CASES])
+    new = sum(attempt.case in fresh for attempt in found)
+    counts = {"count": len(found), "new": new, "cases": cases}
+    return {**counts, "again": _again(found, histories), **_flaky(found, histories)}
 
 
 def _again(cases: Iterable[Attempt], histories: Histories) -> str | None:
@@ -345,6 +332,16 @@ def to_bisect(
         cost = records[case].duration_s * _RUNS[len(failure.changed)] * failure.repeat
         if cause not in searches or cost < searches[cause].cost_s:
             searches[cause] = CauseSearch(command=tuple(words), case=case, cost_s=cost, since=night)
+    issues = tuple(issues)
+    cheapest: dict[tuple[str, str], Issue] = {}
+    for issue in sorted(
+        (issue for issue in issues if issue.id in searches),
+        key=lambda issue: searches[issue.id].cost_s,
+    ):
+        first = cheapest.setdefault((issue.outcome, issue.signature), issue)
+        if first is not issue:
+            del searches[issue.id]
+            hindrances[issue.id] = f"issue {first.id} has the same signature, and is bisected"
     return tuple(
         issue.model_copy(
             update={"search": searches[issue.id], "hindrance": None}

@@ -74,13 +74,16 @@ def lab_lines(
 ) -> Iterator[str]:
     """The lab in Markdown: how many devices and hosts were there, then which were not well."""
     first, last = ({one.device: one for one in found} for found in (begin, end))
-    there = sum(one.state in ("good", "suspect") for one in first.values())
+    there, still_there = (_there(seen.values()) for seen in (first, last))
     hosts = sorted({one.host for one in (*first.values(), *last.values()) if one.host})
     away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
     if first:
         far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
+        changed = last and still_there != there
+        when = f" at the beginning, {still_there} at the end" if changed else ""
+        short = f"; {counted(len(lost), 'device')} did not test all cases" if lost else ""
         kind = _simulated(first.values())
-        yield f"Lab: {there} of {counted(len(first), 'device')} there{far}.{kind}"
+        yield f"Lab: {there} of {counted(len(first), 'device')} there{when}{far}{short}.{kind}"
     for host in (one for one in hosts if one in away or one in at_end):
         told = [f"out of reach since {away[host][:16]}"] if host in away else []
         if (host in away) != (host in at_end) and last:
@@ -98,6 +101,10 @@ def lab_lines(
             told.append(f"{counted(lost[name], 'case')} not tested there")
         if told:
             yield f"- {as_code(name)}: {'; '.join(told)}"
+
+
+def _there(seen: Iterable[DeviceSeen]) -> int:
+    return sum(device.state in ("good", "suspect") for device in seen)
 
 
 def lost_devices(lost: Mapping[str, int]) -> str:

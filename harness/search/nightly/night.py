@@ -90,6 +90,14 @@ class Night(Part):
         return 2 if self.run_exit_code == 2 else 3
 
     @property
+    def headline(self) -> str:
+        """What its exit code means, where the comparison of its run does not say it."""
+        ended = self.exit_code and not (
+            self.failed_on or (self.coverage and self.coverage.lost_code)
+        )
+        return f"### Devices: the run ended with {self.run_exit_code}" if ended else ""
+
+    @property
     def is_worth_a_message(self) -> bool:
         closed = [issue for issue in self.issues if issue.closed == self.started]
         return bool(self.exit_code) or any(not issue.known_issues for issue in closed)
@@ -160,7 +168,7 @@ class Night(Part):
 def summary_lines(night: Night) -> Iterator[str]:
     """The issues of a night in Markdown: new ones first, then those seen in its run (pure)."""
     run = night.run
-    shown = sorted(night.issues_told, key=lambda one: (one.first_run != run, one.last_run != run))
+    shown = sorted(night.issues_told, key=lambda one: (not _is_new(one, run), one.last_run != run))
     for heading, issues in (
         ("Causes of failures", [one for one in shown if not one.fault]),
         ("Verdicts that are missing", [one for one in shown if one.fault]),
@@ -168,9 +176,10 @@ def summary_lines(night: Night) -> Iterator[str]:
         if issues:
             yield from ("", f"#### {heading}, {night.night}", "")
         for one in issues:
-            fresh = "**new** " if one.first_run == night.run and not one.flaky else ""
-            fresh = "**flaky** " if one.flaky else fresh
-            yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
+            fresh = "**flaky** " if one.flaky else "**new** " if _is_new(one, run) else ""
+            cases = counted(one.count, "case")
+            cases += f", {one.new} of them new" if 0 < one.new < one.count else ""
+            yield f"- {fresh}{one.state}: {title(one)} ({cases}, {one.id})"
             if line := facts(one):
                 yield f"  - {line}"
             if said := run_again(one):
@@ -180,6 +189,10 @@ def summary_lines(night: Night) -> Iterator[str]:
     if night.told:
         yield from ("", f"#### What went wrong besides, {night.night}", "")
         yield from (f"- {as_code(text, 500)}" for text in night.told)
+
+
+def _is_new(issue: Issue, run: str | None) -> bool:
+    return issue.first_run == run or bool(issue.new)
 
 
 def summary(night: Night, head: str, intro: str, details: str = "") -> str:

@@ -20,6 +20,7 @@ def night_told(night: Night) -> NightTold | None:
     return NightTold(
         night=night.night,
         run=night.run,
+        exit_code=night.exit_code,
         devices=seen,
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,

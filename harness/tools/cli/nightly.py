@@ -13,7 +13,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets
 from harness.ground.yaml_lines.models import did_you_mean
 from harness.run.pytest_plugin.ending import Ending
@@ -90,10 +90,10 @@ def nightly(
                 database = night.database
             begun = Chain(night, arguments or night.arguments, reports, database)
             over = begun.go_on()
-    except (KeyboardInterrupt, HarnessError) as error:
+    except (KeyboardInterrupt, Exception) as error:
         if begun is not None:
             _say_how_to_go_on(begun, reports)
-        elif isinstance(error, HarnessError) and not resume:
+        elif isinstance(error, Exception) and not resume:
             message = Message("Devices: the night did not begin", str(error))
             for warning in send_message(lab_file, message):
                 say(f"warning: {warning}", err=True)

@@ -137,7 +137,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     text = file.read_text()
-    assert text.startswith(f"# `failed: too new` [{file.stem}]\n\nState: open\n")
+    assert text.startswith(f"# `failed: too new in test_mine` [{file.stem}]\n\nState: open\n")
     assert "`last good 2.48.40, first bad 2.49.40`" in text
     again = issue["example"]["command"]
     same = called(farm, *again, "-p", "no:cacheprovider", "--reports=again")
@@ -156,7 +156,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert "; needs hands: `see why its adb server does not answer" in summary
     (message,) = hook.got
     assert message["title"] == f"Devices: failed ({second['night']})"
-    assert "- **new** open: `failed: too new` (1 case, " in message["message"]
+    assert "- **new** open: `failed: too new in test_mine` (1 case, " in message["message"]
     (line,) = (line for line in text.splitlines() if line.startswith("- fails on "))
     assert line.startswith("- fails on 1 of 1 tested `QCS8550` (`sim-v73`); since 20")
     assert "; changed then: `qnn " in line

@@ -123,9 +123,8 @@ def test_what_is_flaky_or_lost_says_so(tmp_path: Path) -> None:
     flaky = [[on("p", "S", f"a {end}")] for end in ("passed", "failed", "passed", "failed")]
     assert facts_after(tmp_path, *flaky).shows == "flaky"
     (tmp_path / "lost").mkdir()
-    lost = facts_after(
-        tmp_path / "lost", [on("p", "S", "a error"), on("q", "S", "a passed")], said="a error"
-    )
+    nights = [on("p", "S", "a error"), on("q", "S", "a passed")]
+    (lost,) = facts_held(held(tmp_path / "lost", nights)).values()
     assert results(lost) == {"p": "affected", "q": "passes"}
     assert as_text(facts_line(lost)).startswith("no verdict on 1 of 2 tested S (p); passes on ")
 

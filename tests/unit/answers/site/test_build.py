@@ -275,7 +275,7 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     built(tmp_path, both, one)
     front = tmp_path / "site/index.html"
     assert "1 of 1 case has a verdict: 1 passed." in front.read_text()
-    gone = {"failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
+    gone = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
     told = NightTold(night="n", run=SECOND, **gone)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
@@ -283,6 +283,25 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     assert "1 of 1 case has a verdict: 1 passed. Cases have vanished." in text
     assert "<code>test_b[gone]</code>" in text
     assert 'class="verdict bad"' in text
+
+
+def test_a_test_passes_only_where_its_verdict_is_current(tmp_path: Path) -> None:
+    test = "suites/test_a.py::test_b[a]"
+
+    def said(run_id: str, *ends: tuple[str, str]) -> str:
+        records = [attempt(f"a {end}", device=name, test=test) for name, end in ends]
+        built(tmp_path, run_folder(tmp_path, *records, run_id=run_id))
+        text = (tmp_path / "site/cases.html").read_text()
+        (line,) = re.findall(">(Pass(?:es|ed)[^<]*)<", text)
+        return str(line)
+
+    assert said(FIRST, ("p", "passed"), ("q", "passed")) == "Passes on 2 devices."
+    assert said(SECOND, ("p", "passed"), ("q", "error")) == (
+        "Passes on 1 device; no verdict now on 1 device."
+    )
+    assert said(THIRD, ("p", "error"), ("q", "error")) == (
+        "Passed until now; no verdict now on 2 devices."
+    )
 
 
 def test_vanished_cases_are_told_beside_what_fails(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> Non
 def at_its_last_step(reports: Path) -> Chain:
     run, lab = run_folder(reports, attempt("a passed")), reports / "devices.yaml"
     lab.write_text("schema: 1\ndevices: [{name: a, serial: s}]\n")
-    done = {"done": STEPS[:-1], "run": run.name, "lab": str(lab)}
+    done = {"done": STEPS[:-1], "run": run.name, "run_exit_code": 0, "lab": str(lab)}
     night = night_at(NOON).model_copy(update=done)
     chain = Chain(night, (), reports, None)
     chain._keep()

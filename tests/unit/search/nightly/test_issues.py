@@ -30,7 +30,7 @@ from harness.search.nightly.issues import (
     too_long,
     with_facts,
 )
-from harness.search.nightly.night import summary_lines
+from harness.search.nightly.night import Night, summary_lines
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
 from tests.properties import reached, reaches
@@ -121,15 +121,49 @@ def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
         first[0].id,
         "`lost to the lab on phone-2: not done in 60 s`",
     )
-    both = seen([], two, on("phone-3", f"b error {late}"))
-    assert [title(one) for one in both] == [
-        "`lost to the lab on phone-2, phone-3: not done in 60 s`"
-    ]
-    other = seen([], one, on("phone-3", f"b error {late}"))
-    assert sorted(map(title, other)) == [
-        "`lost to the lab on phone-3: not done in 60 s`",
-        "`lost to the lab: phone-2: away`",
-    ]
+    both = seen(first, two, on("phone-3", f"b error {late}"))
+    assert [(title(issue), issue.id == first[0].id) for issue in both] == [
+        ("`lost to the lab on phone-2: not done in 60 s`", True),
+        ("`lost to the lab on phone-3: not done in 60 s`", False),
+    ], "a second phone is an issue of its own"
+
+
+def test_a_new_failure_behind_an_old_signature_is_told() -> None:
+    def seen(known: Sequence[Issue], before: Sequence[CaseRecord], *after: CaseRecord) -> Night:
+        found = compare(map(Attempt.of, before), map(Attempt.of, after))
+        named = {record.case: record for record in after}
+        issues = followed(known, found, named, run=f"run {len(after)}", seen="s")
+        return a_night(issues=issues, run=f"run {len(after)}", started="s")
+
+    old, passed = attempt("a crashed"), attempt("b passed")
+    other = attempt("c crashed", file="suites/test_c.py")
+    first = seen([], [], old)
+    both = seen(first.issues, [old, passed], old, attempt("b crashed"))
+    assert [(issue.count, issue.new) for issue in both.issues] == [(2, 1)]
+    (line,) = (line for line in summary_lines(both) if both.issues[0].id in line)
+    assert line.startswith("- **new** open: ")
+    assert "(2 cases, 1 of them new, " in line
+    apart = seen(first.issues, [old], old, passed, other)
+    assert [(issue.first_run, issue.count) for issue in apart.issues] == [
+        ("run 1", 1),
+        ("run 3", 1),
+    ], "another test is an issue of its own"
+    assert [issue.new for issue in seen(both.issues, [], passed).issues] == [0]
+
+
+def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> None:
+    names = {f"suites/test_{name}.py": cost for name, cost in (("a", 2.0), ("b", 1.0))}
+    before = [attempt("a@2.50.40 passed", file=name) for name in names]
+    after = [attempt("a failed", file=name, duration_s=cost) for name, cost in names.items()]
+    found = compare(map(Attempt.of, before), map(Attempt.of, after))
+    records = {record.case: record for record in after}
+    issues = followed([], found, records, run="r", seen="1")
+    issues = to_bisect(issues, found, records, lambda one: one.command("lab", "r"), NIGHT)
+    first, second = sorted(issues, key=lambda issue: issue.search is None)
+    assert first.search is not None
+    assert first.search.case.startswith("suites/test_b.py"), "the shortest"
+    assert second.search is None
+    assert first.id in str(second.hindrance)
 
 
 def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
@@ -207,7 +241,9 @@ def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one() -> N
     assert {(one.fault, one.count) for one in first} == {("input", 2), ("lab", 1), ("harness", 1)}
     assert len({one.id for one in first}) == 3
     by_fault = {one.fault: issue_text(one) for one in first}
-    assert by_fault["input"].startswith("# `lost to a wrong test or input: call it broke` [")
+    assert by_fault["input"].startswith(
+        "# `lost to a wrong test or input: call it broke in test_b` ["
+    )
     assert "not bisected: a verdict that is missing tells of no version" in by_fault["lab"]
     second = night(first, lost, "a failed;b error cause=config;c passed", "2")
     states = {one.fault: (one.state, one.count) for one in second}
@@ -252,7 +288,7 @@ def test_a_run_that_does_not_say_how_many_cases_it_had_may_have_left_some_out() 
 def test_issues_are_the_same_ones_for_every_version_of_the_harness() -> None:
     """Else an update would open each of them anew."""
     (issue,) = night([], "", "a failed id=x")
-    text = f"failed {briefs('a failed id=x')[0].signature}"
+    text = f"failed {briefs('a failed id=x')[0].signature} suites/test_a.py::test_b"
     assert issue.id == hashlib.sha256(text.encode()).hexdigest()[:12]
     assert issue.id == cause_of(briefs("other failed id=x")[0])
     assert (cause_of(None), cause_of(briefs("a passed")[0])) == (None, None)
@@ -268,7 +304,7 @@ def test_what_first_failed_so_tells_why() -> None:
     assert error.diagnosis is not None
     assert (issue.outcome, issue.signature) == ("failed", error.signature)
     assert (issue.diagnosis, issue.message) == (error.diagnosis.text(), "it broke")
-    assert title(issue) == "`failed: first`"
+    assert title(issue) == "`failed: first in test_b`"
     (bare,) = night([], "", "a failed")
     assert bare.diagnosis is None
     unexplained = [attempt("a failed", error=None)]

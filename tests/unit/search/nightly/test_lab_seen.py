@@ -142,7 +142,7 @@ def test_what_is_told_of_the_lab() -> None:
     ]
     end = devices_seen({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     assert list(lab_lines(begin, end, {"b": 5, "c": 1})) == [
-        "Lab: 3 of 4 devices there.",
+        "Lab: 3 of 4 devices there; 2 devices did not test all cases.",
         "- `b`: away since 2026-11-26T22:00 (`device offline`); at the end good; "
         "5 cases not tested there",
         "- `c`: at the end bad since 2026-11-27T02:00 (`hot`); 1 case not tested there",
@@ -150,6 +150,10 @@ def test_what_is_told_of_the_lab() -> None:
     ]
     assert list(lab_lines((), (), {})) == []
     assert list(lab_lines(begin[:1], end[:1], {})) == ["Lab: 1 of 1 device there."]
+    gone = devices_seen({"devices": [row("a", problem="offline")]}, begin, "later")
+    assert next(lab_lines(begin[:1], gone, {})) == (
+        "Lab: 1 of 1 device there at the beginning, 0 at the end."
+    )
 
 
 def test_which_hosts_were_there_and_since_when_not() -> None:

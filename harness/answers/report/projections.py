@@ -31,11 +31,14 @@ def _metrics(run: RunData, path: Path) -> None:
     write_whole(path, text.encode("utf-8", "replace"))
 
 
+def page_text(run: RunData, folder: Path) -> str:
+    """Return the page of a run that lies in this folder."""
+    bisections, evidence = bisections_in(folder.parent), evidence_of(run.cases, folder)
+    return printable(html_text(replace(run, bisections=bisections, evidence=evidence)))
+
+
 def _page(run: RunData, path: Path) -> None:
-    bisections = bisections_in(path.parent.parent)
-    evidence = evidence_of(run.cases, path.parent)
-    text = html_text(replace(run, bisections=bisections, evidence=evidence))
-    write_whole(path, printable(text).encode())
+    write_whole(path, page_text(run, path.parent).encode())
 
 
 PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
@@ -46,6 +49,12 @@ PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
 """What writes each file, by its name in the run's folder. They raise OSError."""
 
 
+def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
+    """Return what the projections of a run are made of."""
+    contents, info = folder.contents(), folder.info()
+    return RunData(folder.run_id, contents, info, outputs=folder.drift(), since=since)
+
+
 @uncollected()
 def project(folder: RunFolder, since: Since | None = None) -> RunData:
     """Writes the projections anew; returns what they were made of.
@@ -53,9 +62,7 @@ def project(folder: RunFolder, since: Since | None = None) -> RunData:
     `since` is what became of cases since an earlier run, for the page. Raises InfraError if the
     disk fails.
     """
-    run = RunData(
-        folder.run_id, folder.contents(), folder.info(), outputs=folder.drift(), since=since
-    )
+    run = run_data(folder, since)
     with disk_errors(f"cannot write reports to {folder.path}"):
         for name, write in PROJECTIONS.items():
             write(run, folder.path / name)

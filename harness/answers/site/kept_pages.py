@@ -1,11 +1,15 @@
-"""Pages that stand beside journals, kept in the site: of runs, nights' comparisons, bisections.
+"""Pages of runs, nights' comparisons and bisections, kept in the site.
 
 Each keeps its place among the others, and with it what leads from one to another. A link to what
 the site has not got is none there. So the folder may go anywhere, and keeps what reports lose.
+
+Anybody may have written the pages that stand beside journals. So the page of a run, which has
+scripts, is made of its journal here, and the others, which have none, are kept so that none runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,16 +23,25 @@ from sqlalchemy import select
 
 from harness.answers.history.database import Database
 from harness.answers.history.nights import NightTold
+from harness.answers.history.previous import since_previous
 from harness.answers.history.tables import runs
 from harness.answers.report.bisections import Listed, bisections_in
 from harness.answers.report.pages import filled
+from harness.answers.report.projections import page_text, run_data
 from harness.answers.site.links import ways
+from harness.ground.errors import HarnessError
 from harness.ground.files.names_inside import flat_name, open_below
 from harness.ground.files.whole_file import write_whole
+from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 _REPORTS: Final = "reports"
 _RUN, _COMPARISON = "report.html", "comparison.html"
 _MAX_BYTES: Final = 64 << 20
+# before all that the page says
+_NO_SCRIPTS: Final = (
+    '<!DOCTYPE html>\n<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+)
 _LINK: Final = re.compile(r' href="(\.[^"#]*)')
 
 
@@ -65,23 +78,32 @@ def keep_pages(database: Database, nights: Mapping[str, NightTold], out: Path) -
         for one in found:
             _keep(out, reports, one.name, _RUN)
     for run, folder in folders.items():
-        _keep(out, folder.parent, run, _RUN)
+        _keep(out, folder.parent, run, _RUN, JOURNAL)
         if (night := nights.get(run)) is not None:
             _keep(out, folder.parent, night.night, _COMPARISON)
     return KeptPages(out, tuple(found))
 
 
-def _keep(out: Path, reports: Path, folder: str, name: str) -> None:
-    """Keeps a page, unless it is that of the same time; what cannot be read is not there."""
+def _keep(out: Path, reports: Path, folder: str, name: str, made_of: str = "") -> None:
+    """Keep a page, unless it is that of the same time; what cannot be read is not there.
+
+    It is made of the journal `made_of` where that is named, else copied without its scripts.
+    """
     try:
         path = out / _REPORTS / flat_name(folder) / name
-        with open_below(reports / folder, name) as file:
+        with open_below(reports / folder, made_of or name) as file:
             made = os.fstat(file.fileno()).st_mtime_ns
             if path.is_file() and path.stat().st_mtime_ns == made:
                 return
-            text = file.read(_MAX_BYTES).decode("utf-8", "replace")
+            text = "" if made_of else _NO_SCRIPTS + file.read(_MAX_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return
+    if made_of:
+        run = RunFolder(reports / folder)
+        with contextlib.suppress(HarnessError, OSError):
+            text = page_text(run_data(run, since_previous(run)), run.path)
+        if not text:
+            return
     path.parent.mkdir(parents=True, exist_ok=True)
     page = filled("".join(_linked(text, path.parent)), "ways", ways("../../"))
     write_whole(path, page.encode("utf-8", "replace"))

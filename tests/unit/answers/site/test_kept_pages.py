@@ -97,16 +97,16 @@ def test_nights_causes_and_cases_lead_to_them_wherever_the_folder_is(tmp_path: P
 
 def test_only_what_was_made_anew_is_kept_anew_and_what_is_gone_stays(tmp_path: Path) -> None:
     site = written(tmp_path)
-    run = tmp_path / SECOND / "report.html"
+    run = tmp_path / SECOND / "results.jsonl"
     kept = site / "reports" / SECOND / "report.html"
     was = kept.stat()
     assert was.st_mtime_ns == run.stat().st_mtime_ns
     built(tmp_path)
     assert kept.stat().st_ino == was.st_ino
-    run.write_text("<!--ways--><!--/ways-->anew")
+    run.write_text("\n".join([run.read_text(), attempt("b failed").model_dump_json()]))
     os.utime(run, ns=(1, was.st_mtime_ns + 1))
     built(tmp_path)
-    assert kept.read_text().endswith("anew")
+    assert "2 of 2 cases have a verdict" in kept.read_text()
     run.unlink()
     built(tmp_path)
     assert f"reports/{SECOND}/report.html" in leads_of(site / "index.html")
@@ -121,7 +121,8 @@ def test_no_page_is_taken_from_elsewhere(tmp_path: Path) -> None:
     told = NightTold(night="../secret", run=FIRST)
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path, run)
-    assert not list((tmp_path / "site/reports").rglob(f"{FIRST}/*"))
+    (page,) = (tmp_path / "site/reports").rglob(f"{FIRST}/*")
+    assert "1 of 1 case has a verdict" in page.read_text()
     assert "secret" not in "".join(one.read_text() for one in tmp_path.glob("site/**/*.html"))
 
 
@@ -129,7 +130,33 @@ def test_of_a_run_that_another_holds_no_page_is_kept(tmp_path: Path) -> None:
     first, second = (tmp_path / name for name in ("one", "two"))
     for one in (first, second):
         one.mkdir()
-        made = run_folder(one, attempt(f"{one.name} passed"), run_id=FIRST)
-        (made / "report.html").write_text(f"of {one.name}")
+        outcome = "passed" if one == first else "failed"
+        made = run_folder(one, attempt(f"a {outcome}"), run_id=FIRST)
         built(tmp_path, made)
-    assert (tmp_path / f"site/reports/{FIRST}/report.html").read_text() == "of one"
+    kept = (tmp_path / f"site/reports/{FIRST}/report.html").read_text()
+    assert "1 of 1 case has a verdict: 1 passed." in kept
+
+
+def test_no_script_of_a_strangers_page_is_published(tmp_path: Path) -> None:
+    runs, evil = reports(tmp_path), "<script>fetch('https://evil.example/')</script>"
+    pages = [
+        runs[0] / "report.html",
+        tmp_path / NIGHT / "comparison.html",
+        tmp_path / BISECT / "report.html",
+    ]
+    for file in pages:
+        file.write_text(f"<!DOCTYPE html><html><head>{evil}</head><body onload=alert(1)></body>")
+    built(tmp_path, *runs)
+    keep_night(
+        open_database(str(tmp_path / "history.sqlite")),
+        NightTold(night=NIGHT, run=FIRST),
+    )
+    built(tmp_path)
+    run, *copies = (tmp_path / "site/reports" / file.relative_to(tmp_path) for file in pages)
+    assert "evil.example" not in run.read_text()
+    for copy in copies:
+        policy, _, text = copy.read_text().partition("<script")
+        assert "evil.example" in text
+        assert "Content-Security-Policy" in policy
+        assert "default-src 'none'" in policy
+        assert "script-src" not in policy

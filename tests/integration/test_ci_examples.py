@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -122,7 +122,7 @@ def test_all_set_up_the_same() -> None:
     for scripts in (github_scripts(), gitlab_scripts(), jenkins_scripts()):
         lines = [line.strip() for script in scripts for line in script.splitlines()]
         assert set(SET_UP) < set(lines)
-        assert "pytest -m device -n auto" in lines
+        assert any(line.endswith("pytest -m device -n auto") for line in lines)
 
 
 @pytest.mark.slow
@@ -180,3 +180,49 @@ def test_jenkins(lab: DeviceRuns, tmp_path: Path) -> None:
     again = project.run(jenkins_scripts(), BREAK="1")
     assert [code for code, _ in again] == [0, 1, 0], again
     assert "#### New" in (folder / "comparison.md").read_text()
+
+
+# a run of one case that ends with the code in `ends`, in place of one on devices
+PYTEST_MOCK = f"""#!{sys.executable}
+import pathlib, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.unit.answers.history.runs import attempt, run_folder
+code = int(pathlib.Path("ends").read_text())
+ends = ["passed", "failed", "error cause=config", "error"][code]
+folder = run_folder(pathlib.Path("reports"), attempt(f"a {{ends}}"))
+(folder / "gl-code-quality-report.json").write_text("[]")
+sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scripts", [github_scripts, gitlab_scripts, jenkins_scripts])
+def test_what_a_run_left_is_published_however_it_ended(
+    lab: DeviceRuns, tmp_path: Path, scripts: Callable[[], list[str]]
+) -> None:
+    output = tmp_path / "output"
+    told = {name: str(output) for name in ("GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
+    project = Project(lab, tmp_path / "project", told)
+    mock = project.folder / "programs/pytest"
+    mock.write_text(PYTEST_MOCK)
+    mock.chmod(0o755)
+    kept = {"gitlab_scripts": "junit.xml", "jenkins_scripts": "kept/latest/junit.xml"}
+    comparison = project.folder / "comparison.md"
+    for code in (0, 1, 2, 3):
+        (project.folder / "ends").write_text(str(code))
+        output.unlink(missing_ok=True)
+        done = project.run(scripts())
+        assert sorted(one for one, _ in done) == sorted([code, *[0] * (len(done) - 1)]), done
+        newest = (project.folder / "reports/latest").resolve()
+        if scripts is github_scripts:
+            assert f"run={newest.name}\n" in output.read_text()
+        else:
+            junit = (project.folder / kept[scripts.__name__]).read_text()
+            assert junit == (newest / "junit.xml").read_text()
+        assert bool(comparison.read_text()) == (code > 0), "the first has no other run"
+    mock.write_text("#!/bin/sh\nexit 2\n")
+    output.unlink(missing_ok=True)
+    done = project.run(scripts())
+    assert sorted(one for one, _ in done) == sorted([2, *[0] * (len(done) - 1)]), done
+    assert not output.exists() or "run=" not in output.read_text(), "another run is not its own"
+    assert not (project.folder / kept.get(scripts.__name__, "no file")).exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,42 @@ def assert_only_why_it_died(kept: Path) -> None:
     assert (night / "summary.md").read_text().startswith("### Devices: not over: no case was run")
 
 
+SERVICE = "qnn-nightly.service"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        pytest.param(lambda: github_scripts(NIGHTLY)[:2], id="github"),
+        pytest.param(lambda: gitlab_scripts(NIGHTLY, "nightly"), id="gitlab"),
+        pytest.param(lambda: jenkins_scripts(NIGHTLY)[:2], id="jenkins"),
+        pytest.param(lambda: cron_scripts()[:1], id="cron"),
+        pytest.param(lambda: [f"EXIT_STATUS=$CODE {systemd_scripts(SERVICE)[-1]}"], id="systemd"),
+    ],
+)
+def test_a_night_pings_with_its_exit_code(
+    project: Project, tmp_path: Path, scripts: Callable[[], list[str]], code: int
+) -> None:
+    for folder in (project.folder / "programs", project.folder / ".venv/bin"):
+        if folder.is_symlink():
+            folder.unlink()
+            folder.mkdir()
+        (folder / "qnn-harness").write_text(f"#!/bin/sh\nexit {code}\n")
+        (folder / "qnn-harness").chmod(0o755)
+    told = {"CODE": str(code), "GITHUB_PATH": str(tmp_path / "path")}
+    if scripts() == cron_scripts()[:1]:
+        told["PATH"] = f"{project.folder / 'programs'}:{project.environment['PATH']}"
+    ended = [one for one, _ in project.run(scripts(), PING_URL="https://ping.invalid/x", **told)]
+    assert code in ended or scripts()[0].startswith("EXIT_STATUS")
+    (line,) = (project.folder / "told").read_text().splitlines()
+    assert line.endswith(f"https://ping.invalid/x/{code}")
+    (project.folder / "told").unlink()
+    project.run(scripts(), **told)
+    assert not (project.folder / "told").exists(), "nobody waits for it"
+
+
 def test_all_set_up_the_same() -> None:
     for scripts in (
         github_scripts(NIGHTLY),
@@ -86,7 +123,7 @@ def test_github_actions(project: Project, tmp_path: Path) -> None:
         again = project.run(github_scripts(NIGHTLY), BREAK="1")
         assert [code for code, _ in again[2:]] == [0, 0], again
     (issue,) = issues(tmp_path / "home/qnn-nights")
-    assert created.read_text() == f"`failed: it is broken` [{issue.stem}]\n", "once"
+    assert created.read_text() == f"`failed: it is broken in test_tiny` [{issue.stem}]\n", "once"
     assert "#### Causes of failures" in (tmp_path / "summary").read_text()
     assert (project.folder / "nightly/latest/report.html").is_file()
     assert (project.folder / "nightly/latest-nightly/summary.md").is_file()

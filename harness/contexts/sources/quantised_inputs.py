@@ -20,26 +20,26 @@ _LARGEST: Final = 1e30
 
 
 def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
-    """By input the least and the largest value that the model quantises it to, where it does.
+    """Return the least and the largest value that the model quantises an input to, by input.
 
     Of an input that is quantised itself they are those of its type.
     """
     users: dict[str, list[onnx.NodeProto]] = {}
-    constants = {one.name: one for one in model.graph.initializer}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         for name in node.input:
             users.setdefault(name, []).append(node)
-        for one in node.attribute if node.op_type == "Constant" else ():
-            if one.name == "value" and node.output:
-                constants[node.output[0]] = one.t
-    found = {}
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            if attribute.name == "value" and node.output:
+                constants[node.output[0]] = attribute.t
+    ranges = {}
     for tensor in model.graph.input:
         # a scale that is calculated, for each channel, or in a type that numpy does not know
         with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
             node = next(_quantising(tensor.name, users), None)
             if node is not None:
-                found[tensor.name] = _range(node, constants)
-    return found
+                ranges[tensor.name] = _range(node, constants)
+    return ranges
 
 
 def _quantising(name: str, users: Users) -> Iterator[onnx.NodeProto]:
@@ -54,7 +54,7 @@ def _quantising(name: str, users: Users) -> Iterator[onnx.NodeProto]:
 
 
 def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> tuple[float, float]:
-    """The values of a node that quantises. Raises ValueError for what has no range."""
+    """Return the range of a node that quantises. Raises ValueError where there is none."""
     import numpy as np
     from onnx import numpy_helper
 

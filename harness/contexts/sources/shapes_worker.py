@@ -67,18 +67,25 @@ def _without_content(tensor: Any) -> None:
 
 def _require_few_nodes(model: Any, most: int) -> None:
     """Raise ValueError if functions call each other so often that too many nodes come of it."""
-    functions = {(one.domain, one.name): one for one in model.functions}
-    counts: dict[tuple[str, str], int | None] = {}
+    functions = {
+        (function.domain, function.name, function.overload): function
+        for function in model.functions
+    }
+    counts: dict[tuple[str, str, str], int | None] = {}
 
     def nodes_of(nodes: Any) -> int:
         return sum(
             call(node)
-            + sum(nodes_of(graph.node) for one in node.attribute for graph in (one.g, *one.graphs))
+            + sum(
+                nodes_of(graph.node)
+                for attribute in node.attribute
+                for graph in (attribute.g, *attribute.graphs)
+            )
             for node in nodes
         )
 
     def call(node: Any) -> int:
-        key = (node.domain, node.op_type)
+        key = (node.domain, node.op_type, node.overload)
         if key not in functions:
             return 1
         if key not in counts:

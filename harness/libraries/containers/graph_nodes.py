@@ -64,7 +64,7 @@ def figures_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, 
 
 
 def transfers_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, int | None]:
-    """The `tensors` that are carried over, and their `bytes`.
+    """Return the number of `tensors` that are carried over, and their `bytes`.
 
     A tensor is carried over once to each partition, or to the CPU, that reads what another one
     made. `bytes` are of all such tensors; null where the size of one is not in `sizes`.
@@ -120,14 +120,14 @@ def placed_as(
                 return node
         return None
 
-    given = [(part, on, *named) for part, on, several in assigned for named in several]
-    own = [take(name, op_type) for _, _, name, op_type in given]
-    order = {id(node): at for at, node in enumerate(nodes)}
-    found: list[tuple[int, Placed]] = []
-    for (part, on, name, op_type), same in zip(given, own, strict=True):
-        own_node = same or take(_RENAMED.sub("", name), op_type)
-        node = own_node or GraphNode(name or f"another {op_type}", op_type)
-        inserted = own_node is None and op_type in _INSERTED and not name.startswith(_OF_FUNCTION)
+    assignments = [(part, on, *named) for part, on, several in assigned for named in several]
+    exact = [take(name, op_type) for _, _, name, op_type in assignments]
+    order = {id(node): place for place, node in enumerate(nodes)}
+    placed: list[tuple[int, Placed]] = []
+    for (part, on, name, op_type), same in zip(assignments, exact, strict=True):
+        match = same or take(_RENAMED.sub("", name), op_type)
+        node = match or GraphNode(name or f"another {op_type}", op_type)
+        inserted = match is None and op_type in _INSERTED and not name.startswith(_OF_FUNCTION)
         added_by = ADDED_BY_ORT if inserted else None
         reason = None if part is not None else reasons.get((name, op_type))
         if part is None and reason is None:
@@ -137,9 +137,9 @@ def placed_as(
                 else "left to the CPU by ONNX Runtime, which names no reason"
             )
         place = order.get(id(node), len(nodes))
-        found.append((place, Placed(node, on, part, reason, added_by)))
-    found.sort(key=lambda one: one[0])
-    return [one for _, one in found]
+        placed.append((place, Placed(node, on, part, reason, added_by)))
+    placed.sort(key=lambda pair: pair[0])
+    return [node for _, node in placed]
 
 
 def is_as_in_file(nodes: Sequence[GraphNode], placed: Sequence[Placed]) -> bool:
@@ -150,7 +150,7 @@ def is_as_in_file(nodes: Sequence[GraphNode], placed: Sequence[Placed]) -> bool:
 def transfers_in(
     nodes: Sequence[GraphNode], sizes: Mapping[str, int], assigned: Assigned
 ) -> dict[str, int | None] | None:
-    """What is carried over in a graph in which each partition is a node EPContext.
+    """Return what is carried over in a graph in which each partition is a node EPContext.
 
     None if it is not that graph whose nodes were `assigned`.
     """

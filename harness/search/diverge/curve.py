@@ -25,23 +25,23 @@ def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: 
     """
     if got.shape != expected.shape:
         return inf
-    found = compare("", got, expected, step=1.0, offset=-zero)
-    if found.sqnr_db is None:
-        return 0.0 if found.equals else inf
-    return 10 ** (-found.sqnr_db / 20)
+    accuracy = compare("", got, expected, step=1.0, offset=-zero)
+    if accuracy.sqnr_db is None:
+        return 0.0 if accuracy.equals else inf
+    return 10 ** (-accuracy.sqnr_db / 20)
 
 
 def incomparable(
     got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0
 ) -> str | None:
-    """Why there is no figure for how far a tensor is from another; None if there is."""
+    """Return why there is no figure for how far a tensor is from another; None if there is."""
     if difference(got, expected, zero) != inf:
         return None
     if got.shape != expected.shape:
         return f"its shape is {list(got.shape)}, and should be {list(expected.shape)}"
-    found = compare("", got, expected)
-    if found.not_finite:
-        return f"{found.not_finite} of {found.elements} elements are NaN or infinite on one side"
+    accuracy = compare("", got, expected)
+    if bad := accuracy.not_finite:
+        return f"{bad} of {accuracy.elements} elements are NaN or infinite on one side"
     return "it should be all zeros, and is not"
 
 

@@ -308,7 +308,7 @@ class FirstWrong:
         mine, theirs = self._by_themselves([op], unit=alone)
         if because == "the graph":
             together, model, mine, theirs = self._reproduced(op) or (0, model, mine, theirs)
-        told = {
+        fields = {
             "op": op.op,
             "type": op.type,
             "nodes": tuple(self._names(op)),
@@ -320,20 +320,25 @@ class FirstWrong:
         }
         got, expected = mine.get(op.gives[0]), theirs.get(op.gives[0])
         if got and expected and got.kind == expected.kind:
-            found = compare(op.gives[0], got.array(), expected.array())
-            told |= {"max_abs": found.max_abs, "cosine": found.cosine}
-        told["skipped"] = _incomparable(op, mine, theirs) or one.skipped
-        if keep is not None and all(name in theirs for name in op.gives):
-            told["exported"] = str(self._export(model, theirs, keep))
-        return FirstOp(**one.model_dump() | told).without_infinite()
+            accuracy = compare(op.gives[0], got.array(), expected.array())
+            fields |= {"max_abs": accuracy.max_abs, "cosine": accuracy.cosine}
+        fields["skipped"] = _incomparable(op, mine, theirs) or one.skipped
+        if keep is not None and together and all(name in theirs for name in op.gives):
+            fields["exported"] = str(self._export(model, theirs, keep))
+        return FirstOp(**one.model_dump() | fields).without_infinite()
 
     def _reproduced(self, op: Op) -> tuple[int, onnx.ModelProto, Values, Values] | None:
-        """The fewest ops before one with which it goes wrong: how many, and what both sides give.
+        """Find the fewest ops before one with which it goes wrong.
 
-        None if it does so only in the whole graph.
+        Return how many they are with it, their model, and what both sides give; None if it goes
+        wrong in the whole graph only.
         """
-        behind = [*self.network.behind(op)]
-        chosen = [behind[at] for at in _spaced(len(behind), MOST_MODELS)]
+        behind = [
+            (count, model)
+            for count, model in self.network.behind(op)
+            if all(tensor.name in self.values for tensor in model.graph.input)
+        ]
+        chosen = [behind[place] for place in _spaced(len(behind), MOST_MODELS)]
         asked = [_calculation(self.network, model, self.values) for _, model in chosen]
         self.compiles += len(asked)
         mine = self.tested.ask(asked)
@@ -362,7 +367,7 @@ class FirstWrong:
 
 
 def _spaced(count: int, most: int) -> list[int]:
-    """The first places of `count`, and ever fewer of the later ones, at most so many (pure)."""
+    """Return the first places of `count`, and ever fewer of the later ones (pure)."""
     if count <= most:
         return list(range(count))
     return sorted({round((count - 1) ** (at / (most - 1))) for at in range(most)} | {0})[:most]

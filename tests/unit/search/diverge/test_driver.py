@@ -145,6 +145,19 @@ def test_an_op_that_is_wrong_in_the_graph_only_is_exported_with_what_shows_it(
     assert not np.allclose(wrong, expected)
 
 
+def test_what_no_part_of_the_graph_shows_is_not_exported(tmp_path: Path) -> None:
+    def spoil(model: onnx.ModelProto) -> None:
+        if len(model.graph.output) > 1 and "d" in {node.name for node in model.graph.node}:
+            _in_its_graph(model)
+
+    found = diverge(tmp_path, _chain(), spoil=spoil)
+    assert found.first is not None
+    assert (found.first.op, found.first.because, found.first.together) == ("c", "the graph", 0)
+    assert found.first.exported is None
+    assert not (tmp_path / "kept").exists()
+    assert "no part of the graph up to it shows that" in "\n".join(lines(found))
+
+
 def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
     def spoil(model: onnx.ModelProto) -> None:
         for node in model.graph.node:

@@ -1,4 +1,4 @@
-"""What a shard says of the files that its cases are made of."""
+"""What a run says of the files that its cases are made of."""
 
 from __future__ import annotations
 

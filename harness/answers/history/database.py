@@ -118,13 +118,20 @@ def _version_in(database: Database, name: str) -> str | None:
     Raises ConfigError for a database of something else.
     """
     with database.transaction(writes=False) as connection:
-        tables = set(inspect(connection).get_table_names())
-        if "meta" in tables:
+        inspector = inspect(connection)
+        tables = set(inspector.get_table_names())
+        columns = inspector.get_columns(meta.name) if meta.name in tables else []
+        if {"name", "value"} <= {column["name"] for column in columns}:
             value = select(meta.c.value).where(meta.c.name == "schema")
             version: str | None = connection.execute(value).scalar()
-            return version
-        if tables & {"runs", "attempts"}:
-            problem = "holds tables of something else"
+            if version is not None:
+                return version
+        # a server's database may be shared, a file is one program's
+        foreign = (
+            tables & set(metadata.tables) if connection.dialect.name == "postgresql" else tables
+        )
+        if foreign:
+            problem = "holds tables of something else: name another database"
             raise ConfigError(problem, file=name, field="--database")
         return None
 

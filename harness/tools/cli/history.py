@@ -105,6 +105,9 @@ def history(
     nothing is held of what was asked for.
     """
     if context.invoked_subcommand is not None:
+        # `history --database FILE import` means the same as `history import --database FILE`
+        given = {"database": database, "reports": reports}
+        context.default_map = dict.fromkeys(history.commands, given)
         return None
     asked = Filter(
         case=case,

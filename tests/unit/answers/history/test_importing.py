@@ -238,11 +238,27 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         said("--axis", "qnn", "--reports", tmp_path)
     with pytest.raises(ConfigError, match="is a folder"):
         open_database(str(tmp_path))
-    theirs = tmp_path / "theirs.sqlite"
-    with sqlite3.connect(theirs) as connection:
-        connection.execute("CREATE TABLE runs (x)")
+
+
+@pytest.mark.parametrize(
+    "table", ["runs (x)", "people (name)", "meta (schema)", "meta (name, value)"]
+)
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(
+    tmp_path: Path, table: str
+) -> None:
+    file = tmp_path / "theirs.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"CREATE TABLE {table}")
     with pytest.raises(ConfigError, match="holds tables of something else"):
-        open_database(str(theirs))
+        open_database(str(file))
+    with sqlite3.connect(file) as connection:
+        assert len(connection.execute("SELECT * FROM sqlite_master").fetchall()) == 1
+
+
+def test_options_before_a_command_of_history_are_for_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "reports", attempt("a passed"))
+    code, output = said("--database", tmp_path / "h.sqlite", "import", folder)
+    assert (code, output.split()[0], (tmp_path / "h.sqlite").is_file()) == (0, "1", True)
 
 
 def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:

@@ -173,17 +173,26 @@ def _axes(request: Request) -> tuple[tuple[AxisName, ...], str | None, Ends]:
     ends = {field: _end(text, field, searched) for field, text in texts.items() if text is not None}
     named = tuple(axis for axis in SEARCHED if any(axis in end for end in ends.values()))
     axes = named or searched
+    if len(named) > 2:
+        problem = (
+            f"--good and --bad name {', '.join(named)}: both name the same one or two; another "
+            "axis is held by its own option, as in --compiler VERSION"
+        )
+        raise ConfigError(problem)
     if len(axes) > 2 or len(each) > 1 or len(set(given)) < len(given):
         raise ConfigError(_ONE_AXIS, field="--axis", choices=choices)
     if (len(searched) > 1 and not named) or not (axes or each):
         raise ConfigError(_ONE_AXIS, field="--axis", choices=choices)
     if searched and set(searched) != set(axes):
-        problem = f"--good and --bad are about {' and '.join(axes)}"
-        raise ConfigError(problem, field="--axis", choices=axes)
+        problem = f"is {','.join(searched)}, and --good and --bad are about {' and '.join(axes)}"
+        raise ConfigError(f"{problem}: leave it out", field="--axis")
     for field, text in texts.items():
         if len(axes) == 2 and set(ends.get(field, ())) != set(axes):
             form = ",".join(f"{axis}=VERSION" for axis in axes)
-            raise ConfigError(f"{text or ''!r} is not of the form {form}", field=field)
+            problem = (
+                "is missing: give it as" if text is None else f"{text[:80]!r} is not of the form"
+            )
+            raise ConfigError(f"{problem} {form}", field=field)
     return axes, next(iter(each), None), ends
 
 

@@ -153,15 +153,18 @@ class CornerSpec(_Spec):
     def _pairs_are_candidates(self) -> Self:
         if self.axes[0] == self.axes[1]:
             raise ValueError(f"both axes are {self.axes[0]!r}")
-        for axis, names, good, bad in zip(
-            self.axes, self.candidates, self.good, self.bad, strict=True
+        for axis, other, names, good, bad in zip(
+            self.axes, self.axes[::-1], self.candidates, self.good, self.bad, strict=True
         ):
             _distinct(axis, names)
             for field, name in (("good", good), ("bad", bad)):
                 if name not in names:
                     raise ValueError(f"{field}: {name!r} is not one of the candidates of {axis}")
             if good == bad:
-                raise ValueError(f"{axis} is {good!r} in the good and in the bad pair")
+                raise ValueError(
+                    f"{axis} is {good!r} in the good and in the bad pair: search {other} alone, "
+                    f"with --axis {other} --{axis} {good}"
+                )
         return self
 
     @property

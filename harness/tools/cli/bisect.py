@@ -102,7 +102,8 @@ def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
     "--repeat",
     type=int,
     metavar="N",
-    help="Runs of each version: bad if any is bad, good if all are (default: as --match takes).",
+    help="Runs of each version: bad if any is bad, good if all are (default: 1; more for times, "
+    "and for a case that is known to be flaky).",
 )
 @click.option(
     "--patience",
@@ -151,6 +152,9 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     3 the lab or --max-minutes stopped it (--resume goes on).
     """
     if context.invoked_subcommand is not None:
+        # `bisect --reports DIR log` means the same as `bisect log --reports DIR`
+        shared = {name: given[name] for name in ("reports", "as_json")}
+        context.default_map = dict.fromkeys(bisect.commands, shared)
         return FOUND
     Ending().watch()
     stop_at = _stop_at(given["max_minutes"])

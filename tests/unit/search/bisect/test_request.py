@@ -263,7 +263,7 @@ PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=
         ({"good": "qnn=2.47,qnn=2.48"}, "--good: .*names an axis twice"),
         ({"good": "ort=1.24.1", "bad": "ort=1.25.0"}, "--axis: .*are about ort"),
         ({**PAIRS, "bad": "qnn=2.51"}, "--bad: .*of the form qnn=VERSION,ort=VERSION"),
-        ({**PAIRS, "bad": None}, "--bad: .*of the form qnn=VERSION,ort=VERSION"),
+        ({**PAIRS, "bad": None}, "--bad: is missing: give it as qnn=VERSION,ort=VERSION"),
         ({**PAIRS, "bad": "qnn=2.47,ort=1.31.1"}, "qnn is '2.47.0' in the good and in the bad"),
         ({**PAIRS, "bad": "qnn=2.12,ort=1.31.1"}, "--bad: unknown QNN version"),
         ({**PAIRS, "versions": {"qnn": ">=2.48"}}, "--good: '2.47' is not one of the candidates"),
@@ -271,7 +271,7 @@ PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=
         ({**PAIRS, "match": "drift:0"}, "--axis: .*what QNN versions make"),
         (
             {"good": "qnn=2.47,ort=1.24.1,compiler=2.47", "axes": ()},
-            "one axis is searched; of two",
+            "--good and --bad name qnn, ort, compiler: .*as in --compiler VERSION",
         ),
         ({"match": "measurement x > 2 * good"}, "--good"),
         ({"match": "anything"}, "--match"),

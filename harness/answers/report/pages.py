@@ -37,7 +37,7 @@ def page(title: str, blocks: Iterable[Block], **more: object) -> str:
 def filled(page: str, slot: str, told: str) -> str:
     """A page with this in one of its slots, instead of what is there; no word of others makes one.
 
-    A page of an older harness has none, and stays as it is.
+    A page without it stays as it is.
     """
     begin, end = f"<!--{slot}-->", f"<!--/{slot}-->"
     before, found, rest = page.partition(begin)

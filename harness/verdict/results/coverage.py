@@ -1,7 +1,7 @@
 """What a run came to: how many of its selected cases have a verdict, and why others lack one.
 
 Whatever sums up a run takes it from here, so that nothing is green above a missing verdict:
-terminal, pages, Markdown, comparison, history, night, merge, what CI systems read, metrics, trace.
+terminal, pages, Markdown, comparison, history, night, merge, what CI systems read, metrics.
 A verdict is passed, failed, crashed or hung. What a target cannot do (`unsupported`) is an answer,
 and what a test skips is a choice: neither has a verdict, and none is missing. (Pure.)
 """

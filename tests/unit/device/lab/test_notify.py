@@ -42,7 +42,7 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(tmp_path: Path)
         ("  - {name: a, url: nowhere}\n", "4: notify[0].url: must be a URL, as in slack://${"),
         ("  - {name: a, url: 'json://a b'}\n", "4: notify[0].url: must be a URL"),
         ("  - {name: A b, url: 'json://a'}\n", "4: notify[0].name: "),
-        ("  - {name: a, url: 'json://a', news: [new]}\n", "notify[0].news: unknown key"),
+        ("  - {name: a, url: 'json://a', colour: red}\n", "notify[0].colour: unknown key"),
         ("  - {name: a, url: 'json://a', on: [new]}\n", "4: notify[0]: a key must be text"),
         (
             "  - {name: a, url: 'json://a'}\n  - {name: a, url: 'json://b'}\n",

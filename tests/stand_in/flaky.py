@@ -1,9 +1,8 @@
 """A pytest plug-in for tests: the stand-in fails from one QNN version on, and not always.
 
 Loaded after tests.stand_in.in_front. FLAKY_FROM is the first bad version, FLAKY_RATE the share of
-answers that are wrong (a bad version that works; with FLAKY_BOTH=1 also a good one that fails),
-FLAKY_SEED a number. FLAKY_BAD is what a bad version is told instead of failing, FLAKY_GOOD what a
-good one is. How many runs there were stands in a file beside the stand-in.
+runs in which it works, FLAKY_SEED a number. FLAKY_BAD is what a bad version is told instead of
+failing, FLAKY_GOOD what a good one is. A file beside the stand-in counts the runs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     wrong = dice.random() < float(os.environ["FLAKY_RATE"])
     (asked,) = config.getoption("--qnn")
     bad = QnnVersion.parse(asked) >= QnnVersion.parse(os.environ["FLAKY_FROM"])
-    fails = bad != wrong if bad or os.environ.get("FLAKY_BOTH") == "1" else False
+    fails = bad and not wrong
     told = (
         os.environ.get("FLAKY_BAD", "execute_code=1100")
         if fails

@@ -16,7 +16,7 @@ from harness.answers.history.attempts import (
     read_attempts,
 )
 from harness.answers.history.comparison import TITLES, Pair, compare
-from harness.answers.history.states import CaseHistory, CaseState, Verdicts, state_of
+from harness.answers.history.states import CaseHistory
 from harness.answers.report.run_data import Since
 from harness.ground.errors import ConfigError, HarnessError
 from harness.verdict.results.asked_of_files import asked_of_files
@@ -153,23 +153,6 @@ def histories(
                     if compared and history.last is None and then.last.has_verdict:
                         history.last = then
     return found
-
-
-@uncollected()
-def state_in(reports: Path, case: str) -> CaseState | None:
-    """What the last run in a folder that calls a case so, and those before it, make of that.
-
-    None if there is none. Runs that asked something else of a file of the user's, such as other
-    inputs or limits, say nothing. Only so many are looked at as can be read in a few seconds.
-    """
-    seen: list[Verdicts] = []
-    wanted: dict[str, str] | None = None
-    for run, found in _seen_in(reports, case):
-        asked = asked_of_files(run.info().get("command"))
-        wanted = asked if wanted is None else wanted
-        if asked == wanted:
-            seen.insert(0, Verdicts.of(found, str(run.info().get("started", ""))))
-    return state_of(seen)
 
 
 @uncollected()

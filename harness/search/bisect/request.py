@@ -12,7 +12,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from harness.answers.history.noise import needs_scipy
-from harness.answers.history.previous import state_in
 from harness.device.lab.inventory import Lab
 from harness.device.lab.matching import kinds
 from harness.ground.errors import ConfigError
@@ -20,7 +19,7 @@ from harness.ground.facts.axes import EACH, SEARCHED, AxisName
 from harness.ground.facts.engines import ENGINES, Engine
 from harness.libraries.runtimes.catalog import Catalog
 from harness.run.pytest_plugin.own_contexts import is_of_a_file
-from harness.search.bisect.answers import Repeat, repeats_needed
+from harness.search.bisect.answers import Repeat
 from harness.search.bisect.case_run import asked_as_before, named_again
 from harness.search.bisect.folder import BisectFolder, log_text
 from harness.search.bisect.log import Answered, Begun, read_log
@@ -40,7 +39,6 @@ _ONE_AXIS: Final = (
     "matters (`pytest --qnn all --ort all` runs all pairs); device, soc or engine asks each "
     "device, kind of device or engine the same"
 )
-_MOST_REPEATS: Final = 1000
 _OPTIONS: Final = {
     "repeat": "--repeat",
     "patience": "--patience",
@@ -321,8 +319,6 @@ def _repeat(request: Request, match: Match | None) -> Repeat:
     """How often each is run: where that is not said, noise is judged if it can be."""
     if request.repeat is not None:
         return request.repeat
-    if request.axes and (match is None or match.failure is not None):
-        return _repeat_of_flaky(request)
     if match is None or match.judged is None:
         return 1
     try:
@@ -331,22 +327,6 @@ def _repeat(request: Request, match: Match | None) -> Repeat:
         _log.warning("each single answer is believed: %s", error)
         return 1
     return "judged"
-
-
-def _repeat_of_flaky(request: Request) -> int:
-    """How often each is run of a case that earlier runs show to be flaky; once of any other.
-
-    Raises ConfigError where they show that no version is to blame.
-    """
-    state = state_in(request.reports, request.case)
-    if state is None or not state.is_flaky:
-        return 1
-    if not state.never_bad_with:
-        problem = f"is flaky: {state.said}; --repeat N looks for one all the same"
-        raise ConfigError(problem, field="--case")
-    repeat = min(_MOST_REPEATS, repeats_needed(state.failed, state.verdicts))
-    _log.warning("each version is run %d times (--repeat): flaky: %s", repeat, state.said)
-    return repeat
 
 
 def _spec(

@@ -100,20 +100,19 @@ def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option(
     "--repeat",
-    type=int,
+    type=click.IntRange(1, 1000),
     metavar="N",
-    help="Runs of each version: bad if any is bad, good if all are (default: 1; more for times, "
-    "and for a case that is known to be flaky).",
+    help="Runs of each version: bad if any is bad, good if all are (default: 1, more for times).",
 )
 @click.option(
     "--patience",
-    type=int,
+    type=click.IntRange(1, 100),
     default=3,
     show_default=True,
     metavar="N",
     help="Failures of the lab in a row that stop it.",
 )
-@click.option("--max-runs", type=int, help="Not more runs than these.")
+@click.option("--max-runs", type=click.IntRange(min=1), help="Maximum number of runs.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
 @run_timeout_option
 @_option_of_each_axis

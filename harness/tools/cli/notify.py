@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from harness.answers.report.summary import summary_lines
-from harness.ground.errors import InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.whole_file import read_bounded
 from harness.search.nightly.notifications import (
     TEST_MESSAGE,
@@ -56,6 +56,9 @@ def _message(folder: Path) -> Message:
     if summary.is_file():
         text = read_bounded(summary, _MOST_BYTES).decode(errors="replace")
         return Message.head_of(text, folder.resolve().name, summary)
+    if not folder.exists():
+        problem = "there is no such night or run; qnn-harness nightly makes one"
+        raise ConfigError(problem, file=folder)
     run = RunFolder.open(folder)
     records, report = run.contents().cases, run.path / "report.html"
     title, *lines = summary_lines(records, run.coverage(), report)

@@ -17,7 +17,6 @@ from harness.answers.history.previous import (
     previous_of,
     runs_around,
     since_previous,
-    state_in,
 )
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.projections import project
@@ -189,34 +188,11 @@ def test_two_runs_of_one_id_are_compared_and_told(
     assert f"{one.path} and {other.path} are two runs of one id" in told
 
 
-def test_what_all_runs_of_a_folder_make_of_a_case(tmp_path: Path) -> None:
-    assert state_in(tmp_path, "none") is None
-    for ended in ("passed", "failed", "passed"):
-        run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b passed"))
-        alone = ("pytest", "-m", "device", "-k", ended)
-        run_folder(tmp_path, attempt(f"a {ended}"), attempt("b passed"), command=alone)
-    (run_folder(tmp_path, attempt("a failed")) / "results.jsonl").write_text("{}")
-    state = state_in(tmp_path, attempt("a passed").case)
-    assert state is not None
-    assert (state.kind, state.failed, state.verdicts) == ("flaky", 1, 3)
-    older = state_in(tmp_path, attempt("a@2.50.40 passed").case)
-    assert older is not None
-    assert older.verdicts == 1, "what came after it is another case's, as far as its name tells"
-    assert [dict(one)["qnn"] for one in state.never_bad_with] == ["2.50.40"]
-    steady = state_in(tmp_path, attempt("b passed").case)
-    assert steady is not None
-    assert steady.kind == "passing"
-    assert state_in(tmp_path, "other") is None
-
-
-def test_runs_that_asked_something_else_of_a_file_make_no_case_flaky(tmp_path: Path) -> None:
+def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:
     case = attempt("a passed").case
     for said, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
         asked = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
         run_folder(tmp_path, attempt(f"a {said}"), command=asked)
-    state = state_in(tmp_path, case)
-    assert state is not None
-    assert (state.is_flaky, state.failed) == (False, 6)
     run, asked_then = asked_when_bad(tmp_path, case)
     assert (run, asked_then) == (run_folders(tmp_path)[-1].name, {"max-error": "1"})
     assert asked_when_bad(tmp_path, "other") == ("", {})

@@ -19,7 +19,6 @@ from harness.search.bisect.request import Request, begin, other_kinds
 from harness.search.bisect.search import AxisSpec, CornerSpec
 from harness.search.bisect.versions import versions_from, where_to_run
 from tests.logged import Logged
-from tests.unit.answers.history.runs import attempt, run_folder
 
 LAB = """schema: 1
 devices:
@@ -66,39 +65,6 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     assert {"--qnn=2.50.40", "--compiler=2.48.40", "--device=b-htp-1,a"} <= set(arguments)
     assert "--each-soc" in arguments, "what one of them finds out is told of none by name"
     assert arguments[-1] == "test_a.py::test_b"
-
-
-def test_a_flaky_case_is_asked_often_or_refused_where_no_version_is_to_blame(
-    lab: Lab, catalog: Catalog, logged: Logged
-) -> None:
-    ends = ("passed", "failed", "passed", "failed")
-    for ended in ends:
-        said = (f"x {ended}", f"y {ended}", "z passed")
-        run_folder(Path("r"), *(attempt(one, file="test_a.py", device="a") for one in said))
-        run_folder(Path("r"), attempt("y@2.50.40 passed", file="test_a.py", device="a"))
-    kept: dict[str, Any] = {"measurement": "measurement load_us > 9", "code": "code=1002"}
-    for name, more, repeat in (
-        ("x", {"repeat": 30}, 30),
-        ("x", {"repeat": 1}, 1),
-        ("x", {"match": kept["measurement"]}, 1),
-        ("x", {"axes": ("device",), "qnn": "2.51.0", "devices": ("a", "b-htp-1")}, 1),
-        ("y", {}, 7),
-        ("y", {"match": kept["code"]}, 7),
-        ("z", {}, 1),
-    ):
-        case = attempt(f"{name} passed", file="test_a.py", device="a").case
-        assert case.startswith("test_a.py::"), case
-        versions = {"qnn": more.pop("qnn")} if "qnn" in more else None
-        begun = begin(asked(case=case, versions=versions, **more), lab, catalog)
-        assert begun[0].search.repeat == repeat, (name, more)
-    assert [text.partition(": flaky: ")[0] for text in logged.warnings] == [
-        "each version is run 7 times (--repeat)"
-    ] * 2
-    case = attempt("x passed", file="test_a.py", device="a").case
-    with pytest.raises(
-        ConfigError, match=r"2 of 4 attempts failed .* it is not the version; --repeat N"
-    ):
-        begin(asked(case=case), lab, catalog)
 
 
 def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: Catalog) -> None:

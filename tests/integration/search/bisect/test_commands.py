@@ -171,8 +171,8 @@ def test_wrong_options_name_themselves(lab: DeviceRuns, tmp_path: Path) -> None:
         ((*asked, "--match", ""), "--match: "),
         ((*asked, "--max-minutes", "-5"), "--max-minutes: "),
         ((*asked, "--max-minutes", "nan"), "--max-minutes: "),
-        ((*asked, "--repeat", "0"), "--repeat: "),
-        ((*asked, "--patience", "0"), "--patience: "),
+        ((*asked, "--repeat", "0"), "'--repeat': "),
+        ((*asked, "--patience", "0"), "'--patience': "),
         ((*asked, "--good", "qnn=2.47.0,ort=1.27.0"), "--axis: "),
         (("--resume", *asked), "--case: "),
     ):

@@ -241,7 +241,7 @@ def test_a_night_says_which_files_of_tests_changed(farm: DeviceRuns) -> None:
     assert issue["files_changed"] == ["test_mine.py"]
     for name in ("summary.md", f"issues/{issue['id']}.md"):
         text = (farm.reports / "latest-nightly" / name).read_text()
-        assert "; changed when it came: `test_mine.py`\n" in text
+        assert "; changed then: `test_mine.py`\n" in text
     again = night(farm, OLD)[1]["issues"]
     assert [one["files_changed"] for one in again] == [["test_mine.py"]]
 

@@ -58,7 +58,8 @@ def pytest_runtest_protocol(item):
 """
 BISECTED = """import logging, sys
 from pathlib import Path
-from harness.search.bisect.case_run import case_arguments, run_case
+from harness.search.bisect.case_run import run_case
+from harness.search.bisect.task import case_arguments
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 case, lab, folder = sys.argv[1], *map(Path, sys.argv[2:])
 words = case_arguments(case, lab, folder / "run", ["one"], "htp")

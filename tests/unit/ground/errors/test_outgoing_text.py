@@ -344,6 +344,7 @@ PRINTS_ITSELF = {
     "tools/cli/doctor.py",
     "tools/cli/devices.py",
     "contexts/compiler/worker.py",
+    "contexts/sources/shapes_worker.py",
     "ground/progress/drawing.py",  # into a text: what it draws is clean already
     "run/pytest_plugin/terminal.py",
     "tools/cli/schema.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from harness.verdict.results.coverage import VERDICTS, Fault, Standing, fault_of
 from harness.verdict.results.drift import KEPT
 from harness.verdict.results.journal import Damage, LeftOut, lines_in, uncollected
 from harness.verdict.results.record import NO_CAUSE, CaseRecord, PlacementRecord, is_figure
+from harness.verdict.results.run_numbers import moment_text
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
 """The figures that are judged of each case; of a list, its median."""
@@ -166,12 +166,6 @@ class _Shared:
             self._known.clear()
         known: _T = self._names.get(key) or self._known.setdefault(key, value)
         return known
-
-
-def moment_text(moment: datetime) -> str:
-    """A time in UTC as all times here are written, so that they sort."""
-    text = moment.isoformat(timespec="microseconds")
-    return f"{text.removesuffix('+00:00')}Z"
 
 
 def figures_in(measurements: Mapping[str, Any]) -> dict[str, float]:

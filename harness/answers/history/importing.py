@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from sqlalchemy import Column, Connection, bindparam, case, delete, func, select, update
 
-from harness.answers.history.attempts import Attempt, moment_text
+from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
 from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in, without_nul
 from harness.answers.history.tables import attempts, device_runs, runs
@@ -31,7 +31,7 @@ from harness.verdict.results.coverage import selected_of
 from harness.verdict.results.journal import Damage, LeftOut, cases_in, lines_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
-from harness.verdict.results.run_numbers import RunNumber, in_order, sortable_time
+from harness.verdict.results.run_numbers import RunNumber, in_order, moment_text, sortable_time
 
 _log = logging.getLogger(__name__)
 

@@ -55,13 +55,18 @@ class RunNumber(NamedTuple):
         return cls(series, number, started, name)
 
 
+def moment_text(moment: datetime) -> str:
+    """Return a time in UTC as all are written, so that they sort."""
+    text = moment.isoformat(timespec="microseconds")
+    return f"{text.removesuffix('+00:00')}Z"
+
+
 def sortable_time(text: object) -> str:
-    """Return a time in UTC as all are written, so that they sort; empty for what is no time."""
+    """Return the text of a time as `moment_text` has it; empty for what is no time."""
     try:
-        moment = datetime.fromisoformat(str(text)).astimezone(UTC)
+        return moment_text(datetime.fromisoformat(str(text)).astimezone(UTC))
     except (ValueError, OverflowError):
         return ""
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def take_number(reports: Path) -> dict[str, object]:
@@ -88,7 +93,7 @@ def take_number(reports: Path) -> dict[str, object]:
 
 def number_folder(folder: Path, kind: str) -> None:
     """Write the run.json of a bisection or a night, with its number. Raises InfraError."""
-    started = sortable_time(datetime.now(UTC).isoformat())
+    started = moment_text(datetime.now(UTC))
     info = {"schema": 1, "kind": kind, "started": started, **take_number(folder.parent)}
     try:
         write_whole(folder / INFO, f"{json.dumps(info, indent=2)}\n".encode())

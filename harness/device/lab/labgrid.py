@@ -75,10 +75,10 @@ class LabgridConfig(BaseModel, extra="forbid", frozen=True):
     """The tags that a place must have; `name` asks for one place."""
 
     places: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
-    """How many places a run takes if it can get them in time; one is the least."""
+    """How many places a run takes if so many are free when it gets its first."""
 
     wait_s: Annotated[float, Field(ge=0, le=604800)] = 600.0
-    """How long places are waited for."""
+    """How long the first place is waited for."""
 
     device: PlaceDevice = PlaceDevice()
     """What is known of the devices of all places."""

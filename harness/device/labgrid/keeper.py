@@ -35,6 +35,8 @@ _RESTART_S: Final = 20.0
 """So long a coordinator may take to start anew before a run that begins."""
 _LEAVE_S: Final = 15.0
 """So long a lost place is left to whoever took it: a reservation would shut them out."""
+_OTHERS_S: Final = 5.0
+"""How long a place that is held waits for others that the session wants; not for `wait_s`."""
 RELEASE_S: Final = 120.0
 """How long a coordinator that does not answer is asked to take places back."""
 
@@ -134,11 +136,15 @@ class Keeper:
         return found
 
     def _acquire(self, number: int) -> bool:
-        """Takes so many places, or as many as can be had in time; False if the session ended."""
+        """Takes so many places, or those that are free once it has one; False if session ended."""
         self._tokens = [self._reserve() for _ in range(number)]
+        until = self._until
         while self._is_waiting:
+            had = bool(self._held)
             self._attempt(self._look_at_the_reservations)
-            if not self._is_waiting or time.monotonic() >= self._until:
+            if self._held and not had:
+                until = min(until, time.monotonic() + _OTHERS_S)
+            if not self._is_waiting or time.monotonic() >= until:
                 break
             if _session_ended(_POLL_S):
                 return False
@@ -214,8 +220,9 @@ class Keeper:
         if not self._tokens:
             return
         filters, places = self._wanted.filters, self._coordinator.places()
-        holders = [place.acquired for place in places if place.acquired and place.fits(filters)]
-        told = waiting_text(filters, holders, self._wanted.wait_s)
+        others = {place.acquired for place in places if place.fits(filters)} - {"", self._name}
+        wait_s = min(self._wanted.wait_s, _OTHERS_S) if self._held else self._wanted.wait_s
+        told = waiting_text(filters, others, wait_s)
         if told != self._told:
             self._told = told
             tell(notice=told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -44,7 +44,7 @@ class Wanted:
     wait_s: float = 0.0
 
 
-def waiting_text(filters: Mapping[str, str], holders: Sequence[str], wait_s: float) -> str:
+def waiting_text(filters: Mapping[str, str], holders: Collection[str], wait_s: float) -> str:
     """Return the notice for somebody who waits for a place."""
     asked = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
     who = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""

@@ -155,6 +155,20 @@ def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) 
     assert not rack.holders()
 
 
+def test_a_place_is_not_held_idle_for_another(rack: Rack, tmp_path: Path) -> None:
+    rack.client("-p", "p1", "acquire", user="bob")
+    lab = DeviceRuns(tmp_path)
+    rack.describe(lab, places=2, wait_s=2 * RUN_TIMEOUT_S)
+    suite = tmp_path / "test_quick.py"
+    suite.write_text(QUICK)
+    done = lab.run("-n", "auto", suites=suite)
+    assert done.code == 0, done.output
+    assert {case["device"]["name"] for case in done.cases} == {"p2"}
+    assert "with board=sim; they are held by desk/bob\n" in done.output
+    assert "goes on with 1 of 2 places of labgrid" in done.output
+    rack.client("-p", "p1", "release", user="bob")
+
+
 @pytest.mark.nightly
 def test_what_only_looks_takes_nothing(rack: Rack, tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)

@@ -26,13 +26,13 @@ ANDROID = "QNN_HARNESS_ANDROID_ROOTS"
 FORMATS = "binfmt_misc for user namespaces (Linux 6.7)"
 """How a kernel runs programs of another CPU for us alone."""
 
-HEXAGON = "qemu-hexagon with vector float and HMX (qnn-harness simulator dsp-setup)"
+HEXAGON = "qemu-hexagon with vector float and HMX (qnn-harness simulator build-dsp)"
 """An emulator of a DSP that executes all of a skel."""
 
 PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
 """A file with measurements of real devices over time, which no repository of ours holds."""
 
-DSP = "a DSP in this computer: a qemu-hexagon for v68 (see dsp-setup) and ziglang"
+DSP = "a DSP in this computer: a qemu-hexagon for v68 (see build-dsp) and ziglang"
 """What runs a skel."""
 
 NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY})

@@ -25,7 +25,7 @@ from harness.ground.files.whole_file import disk_errors, read_note, write_json
 VARIABLE: Final = "QNN_HARNESS_QEMU_HEXAGON"
 """Names a qemu-hexagon of the user's own."""
 
-SETUP: Final = "qnn-harness simulator dsp-setup"
+SETUP: Final = "qnn-harness simulator build-dsp"
 VECTOR_FLOAT: Final = "vector float"
 HMX: Final = "hmx"
 

@@ -5,7 +5,7 @@ begins with the lasting device's store, as hard links: contents are read-only, s
 copied, and the store's own scripts find it there (see layout). What a run brings goes back into
 the lasting store when it ends; what it removed or found damaged goes there, too.
 
-    <root>/<name>/             the lasting device, as `qnn-harness simulator` starts it
+    <root>/<name>/             the lasting device, as `qnn-harness simulator start` starts it
     <root>/.runs/<run>/<name>/ a run's instance; processes of the run hold a lock on `<run>`
 
 The folders of a run that was killed are dealt with by the next one that begins.

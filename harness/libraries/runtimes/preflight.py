@@ -321,7 +321,7 @@ def _needs_floats(context: ContextFacts) -> Finding:
         (context.name,),
         f"{context.name} has floating-point tensors, and the emulator of this simulated DSP has no "
         "vector instructions for them: what executes it is unsupported",
-        "Build an emulator that has them (`qnn-harness simulator dsp-setup`), or take a quantised "
+        "Build an emulator that has them (`qnn-harness simulator build-dsp`), or take a quantised "
         "model",
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.ground.facts.backends import BACKENDS
-from harness.ground.facts.engines import ENGINES, QNN
+from harness.ground.facts.engines import ENGINES
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
 from harness.run.pytest_plugin.option_values import drift_steps, named
@@ -219,13 +219,12 @@ class ContextsAsked:
 _ENGINE: Final = Option(
     "--contexts-engine",
     {
-        "help": "what executes a named file (default: qnn): "
+        "help": "what executes a named file (default: qnn; litert for a .tflite): "
         + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values()),
         "choices": tuple(ENGINES),
-        "default": QNN.name,
     },
     chooses=True,
-    run="What executes a FILE (default: qnn).",
+    run="What executes a FILE (default: qnn; litert for a .tflite).",
 )
 _FAN_OUTS: Final = (
     ("--each-device", "device", "each device that fits, also of a pool"),

@@ -67,12 +67,13 @@ class ArtefactFile(FileOfTests):
 
     @property
     def engine(self) -> Engine:
-        """What loads its contexts. With `--only-case` the name of the case says it."""
+        """What executes it. With `--only-case` the name of the case says it."""
         only_case = self.config.getoption("--only-case")
         if only_case is not None:
             others = (one for one in ENGINES.values() if not one.takes_contexts)
             return next((one for one in others if f"::{one.test}" in only_case), QNN)
-        return ENGINES[self.config.getoption("--contexts-engine")]
+        asked = self.config.getoption("--contexts-engine")
+        return ENGINES[asked] if asked is not None else usual_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:
         """The tests of all engines."""
@@ -83,6 +84,20 @@ class ArtefactFile(FileOfTests):
     def is_test(self, name: str) -> bool:
         """Whether a function there is the test of the engine."""
         return name == self.engine.test
+
+
+@cache
+def usual_engine(path: Path) -> Engine:
+    """Return what executes a file where nobody says: what compiles its kind, else the probe."""
+    from harness.libraries.containers.open import open_artefact
+
+    try:
+        artefact = open_artefact(path)
+    except ConfigError:
+        return QNN  # its case says what is wrong with it
+    if artefact.pieces:
+        return QNN
+    return next((one for one in ENGINES.values() if one.compiles == artefact.kind), QNN)
 
 
 def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:

@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "report": "Write reports of runs anew, merge runs into one, or write the lab's pages.",
     "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
     "runtimes": "QNN runtimes: where they come from, their files, download.",
-    "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
+    "simulator": "Start simulated devices, or build what their DSPs run in.",
 }
 """Each command, a function in the module of its name, and the first sentence of its help."""
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -136,7 +136,12 @@ def run(
     if not files:
         raise click.UsageError("FILE: none is named: which contexts or models to run?")
     from harness.contexts.sources.artefact_sources import artefacts_with_contexts
-    from harness.run.pytest_plugin.own_contexts import context_numbers, nothing_beside, require_name
+    from harness.run.pytest_plugin.own_contexts import (
+        context_numbers,
+        nothing_beside,
+        require_name,
+        usual_engine,
+    )
 
     if (told := given["fail_on"]) is not None and steps_of(told) is None:
         raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
@@ -149,10 +154,11 @@ def run(
     elsewhere = set(split_list(given["backend"])) - {DEFAULT_BACKEND}
     if elsewhere and {one.kind for one in artefacts} == {"onnx"}:
         given["contexts_engine"] = given["contexts_engine"] or ORT.name  # contexts are for HTP
-    _require_engine(given)
     found = [artefact.path for artefact in artefacts]
     for path in found:
         require_name(path)
+    asked = given["contexts_engine"]
+    _require_engines({asked} if asked else {usual_engine(path).name for path in found}, given)
     # the folder where it is called is the root, whatever folder the files lie in
     arguments = ["-m", "device", "-p", "no:cacheprovider", *nothing_beside(Path.cwd())]
     arguments += ["-q", *_options(given), *more]
@@ -175,23 +181,24 @@ def run(
     return _INTERRUPTED if seen.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
 
 
-def _require_engine(given: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an unknown engine, and for options that the engine does not take."""
-    engine = ENGINES.get(given["contexts_engine"] or QNN.name)
-    if engine is None:
-        problem = f"no engine {given['contexts_engine']!r} runs artefacts"
-        raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
-    for other in ENGINES.values():
-        if other.option is not None and given[other.option] and engine != other:
-            problem = f"the engine {engine.name} does without {other.title}"
-            choices = [f"--engine {other.name}"]
-            raise ConfigError(problem, field=f"--{other.option}", choices=choices)
-    for backend in split_list(given["backend"]):
-        if backend not in engine.backends:
-            problem = f"{engine.title} does not run on {backend[:80]!r}"
-            if backend not in BACKENDS:
-                problem = f"there is no backend {backend[:80]!r}"
-            raise ConfigError(problem, field="--backend", choices=engine.backends)
+def _require_engines(names: Collection[str], given: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an unknown engine, and for options that an engine does not take."""
+    for name in sorted(names):
+        engine = ENGINES.get(name)
+        if engine is None:
+            problem = f"no engine {name!r} runs artefacts"
+            raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
+        for other in ENGINES.values():
+            if other.option is not None and given[other.option] and other.name not in names:
+                problem = f"the engine {engine.name} does without {other.title}"
+                choices = [f"--engine {other.name}"]
+                raise ConfigError(problem, field=f"--{other.option}", choices=choices)
+        for backend in split_list(given["backend"]):
+            if backend not in engine.backends:
+                problem = f"{engine.title} does not run on {backend[:80]!r}"
+                if backend not in BACKENDS:
+                    problem = f"there is no backend {backend[:80]!r}"
+                raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 
 def _choose_rounds(given: dict[str, Any], quick: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -11,99 +12,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from click.core import ParameterSource
 
 from harness.device.adb.device import AdbDevice
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import counted
-from harness.tools.cli.dsp_setup import set_up_dsp
-from harness.tools.cli.lab_options import lab_option, open_lab
+from harness.tools.cli.build_dsp import build_dsp_command
+from harness.tools.cli.lab_options import NamedPath, lab_option, open_lab
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
     from harness.device.simulator.device import SimulatedDevice
 
-_FARM: Final = "farm"
-_DSP_SETUP: Final = "dsp-setup"
-# what an option is called as a parameter
-_OWN_OPTIONS: Final = {
-    _FARM: ("devices", "written"),
-    _DSP_SETUP: ("source", "mirror", "anew"),
-}
+_log = logging.getLogger(__name__)
+
 _LOOK_S: Final = 1.0
 _MOST_DEVICES: Final = 200
 
 
-class _Named(click.Command):
-    """Its help has the options of the NAME that stands before --help."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[__name__] = next((one for one in args if one in _OWN_OPTIONS), None)
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does it."""
-        named = ctx.meta.get(__name__)
-        own = None if named is None else (*_OWN_OPTIONS[named], "help")
-        params = [one for one in self.get_params(ctx) if own is None or one.name in own]
-        with formatter.section("Options" if named is None else f"Options of {named}"):
-            formatter.write_dl([told for one in params if (told := one.get_help_record(ctx))])
+@click.group()
+def simulator() -> None:
+    """Start simulated devices, or build what their DSPs run in."""
 
 
-@click.command(cls=_Named)
+simulator.add_command(build_dsp_command)
+
+
+@simulator.command("start")
 @click.argument("name", required=False)
 @lab_option
-@click.option(
-    "--devices",
-    type=click.IntRange(1, _MOST_DEVICES),
-    metavar="N",
-    help="How many a farm has (default: 8).",
-)
-@click.option(
-    "--write",
-    "written",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The lab of a farm (default: farm.yaml); it goes with it.",
-)
-@click.option(
-    "--source",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="dsp-setup: QEMU's source that you have, as a .tar.xz.",
-)
-@click.option("--mirror", metavar="URL", help="dsp-setup: a mirror of Debian (default: apt's).")
-@click.option("--anew", is_flag=True, help="dsp-setup: build also where it is there already.")
-def simulator(
-    name: str | None,
-    lab_file: Path,
-    devices: int | None,
-    written: Path | None,
-    source: Path | None,
-    mirror: str | None,
-    anew: bool,
-) -> None:
-    """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
-
-    NAME `farm` starts many at once, on an adb server of their own, whose socket is printed; your
-    own is not touched.
-
-    NAME `dsp-setup` builds the emulator for DSPs of simulated devices, in some minutes and without
-    root: QEMU of Debian with vector instructions for floating point and the matrix unit.
-    """
-    context = click.get_current_context()
-    for param in context.command.params:
-        only = next((one for one, own in _OWN_OPTIONS.items() if param.name in own), name)
-        given = context.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
-        if only != name and given:
-            raise ConfigError(f"is for qnn-harness simulator {only}", field=param.opts[0])
-    if name == _DSP_SETUP:
-        set_up_dsp(source, mirror, anew)
-        return
-    if name == _FARM:
-        _farm(devices or 8, written)
-        return
+def start_command(name: str | None, lab_file: Path) -> None:
+    """Start the simulated device NAME (default: the lab's first) until Ctrl-C."""
     lab = load_lab(lab_file)
     simulated = [device.name for device in lab.devices if device.simulated]
     chosen = name or next(iter(simulated), None)
@@ -112,7 +51,7 @@ def simulator(
             f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
             file=lab_file,
             field="devices",
-            choices=[*simulated, _FARM, _DSP_SETUP],
+            choices=simulated or None,
         )
     done = _told_to_end()
     with open_lab(lab, "simulator") as opened:
@@ -127,41 +66,62 @@ def simulator(
         _wait_while_up(done, address.spec, [opened.simulation.devices[chosen]])
 
 
-def _farm(count: int, written: Path | None) -> None:
+@simulator.command("farm")
+@click.option(
+    "--devices",
+    "count",
+    type=click.IntRange(1, _MOST_DEVICES),
+    metavar="N",
+    default=8,
+    show_default=True,
+    help="How many it has.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=NamedPath(),
+    metavar="FILE",
+    default=Path("farm.yaml"),
+    show_default=True,
+    help="Its lab; the file goes with it.",
+)
+def farm_command(count: int, output: Path) -> None:
+    """Start a farm of simulated devices until Ctrl-C, and write the lab that has them.
+
+    They are on an adb server of their own, whose socket is printed; yours is not touched. A device
+    that ends leaves the others up, as one that is unplugged.
+    """
     from harness.device.simulator.farm import SimulatedFarm
     from harness.ground.files.cache import cache_root
     from harness.ground.files.whole_file import write_whole
 
-    file = written or Path("farm.yaml")
-    if file.exists():
-        raise ConfigError(
-            "is there already; name another file, or remove it", field=f"--write {file}"
-        )
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise ConfigError("is in no folder that can be written to", field=f"--write {file}")
+    if output.exists():
+        problem = "is there already; name another file, or remove it"
+        raise ConfigError(problem, file=output, field="--output")
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        problem = "is in no folder that can be written to"
+        raise ConfigError(problem, file=output, field="--output")
     done = _told_to_end()
     with SimulatedFarm(count, key_folder=cache_root() / "keys") as farm:
         try:
-            write_whole(file, farm.lab.encode(), new=True)
+            write_whole(output, farm.lab.encode(), new=True)
         except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", file=file) from error
+            raise ConfigError(f"cannot be written: {error.strerror}", file=output) from error
         try:
-            say(f"started {counted(count, 'device')}, as {file} has them; in another terminal:")
-            tests = "-m device --any-device -n auto"
-            say(f"    pytest --lab {file} {tests}   # tests in this folder")
-            say(
-                f"    pytest --lab {file} {tests} --pyargs harness.suites   # those that come along"
-            )
+            say(f"started {counted(count, 'device')}, as {output} has them; in another terminal:")
+            tests = f"pytest --lab {output} -m device --any-device -n auto"
+            say(f"    {tests}   # tests in this folder")
+            say(f"    {tests} --pyargs harness.suites   # those that come along")
             say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
             say("Ctrl-C ends them.")
             _wait_while_up(done, farm.server.address.spec, farm.devices)
         finally:
-            file.unlink(missing_ok=True)
+            output.unlink(missing_ok=True)
 
 
 def _wait_while_up(done: threading.Event, server: str, devices: Sequence[SimulatedDevice]) -> None:
-    """Returns when it is told to end. Raises InfraError for a server or device that is gone."""
-    path = server.partition(":")[2]
+    """Returns when it is told to end. Raises InfraError once the server or all devices are gone."""
+    path, up = server.partition(":")[2], list(devices)
     while not done.wait(_LOOK_S):
         with socket.socket(socket.AF_UNIX) as visitor:
             visitor.settimeout(_LOOK_S)
@@ -171,9 +131,12 @@ def _wait_while_up(done: threading.Event, server: str, devices: Sequence[Simulat
                 continue  # a server that is busy
             except OSError as error:
                 raise InfraError(f"its adb server has ended: {path}: {error.strerror}") from error
-        for device in devices:
-            if not device.running:
-                raise InfraError(f"{device.name} has ended: {device.messages() or 'it was killed'}")
+        for device in [device for device in up if not device.running]:
+            up.remove(device)
+            ended = f"{device.name} has ended: {device.messages() or 'it was killed'}"
+            if not up:
+                raise InfraError(ended)
+            _log.warning("%s; still up: %s", ended, counted(len(up), "device"))
 
 
 def _told_to_end() -> threading.Event:

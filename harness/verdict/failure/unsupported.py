@@ -30,7 +30,7 @@ class UnsupportedRule:
 
 
 EMULATORS: Final = (
-    "no phone lacks that; `qnn-harness simulator dsp-setup` builds an emulator that can do more"
+    "no phone lacks that; `qnn-harness simulator build-dsp` builds an emulator that can do more"
 )
 
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"

@@ -39,7 +39,7 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         assert [line.split()[3] for line in done.stdout.splitlines()[1:6]] == ["good"] * 5
         taken = lab.qnn_harness("simulator", "farm")
         assert taken.returncode == 2
-        assert "--write farm.yaml: is there already" in taken.stderr
+        assert "farm.yaml: --output: is there already" in taken.stderr
         farm.send_signal(signal.SIGTERM)
         assert farm.wait(60) == 0
         assert not (tmp_path / "farm.yaml").exists()
@@ -48,21 +48,29 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         farm.wait()
     for arguments, said in (
         (("farm", "--devices", "0"), "0 is not in the range 1<=x<=200"),
-        (("farm", "--write", "gone/x.yaml"), "--write gone/x.yaml: is in no folder that"),
-        (("--devices", "3"), "--devices: is for qnn-harness simulator farm"),
+        (("farm", "-o", "gone/x.yaml"), "gone/x.yaml: --output: is in no folder that"),
     ):
         wrong = lab.qnn_harness("simulator", *arguments)
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
 
 
 @pytest.mark.parametrize(
-    "lost",
+    ("killed", "lines"),
     [
-        "its adb server has ended",
-        pytest.param("farm-02 has ended: it was killed", marks=pytest.mark.slow),
+        ((b"acceptfd:",), ["error: its adb server has ended"]),
+        (
+            (b"farm-02", b"farm-01"),
+            [
+                "farm-02 has ended: it was killed; still up: 1 device",
+                "error: farm-01 has ended: it was killed",
+            ],
+        ),
     ],
+    ids=["server", "devices"],
 )
-def test_a_farm_that_lost_a_part_does_not_stay_up(tmp_path: Path, lost: str) -> None:
+def test_a_farm_ends_with_its_server_or_its_last_device(
+    tmp_path: Path, killed: tuple[bytes, ...], lines: list[str]
+) -> None:
     lab = DeviceRuns(tmp_path)
     farm = subprocess.Popen(
         [sys.executable, "-m", "harness.tools.cli.main", "simulator", "farm", "--devices", "2"],
@@ -75,11 +83,13 @@ def test_a_farm_that_lost_a_part_does_not_stay_up(tmp_path: Path, lost: str) -> 
     try:
         assert farm.stdout is not None
         assert farm.stdout.readline().startswith("started 2 devices")
-        marked = b"acceptfd:" if "server" in lost else b"farm-02"
-        pid = next(one for one in _below(farm.pid) if marked in _command(one))
-        os.kill(pid, signal.SIGKILL)
-        _, said = farm.communicate(timeout=60)
-        assert (farm.returncode, lost in said) == (3, True), said
+        assert farm.stderr is not None
+        for marked, line in zip(killed, lines, strict=True):
+            assert (farm.poll(), (tmp_path / "farm.yaml").exists()) == (None, True)
+            pid = next(pid for pid in _below(farm.pid) if marked in _command(pid))
+            os.kill(pid, signal.SIGKILL)
+            assert line in farm.stderr.readline()
+        assert farm.wait(60) == 3
         assert not (tmp_path / "farm.yaml").exists()
     finally:
         farm.kill()

@@ -109,7 +109,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
         (["devices", "clean", "--lab", "missing.yaml"], 2, "missing.yaml"),
         (["devices", "wash"], 2, "wash"),
         (["devices", "--nonsense"], 2, "--nonsense"),
-        (["simulator", "nobody"], 2, "nobody"),
+        (["simulator", "start", "nobody"], 2, "nobody"),
         (["report", "write", "no-such-run"], 2, "no-such-run"),
         (["runtimes", "fetch", "1.2.3"], 2, "2.51.0"),
     ],
@@ -126,7 +126,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(
 
 
 def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
-    command = [*QNN_HARNESS, "simulator", "--lab", str(simulated_lab)]
+    command = [*QNN_HARNESS, "simulator", "start", "--lab", str(simulated_lab)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

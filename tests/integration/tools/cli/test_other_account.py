@@ -68,7 +68,7 @@ def test_files_and_folders_while_a_device_runs(base: Path) -> None:
         (cache / name).mkdir(exist_ok=True)
         (base / "cache" / name).symlink_to(cache / name)
     lab = ["--lab", str(base / "devices.yaml")]
-    command = [sys.executable, "-m", "harness.tools.cli.main", "simulator", *lab]
+    command = [sys.executable, "-m", "harness.tools.cli.main", "simulator", "start", *lab]
     process = subprocess.Popen(
         command, env=environment, cwd=base, stdout=subprocess.PIPE, text=True, umask=0
     )

@@ -46,7 +46,7 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
     face = take(FACE, lab.folder)
     (lab.folder / "known.yaml").write_text(KNOWN)
     code, said, records = lab.run_files(
-        face, "--engine=litert", "--compiler=2.49.40,2.51.0", "--known-issues=known.yaml"
+        face, "--compiler=2.49.40,2.51.0", "--known-issues=known.yaml"
     )
     assert code == 0, said
     old, new = sorted(records, key=lambda one: str(one["axes"]["compiler"]))

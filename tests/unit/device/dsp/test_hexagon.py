@@ -23,7 +23,7 @@ from tests.unit.device.dsp.test_qemu import mock_qemu
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     nothing = {"PATH": str(tmp_path)}
     why = why_no_dsp(tmp_path, nothing) or ""
-    assert why.startswith("there is no qemu-hexagon: `qnn-harness simulator dsp-setup` builds one")
+    assert why.startswith("there is no qemu-hexagon: `qnn-harness simulator build-dsp` builds one")
     emulator = mock_qemu(tmp_path / "emulator", "integer")
     with_emulator = nothing | {VARIABLE: str(emulator), COMPILER_VARIABLE: str(tmp_path / "none")}
     why = why_no_dsp(tmp_path, with_emulator) or ""

@@ -75,12 +75,12 @@ def test_one_that_does_not_do_is_named_with_how_to_get_one(tmp_path: Path) -> No
     mock_qemu(tmp_path / "qemu-hexagon", version="qemu-hexagon version 7.2.22")
     with pytest.raises(ConfigError) as raised:
         find_qemu(tmp_path / "cache", path_with(tmp_path))
-    for words in ("version 7.2.22", "Hexagon v68", "simulator dsp-setup", VARIABLE, "apt install"):
+    for words in ("version 7.2.22", "Hexagon v68", "simulator build-dsp", VARIABLE, "apt install"):
         assert words in str(raised.value)
 
 
 def test_none_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no qemu-hexagon: .*dsp-setup"):
+    with pytest.raises(ConfigError, match=r"there is no qemu-hexagon: .*build-dsp"):
         find_qemu(tmp_path, {"PATH": str(tmp_path)})
 
 

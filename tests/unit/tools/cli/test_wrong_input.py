@@ -21,8 +21,8 @@ from tests.integration.in_process import qnn_harness
         (["nightly", "--budget", ""], "'' is no time"),
         (["nightly", "--bugdet", "20m"], "--bugdet: no such option, did you mean '--budget'?"),
         (["nightly", "--databse=x"], "--databse: no such option, did you mean '--database'?"),
-        (["simulator", "--devices", "3"], "is for qnn-harness simulator farm"),
-        (["simulator", "farm", "--anew"], "--anew: is for qnn-harness simulator dsp-setup"),
+        (["simulator", "start", "--devices", "3"], "No such option '--devices'"),
+        (["simulator", "farm", "--lab", "x.yaml"], "No such option '--lab'"),
         (["contexts", "minimize"], "CASE says what to minimize; or --resume DIR alone"),
         (["history", "--since", "soon"], "'soon' is no day, as in 2026-11-23"),
     ],
@@ -40,6 +40,6 @@ def test_what_is_missing_or_does_not_go_together(
 def test_a_lab_without_simulated_devices_has_none_to_show(tmp_path: Path) -> None:
     lab = tmp_path / "devices.yaml"
     lab.write_text("schema: 1\ndevices:\n  - {name: phone, serial: R5CX1234, soc: SM8550}\n")
-    done = qnn_harness("simulator", "--lab", lab)
+    done = qnn_harness("simulator", "start", "--lab", lab)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{lab}: devices: no simulated device (valid: farm, dsp-setup)" in done.stderr
+    assert f"{lab}: devices: no simulated device" in done.stderr

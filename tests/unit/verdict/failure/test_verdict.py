@@ -395,7 +395,7 @@ def test_what_an_emulator_lacks_is_never_a_failure(
     first = "the emulator cannot execute vadd(sf,sf) in elementwise_add (invoke: SIGILL)\n"
     assert verdict.error.message.startswith(first)
     assert came in verdict.error.message
-    assert "`qnn-harness simulator dsp-setup`" in verdict.error.message
+    assert "`qnn-harness simulator build-dsp`" in verdict.error.message
     # an answer of the kernel's place is as good as one of a phone's
     plain = judge(run(*events, **how))
     assert judge(run(*events, **how), said=(KERNEL,)) == plain

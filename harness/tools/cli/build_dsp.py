@@ -1,4 +1,4 @@
-"""`qnn-harness simulator dsp-setup`: builds what the DSPs of simulated devices run in."""
+"""`qnn-harness simulator build-dsp`: builds what the DSPs of simulated devices run in."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.text import Text
 
 from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.cache import BOARDS, cache_root
 from harness.ground.files.notices import Notices, followed_by, shown_by
+from harness.tools.cli.lab_options import NamedPath
 from harness.tools.cli.say import say
 
 
-def set_up_dsp(source: Path | None, mirror: str | None, anew: bool) -> None:
-    """Builds the emulator (`anew`: also if it is there) and the loader, and says what is used.
+@click.command("build-dsp")
+@click.option("--source", type=NamedPath(), metavar="FILE", help="QEMU's source, as a .tar.xz.")
+@click.option("--mirror", metavar="URL", help="A mirror of Debian (default: apt's).")
+@click.option("--anew", is_flag=True, help="Build also where it is there already.")
+def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> None:
+    """Build the emulator for DSPs of simulated devices, in some minutes and without root.
 
-    Raises as the builds do.
+    It is QEMU of Debian with vector instructions for floating point and the matrix unit.
     """
     from harness.device.dsp.hexagon import build_loader, why_no_loader
     from harness.device.dsp.qemu import VARIABLE, find_qemu

@@ -1,4 +1,4 @@
-"""`simulator dsp-setup` says which emulator is used, and what is missing for the rest."""
+"""`simulator build-dsp` says which emulator is used, and what is missing for the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_that_is_there_is_not_built_again(built: Path) -> None:
-    done = CliRunner().invoke(commands, ["simulator", "dsp-setup"])
+    done = CliRunner().invoke(commands, ["simulator", "build-dsp"])
     assert done.exit_code == 0
     assert done.stdout == f"{built}: QEMU 10.0.13 with hmx, vector float\n"
     assert "note: no compiler for Hexagon" in done.stderr
@@ -34,7 +34,7 @@ def test_that_the_users_own_is_used_instead_is_said(
 ) -> None:
     own = mock_qemu(tmp_path / "own", "integer", version="qemu-hexagon version 11.1.3")
     monkeypatch.setenv(VARIABLE, str(own))
-    done = CliRunner().invoke(commands, ["simulator", "dsp-setup"])
+    done = CliRunner().invoke(commands, ["simulator", "build-dsp"])
     assert done.exit_code == 0
     assert f"{VARIABLE} names another, {own}" in done.stderr
     assert done.stdout == f"{own}: QEMU 11.1.3\n"

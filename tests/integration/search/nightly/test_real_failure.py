@@ -60,4 +60,5 @@ def test_the_protection_domain_that_is_full(lab: DeviceRuns) -> None:
     asked = [line for line in log.read_text().splitlines() if '"answered"' in line]
     assert len(asked) <= 3, "of the versions 2.48.40 to 2.51.0 each once at most"
     (file,) = lab.reports.glob("latest-nightly/issues/*.md")
-    assert file.read_text().startswith(f"# `failed: pd-exhausted` [{file.stem}]\n\nState: open\n")
+    title = f"# `failed: pd-exhausted in test_context_count` [{file.stem}]"
+    assert file.read_text().startswith(f"{title}\n\nState: open\n")

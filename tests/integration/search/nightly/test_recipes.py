@@ -184,10 +184,11 @@ def test_a_night_by_cron_waits_for_the_one_that_is_gone_on_with(project: Project
 @pytest.mark.nightly
 def test_systemd(project: Project, tmp_path: Path) -> None:
     done = project.run(systemd_scripts("qnn-nightly.service"))
-    assert [code for code, _ in done] == [0, 0], done
+    assert {code for code, _ in done} == {0}, done
     assert "qnn_harness_cases" in (tmp_path / "home/metrics/qnn.prom").read_text()
     # at boot, with nothing to go on with
     late = project.run(systemd_scripts("qnn-nightly-resume.service"))
-    assert [code for code, _ in late] == [2, 0], late
+    assert late[0][0] == 2
+    assert {code for code, _ in late[1:]} == {0}, late
     assert "the last night is over" in late[0][1]
     assert "SuccessExitStatus=2" in (NIGHTLY / "qnn-nightly-resume.service").read_text()

@@ -36,6 +36,7 @@ class Attempt:
     """One attempt at one case. Fields that a `CaseRecord` has, too, mean what they mean there.
 
     `device` is the name of the device that it ran on, `ort` the ONNX Runtime that it ran with,
+    `run` is the run in which it was made, which may have been merged into others since,
     `failure` the signature of its error, `diagnosis` the id of that. `figures` has one number for
     each of `FIGURES` that was measured.
     """
@@ -52,6 +53,7 @@ class Attempt:
     failure: str | None = None
     diagnosis: str | None = None
     breaks_strictness: bool = False
+    run: str = ""
     started: str = ""
     attempt: int = 1
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -83,11 +85,22 @@ class Attempt:
             failure=one.of(error.signature) if error is not None else None,
             diagnosis=one.of(diagnosis.id) if diagnosis is not None else None,
             breaks_strictness=record.breaks_strictness,
+            run=one.of(record.run),
             started=one.of(moment_text(record.started)),
             attempt=record.attempt,
             figures=one.of(figures, repr(figures)),
             measurements=more or _NOTHING,
         )
+
+    @property
+    def identity(self) -> tuple[str | None, ...]:
+        """What tells it from all other attempts, in whichever journal it stands.
+
+        A merged run numbers attempts anew, so that their numbers are no part of it. Its verdict is:
+        a journal that claims another one is of another attempt.
+        """
+        verdict = self.outcome, self.cause, self.known_issue, self.failure
+        return (self.run, self.case, self.started, self.device, *verdict)
 
     @property
     def kin(self) -> str:
@@ -206,6 +219,13 @@ def read_attempts(
         elif isinstance(line, Damage):
             left_out.add(line)
     return attempts, left_out
+
+
+def once(attempts: Iterable[Attempt], met: set[str]) -> list[Attempt]:
+    """The attempts made in runs that are not `met` yet, by themselves or merged; now they are."""
+    fresh = [attempt for attempt in attempts if attempt.run not in met]
+    met.update(attempt.run for attempt in fresh)
+    return fresh
 
 
 @dataclass(slots=True)

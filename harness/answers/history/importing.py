@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Connection, bindparam, case, delete, func, select, update
+from sqlalchemy import Column, Connection, bindparam, case, delete, exists, func, select, update
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
@@ -35,7 +35,7 @@ from harness.verdict.results.run_numbers import RunNumber, in_order, moment_text
 
 _log = logging.getLogger(__name__)
 
-_EMPTY: Final = {"started": "", "digest": "", "folder": "", "damaged": 0, "told": ""}
+_EMPTY: Final = {"started": "", "digest": "", "folder": "", "damaged": 0, "size": 0, "told": ""}
 _PEEKED: Final = 100
 _TOLD_ENGINES: Final = 3
 _TOLD: Final = ("selected", "finished", "problem")
@@ -97,6 +97,7 @@ def import_run(database: Database, path: Path) -> Imported:
             count = select(func.count()).where(attempts.c.run == run)
             same = connection.execute(count).scalar_one()
             return Imported(run, same, held.damaged, changed=False, beside=beside)
+        _count_once(connection, run, 0)
         for table in (attempts, device_runs):
             connection.execute(delete(table).where(table.c.run == run))
         insert_rows(connection, attempts, _rows(run, journal, seen))
@@ -114,6 +115,7 @@ def import_run(database: Database, path: Path) -> Imported:
                 told=told,
             )
         )
+        _count_once(connection, run, seen.attempts)
     for engine, line in list(seen.engines.items())[:_TOLD_ENGINES]:
         known = ", ".join(ENGINES)
         said = "no engine that is known, and its cases are held beside those of others"
@@ -133,6 +135,24 @@ def _held(connection: Connection, run: str) -> Any:
     insert_new(connection, runs, {"run": run, **_EMPTY})
     query = select(runs).where(runs.c.run == run).with_for_update()
     return connection.execute(query).one()
+
+
+def _count_once(connection: Connection, run: str, size: int) -> None:
+    """Note that a run holds so many attempts, and have each of them count in one run alone: of
+    those that hold it in the largest, since merged runs are larger than their parts."""
+    connection.execute(update(runs).where(runs.c.run == run).values(size=size))
+    of_run = select(attempts.c.identity).where(attempts.c.run == run)
+    holder = attempts.alias()
+    largest = (
+        select(holder.c.run)
+        .join(runs, runs.c.run == holder.c.run)
+        .where(holder.c.identity == attempts.c.identity)
+        .order_by(runs.c.size.desc(), runs.c.run)
+        .limit(1)
+        .scalar_subquery()
+    )
+    changed = update(attempts).where(attempts.c.identity.in_(of_run))
+    connection.execute(changed.values(counts=attempts.c.run == largest))
 
 
 def _not_run(connection: Connection, run: str, info: Mapping[str, Any]) -> int | None:
@@ -296,9 +316,13 @@ def _digest(journal: Path) -> str:
 
 
 def runs_in_order(database: Database) -> list[LackingRun]:
-    """The runs that are held, as they were begun, and what each lacks. Raises InfraError."""
+    """The runs that are held, as they were begun, and what each lacks.
+
+    What is wholly part of others, merged of it, is left out. Raises InfraError.
+    """
+    counting = exists().where(attempts.c.run == runs.c.run, attempts.c.counts)
     with database.transaction(writes=False) as connection:
-        held = connection.execute(select(runs)).all()
+        held = connection.execute(select(runs).where((runs.c.size == 0) | counting)).all()
     ordered = in_order(
         held, lambda row: RunNumber(row.series or "", row.number or 0, row.started, row.run)
     )
@@ -313,7 +337,7 @@ def stored_attempts(
 
     Raises InfraError.
     """
-    query = select(*_columns("kin", "run", *_FIELDS.values()))
+    query = select(*_columns("kin", "run", *_FIELDS.values())).where(attempts.c.counts)
     for value, condition in (
         (asked.kin, attempts.c.kin == asked.kin),
         (asked.device, attempts.c.device == asked.device),

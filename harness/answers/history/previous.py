@@ -13,6 +13,7 @@ from harness.answers.history.attempts import (
     EarlierAttempts,
     attempts_by_name,
     finder,
+    once,
     read_attempts,
 )
 from harness.answers.history.comparison import TITLES, Pair, compare
@@ -72,11 +73,15 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
 
 
 def _before(folder: RunFolder) -> list[Path]:
-    """The runs beside a run that were begun before it, the newest first."""
+    """The runs beside a run that were begun before it, the newest first; none that it is merged
+    of."""
     beside = run_folders(folder.path.parent)
     if folder.path not in beside:
         return []
-    return beside[: beside.index(folder.path)][::-1]
+    merged = folder.info().get("merged")
+    parts = [part for part in merged if isinstance(part, dict)] if isinstance(merged, list) else []
+    names = {part.get("run") for part in parts if isinstance(part.get("run"), str)}
+    return [path for path in beside[: beside.index(folder.path)][::-1] if path.name not in names]
 
 
 def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
@@ -139,13 +144,13 @@ def histories(
         if pair.after is not None
         and (became not in ("passing", "untested") or _named(pair) & set(also))
     }
-    compared = False
+    compared, met = False, {attempt.run for attempt in attempts}
     asked = _asked_for(info.get("selection"), _before(run)) if found else ()
     for one in _last(asked, _MOST_BYTES):
         # what came after BASE was told to nobody
         compared = compared or (base is not None and one.path == base.path)
         with contextlib.suppress(HarnessError):
-            find = finder(attempts_by_name(read_attempts(one.path / JOURNAL)[0]))
+            find = finder(attempts_by_name(once(read_attempts(one.path / JOURNAL)[0], met)))
             at = str(one.info().get("started", ""))
             for history in found.values():
                 if (then := find(history.now.last)) is not None:

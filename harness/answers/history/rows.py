@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.answers.history.attempts import Attempt
-from harness.answers.history.causes import cause_id
+from harness.answers.history.causes import cause_id, hashed
 from harness.answers.report.summary import part_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
@@ -49,6 +49,8 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
         "soc": _soc(record),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
         "cause_id": cause_id(attempt) if attempt.is_bad else None,
+        "identity": hashed(repr(attempt.identity)),
+        "counts": True,
     }
 
 

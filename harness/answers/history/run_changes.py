@@ -31,7 +31,7 @@ _COLUMNS: Final = ", ".join(f'"{name}"' for name in NightChange._fields)
 
 
 class RunHeld(NamedTuple):
-    """A run of the history. `digest` is that of its journal."""
+    """A run of the history. `digest` is that of its journal and of how much of it counts here."""
 
     run: str
     started: str
@@ -41,9 +41,10 @@ class RunHeld(NamedTuple):
 
 def runs_held(database: Database) -> list[RunHeld]:
     """The runs that have cases of their own, the oldest first. Raises InfraError."""
+    counting = select(func.count()).where(attempts.c.run == runs.c.run, attempts.c.counts)
+    query = select(runs.c.run, runs.c.digest, counting.scalar_subquery())
     with database.transaction(writes=False) as connection:
-        rows = connection.execute(select(runs.c.run, runs.c.digest))
-        digests = dict[str, str]((run, digest) for run, digest in rows)
+        digests = {run: f"{digest} {count}" for run, digest, count in connection.execute(query)}
     return [
         RunHeld(one.run, one.started, one.not_run, digests[one.run])
         for one in runs_in_order(database)
@@ -162,13 +163,17 @@ def causes_held(database: Database, held: Sequence[RunHeld]) -> list[CauseHeld]:
     columns = attempts.c
     counts = (
         select(columns.cause_id, columns.run, func.count(columns.kin.distinct()))
-        .where(columns.cause_id.is_not(None))
+        .where(columns.cause_id.is_not(None), columns.counts)
         .group_by(columns.cause_id, columns.run)
     )
     kind = func.coalesce(columns.diagnosis, columns.signature, columns.outcome)
     newest = (
         select(columns.outcome, kind, columns.diagnosis, columns.error)
-        .where(columns.cause_id == bindparam("cause"), columns.run == bindparam("of_run"))
+        .where(
+            columns.cause_id == bindparam("cause"),
+            columns.run == bindparam("of_run"),
+            columns.counts,
+        )
         .order_by(columns.line)
         .limit(1)
     )

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.answers.history.attempts import COMPARED, Attempt, read_attempts
+from harness.answers.history.attempts import COMPARED, Attempt, once, read_attempts
 from harness.answers.history.comparison import Comparison, FailOn, compare
 from harness.answers.history.ops import judge_ops
 from harness.answers.history.performance import EFFECT
@@ -41,13 +41,15 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     earlier, between = runs_around(base, new)
     old = [one.before for one in found["passing"] if one.before]
     now = [one.after for one in found["passing"] if one.after]
+
+    def noise() -> tuple[Iterator[list[Attempt]], Iterator[list[Attempt]]]:
+        met = {attempt.run for attempt in (*old, *now)}
+        return _readable(earlier, met), _readable(between, met)
+
     try:
-        speed = judge_speed(
-            *(old, now, _readable(earlier), _readable(between)),
-            effect=asked.slower or EFFECT,
-            late=late,
-        )
-        ops = judge_ops(old, now, _readable(earlier), _readable(between))
+        effect = asked.slower or EFFECT
+        speed = judge_speed(old, now, *noise(), effect=effect, late=late)
+        ops = judge_ops(old, now, *noise())
     except ConfigError as error:
         if asked.slower is not None or asked.ops:
             raise
@@ -65,10 +67,10 @@ def _read(folder: RunFolder, like: Iterable[Attempt] = ()) -> list[Attempt]:
     return found
 
 
-def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Attempt]]:
-    """The runs that can be read; the others are logged."""
+def _readable(runs: Sequence[RunFolder], met: set[str]) -> Iterator[list[Attempt]]:
+    """The runs that can be read, each attempt once, of runs not `met`; the others are logged."""
     for run in runs:
         try:
-            yield _read(run)
+            yield once(_read(run), met)
         except HarnessError as error:
             _log.warning("%s tells nothing of noise: %s", run.run_id, error)

@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -16,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION: Final = "9"
+VERSION: Final = "10"
 """Of the tables; a database with others is refused."""
 
 metadata: Final = MetaData()
@@ -37,6 +38,7 @@ runs: Final = Table(
     Column("digest", _TEXT, nullable=False),
     Column("folder", _TEXT, nullable=False),
     Column("damaged", Integer, nullable=False),
+    Column("size", Integer, nullable=False),
     Column("series", _TEXT),
     Column("number", BigInteger),
     Column("not_run", BigInteger),
@@ -66,6 +68,8 @@ attempts: Final = Table(
     Column("soc", _TEXT),
     Column("figures", _TEXT),
     Column("cause_id", _TEXT),
+    Column("identity", _TEXT, nullable=False, index=True),
+    Column("counts", Boolean, nullable=False),
 )
 Index(
     "attempts_of_kin",

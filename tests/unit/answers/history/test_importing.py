@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from harness.answers.history.attempts import Attempt, read_attempts
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, rediagnose, runs_in, runs_in_order
 from harness.answers.history.timeline import Filter
+from harness.answers.report.merge import merge_runs
 from harness.ground.errors import ConfigError, InfraError
 from harness.tools.cli.history import history
 from harness.verdict.failure.error import Diagnosis
@@ -408,3 +411,84 @@ def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Pa
         (folder / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
     told = json.loads(said("--reports", tmp_path, "--json")[1])
     assert [(one["recent"], one["fails"]) for one in told["cases"]] == [(".F.", False)]
+
+
+def forged(reports: Path, run: Path) -> Path:
+    """Return a run that claims to be merged of another one, of which all cases passed."""
+    false = run_folder(reports, attempt("z passed"))
+    claim = json.loads((false / "run.json").read_text())
+    claim["merged"] = [{"run": run.name}]
+    (false / "run.json").write_text(json.dumps(claim))
+    with (false / "results.jsonl").open("a") as journal:
+        for line in (run / "results.jsonl").read_text().splitlines():
+            passed = {"outcome": "passed", "cause": None, "error": None}
+            journal.write(f"{json.dumps(json.loads(line) | passed)}\n")
+    return false
+
+
+@pytest.fixture(scope="module")
+def parts_and_wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return runs, others that are merged of them and of each other, and one with false claims."""
+    reports = tmp_path_factory.mktemp("reports")
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in range(20, 25)]
+    first, second, third = (
+        run_folder(
+            reports, *(attempt(f"{case} {outcome}", started=days[at]) for case, outcome in had)
+        )
+        for at, had in enumerate(
+            (
+                (("a", "crashed"), ("b", "passed")),
+                (("a", "passed"), ("c", "failed")),
+                (("d", "passed"), ("a", "crashed")),
+            )
+        )
+    )
+    two, all_three, overlapping = (reports / name for name in ("two", "all-three", "overlapping"))
+    merge_runs([first, second], two)
+    merge_runs([two, third], all_three)
+    merge_runs([third, second], overlapping)
+    return [first, second, third, two, all_three, overlapping, forged(reports, first)]
+
+
+@reaches(0.2)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chosen=st.data())
+def test_an_attempt_counts_once_in_whatever_order_parts_and_merged_runs_come(
+    chosen: st.DataObject, parts_and_wholes: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    some = chosen.draw(st.sets(st.sampled_from(parts_and_wholes), min_size=1).map(sorted))
+    histories = []
+    for order in (some, chosen.draw(st.permutations(some)), some[::-1]):
+        database = open_database(str(tmp_path_factory.mktemp("history") / "h"))
+        for path in order:
+            import_run(database, path)
+        histories.append(stored_runs(database, Filter()))
+    assert histories[0] == histories[1] == histories[2]
+    counted = [identity for _, attempts in histories[0] for identity in identities(attempts)]
+    stand = {one.identity for path in some for one in read_attempts(path / "results.jsonl")[0]}
+    assert sorted(counted, key=repr) == sorted((one[1:] for one in stand), key=repr)
+    whole = parts_and_wholes[4]
+    if whole in some:
+        reached()
+        held_of, stands = dict(histories[0]), read_attempts(whole / "results.jsonl")[0]
+        assert identities(held_of[whole.name]) == identities(stands)
+        assert not {one.name for one in parts_and_wholes[:4]} & held_of.keys()
+
+
+def identities(attempts: Sequence[Attempt]) -> list[tuple[str | None, ...]]:
+    """Return what tells attempts apart, but for their own runs, which no database holds."""
+    return sorted((one.identity[1:] for one in attempts), key=repr)
+
+
+def test_what_a_merged_run_took_counts_again_when_that_has_changed(tmp_path: Path) -> None:
+    first, second = (run_folder(tmp_path, attempt(f"{case} passed")) for case in "ab")
+    merge_runs([first, second], tmp_path / "merged")
+    database = open_database(str(tmp_path / "h"))
+    for path in (first, second, tmp_path / "merged"):
+        import_run(database, path)
+    assert [run for run, _ in stored_runs(database, Filter())] == ["merged"]
+    journal = tmp_path / "merged/results.jsonl"
+    journal.write_text(journal.read_text().splitlines(keepends=True)[1])
+    import_run(database, tmp_path / "merged")
+    names = [(run, len(attempts)) for run, attempts in stored_runs(database, Filter())]
+    assert sorted(names) == sorted([(first.name, 1), min((second.name, 1), ("merged", 1))])

@@ -35,6 +35,7 @@ _T = TypeVar("_T")
 class Attempt:
     """One attempt at one case. Fields that a `CaseRecord` has, too, mean what they mean there.
 
+    `test` is its `question`, which also says what was asked of a file.
     `device` is the name of the device that it ran on, `ort` the ONNX Runtime that it ran with,
     `run` is the run in which it was made, which may have been merged into others since,
     `failure` the signature of its error, `diagnosis` the id of that. `figures` has one number for
@@ -74,7 +75,7 @@ class Attempt:
         more = {name: record.measurements[name] for name in measured if name in record.measurements}
         return cls(
             case=one.of(record.case),
-            test=one.of(record.test),
+            test=one.of(record.question),
             placement=one.of(record.placement),
             axes=one.of(record.axes, repr(record.axes)),
             outcome=record.outcome,
@@ -103,6 +104,12 @@ class Attempt:
         return (self.run, self.case, self.started, self.device, *verdict)
 
     @property
+    def asked(self) -> str:
+        """What was asked of the file, in words; empty if nothing."""
+        function = self.test.partition("[")[0].rpartition("::")[2]
+        return function.partition(" (")[2].removesuffix(")")
+
+    @property
     def kin(self) -> str:
         """What it shares with its cases of other versions: the test, where it runs, the backend."""
         if self.placement is None:
@@ -128,9 +135,9 @@ class Attempt:
 
     def may_be(self, other: Attempt) -> bool:
         """Whether one of this name, or of other versions, may be this case: not with another
-        engine.
+        engine, and not if something else was asked of the file.
         """
-        return len({self.engine, other.engine} - {None}) < 2
+        return self.test == other.test and len({self.engine, other.engine} - {None}) < 2
 
     @property
     def is_bad(self) -> bool:

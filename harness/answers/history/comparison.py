@@ -125,6 +125,8 @@ class Comparison:
     """Files of tests, models and inputs that are others than before."""
     devices_gone: Sequence[str] = ()
     """Devices that the earlier run used, and the new one was not to use."""
+    asked_otherwise: Sequence[str] = ()
+    """Cases of whose files something else was asked than before, so that they are others."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
@@ -234,6 +236,9 @@ def compare(
         drifted,
         files_changed=files_changed(*infos),
         devices_gone=devices_gone(*infos),
+        asked_otherwise=[
+            name for name in new if name in old and old[name].last.test != new[name].last.test
+        ],
     )
 
 

@@ -174,9 +174,10 @@ class ComparisonReport(Part):
 
     `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
     `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
-    case was profiled in both. `files_changed` are files of tests, models and inputs. `failed_on`
-    has what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty. Else
-    it ends with 2 or 3 if verdicts are missing in the new run.
+    case was profiled in both. `files_changed` are files of tests, models and inputs.
+    `asked_otherwise` are cases of whose files something else was asked: others, of the same name.
+    `failed_on` has what of `--fail-on` there is: the comparison ends with 1 exactly if that is not
+    empty. Else it ends with 2 or 3 if verdicts are missing in the new run.
     """
 
     schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -188,6 +189,7 @@ class ComparisonReport(Part):
     base_coverage: Coverage
     failed_on: tuple[str, ...]
     files_changed: tuple[str, ...] = ()
+    asked_otherwise: tuple[str, ...] = ()
     exit_code: int
     new: tuple[Row, ...] = ()
     changed: tuple[Row, ...] = ()
@@ -231,6 +233,7 @@ def report_head(told: ToldComparison) -> ComparisonReport:
         base_coverage=found.base_coverage,
         failed_on=tuple(told.reasons),
         files_changed=tuple(found.files_changed),
+        asked_otherwise=tuple(found.asked_otherwise),
         exit_code=told.exit_code,
         drifted=tuple(
             DriftRow(case=drifted.pair.shown.case, output=output.document())

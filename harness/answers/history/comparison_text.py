@@ -115,7 +115,9 @@ class ToldComparison:
         """What around the cases is another than before: files, and devices that are gone."""
         gone = [f"{one} is not used any more" for one in self.comparison.devices_gone]
         files = self.comparison.files_changed
-        return ", ".join([*([named_files(files)] if files else []), *gone])
+        otherwise = self.comparison.asked_otherwise
+        asked = [f"what is asked of {named_files(otherwise)}"] if otherwise else []
+        return ", ".join([*([named_files(files)] if files else []), *asked, *gone])
 
     @property
     def exit_code(self) -> int:

@@ -34,7 +34,7 @@ class KindRow(Part):
 
 
 class CaseRow(Bisectable):
-    """A case through all runs.
+    """A case through all runs; with what else is `asked` of its file it is another case.
 
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
@@ -46,6 +46,7 @@ class CaseRow(Bisectable):
     """
 
     case: str
+    asked: str = ""
     fails: bool
     lost: Fault | None
     since: str
@@ -103,6 +104,7 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
     flaky = state if state and state.is_flaky else None
     return CaseRow(
         case=line.last.case,
+        asked=line.last.asked,
         recent="".join(line.marks),
         kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
         last_good=CaseSide.of(good),

@@ -120,6 +120,8 @@ def rates(case: CaseRow) -> str:
         told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
     if case.no_verdict:
         told.append(f"{case.no_verdict} without a verdict")
+    if case.asked:
+        told.append(f"asked: {shortened(case.asked, _WIDTH)}")
     return ", ".join(told)
 
 

@@ -53,8 +53,11 @@ def merge_runs(paths: Sequence[Path], output: Path) -> list[str]:
 
 
 def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
-    """Number the records of each case by when they began. Raise ConfigError for damage."""
-    keys = set[_Key]()
+    """Number the records of each case by when they began.
+
+    Raise ConfigError for damage, and where the runs asked different things of one file.
+    """
+    keys, questions = set[_Key](), dict[str, str]()
     for run in runs:
         info = run.info()
         if not info or (info.get("selected") and run.selected_cases() is None):
@@ -63,6 +66,14 @@ def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
             if isinstance(line, Damage):
                 problem = f"is no record: {line.problem}; remove the line to merge the others"
                 problem = line.problem if line.is_foreign else problem
+                raise ConfigError(problem, file=run.path / JOURNAL, line=line_number)
+            if isinstance(line, CaseRecord) and questions.setdefault(line.case, line.question) != (
+                line.question
+            ):
+                problem = (
+                    f"asked something else of {line.case} ({line.asked or 'no option'}) than the "
+                    "runs before it: merge runs that asked the same"
+                )
                 raise ConfigError(problem, file=run.path / JOURNAL, line=line_number)
             keys.add(_key(line))
     attempts = groupby(sorted(keys), key=lambda key: key[:2])

@@ -31,7 +31,7 @@ from harness.run.bench.wrong_call import REFUSED, at_fault, place_of
 from harness.run.pytest_plugin.attempts import AttemptEnd
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.run.pytest_plugin.case_names import own_test
-from harness.run.pytest_plugin.collected import parameters_of, placement_of
+from harness.run.pytest_plugin.collected import asked_of, parameters_of, placement_of
 from harness.run.pytest_plugin.neighbours import told_by_timeout
 from harness.run.pytest_plugin.own_contexts import suite_of
 from harness.run.pytest_plugin.pytest_internals import missing_fixture, run_phases, tear_down_for
@@ -193,6 +193,7 @@ class Case:
             engine=self.placement.engine,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
+            asked=asked_of(self.item, self._run.options.contexts),
             axes=self._axes(),
             device=device,
             runtime=notes.libraries() if notes else None,
@@ -402,6 +403,7 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
         placement=None,
         suite=suite_of(item),
         line=None if line is None else line + 1,
+        asked=asked_of(item, run.options.contexts),
         axes=axes | own_axes(parameters_of(item)),
         device=None,
         outcome="unsupported",

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,17 @@ import harness
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.markers import refuse_mistaken_markers
-from harness.run.pytest_plugin.own_contexts import choose_contexts, suite_of
+from harness.run.pytest_plugin.own_contexts import TAKES, ArtefactFile, choose_contexts, suite_of
 from harness.run.pytest_plugin.pytest_internals import reword
 from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB, stop
 from harness.verdict.results.case_names import NO_PLACEMENT
+from harness.verdict.results.record import Asked
 
 if TYPE_CHECKING:
     from harness.contexts.sources.context_file import Files
     from harness.run.pytest_plugin.asked import Selection
+    from harness.run.pytest_plugin.options import ContextsAsked
     from harness.run.workbench.placement import Need, Placement
     from harness.verdict.results.known_issue_lint import CollectedTests
 
@@ -249,6 +252,25 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
     for name, known in models.items():
         found.setdefault(name, []).extend(known)
     return {name: _one_digest(digests) for name, digests in found.items()}
+
+
+def asked_of(item: pytest.Item, contexts: ContextsAsked) -> Asked | None:
+    """What a run asks of the user's file that a test is run with; None if there is none."""
+    takes = contexts.paths and item.get_closest_marker(TAKES) is not None
+    return _asked(contexts) if takes or item.getparent(ArtefactFile) is not None else None
+
+
+@cache
+def _asked(contexts: ContextsAsked) -> Asked | None:
+    given = {field: getattr(contexts, field) for field in Asked.model_fields}
+    given["tolerance"] = contexts.tolerance or None
+    given["fallback"] = "allow" if contexts.fallback == "allow" else None
+    # what cannot be read is told by its path: the case says so
+    given |= {
+        field: _digest(path) or str(path) for field, path in given.items() if isinstance(path, Path)
+    }
+    asked = Asked(**given)
+    return asked if asked != Asked() else None
 
 
 def _digest(path: Path) -> str | None:

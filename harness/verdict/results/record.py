@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -161,13 +162,37 @@ def emulated_answer(said: Said) -> EmulatedAnswer:
     return EmulatedAnswer(by=said.kind, call=said.call, answer=said.answer, words=said.words)
 
 
+class Asked(Part):
+    """What options asked of a file, as far as they did: which inputs, and when it passes.
+
+    `inputs`, `expected` and `reference` are SHA-256 of what these files hold; the others are the
+    options of these names.
+    """
+
+    inputs: RecordText | None = None
+    expected: RecordText | None = None
+    reference: RecordText | None = None
+    graph: RecordText | None = None
+    tolerance: float | None = None
+    max_error: float | None = None
+    min_cosine: float | None = None
+    min_sqnr: float | None = None
+    fallback: Literal["allow"] | None = None
+
+    def __str__(self) -> str:
+        hashed = ("inputs", "expected", "reference")
+        options = ((name, value) for name, value in self if value is not None)
+        words = (f"{name} {value[:8] if name in hashed else value}" for name, value in options)
+        return re.sub(r"[^\w.,+ -]", ".", ", ".join(words).replace("_", "-"))
+
+
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `test` is the node id without what the harness put in, and `placement` is what it put in:
-    together they tell a case from others. `engine` is what executes it (`facts/engines.py`).
-    `placement` and `engine` are null where no device fits. `line` is where in the test's file it
-    stands, null where that is not Python.
+    together with what was `asked` of a file they tell a case from others. `engine` is what executes
+    it (`facts/engines.py`). `placement` and `engine` are null where no device fits. `line` is where
+    in the test's file it stands, null where that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
@@ -193,6 +218,7 @@ class CaseRecord(Part):
     engine: RecordText | None = None
     suite: RecordText
     line: Count | None = None
+    asked: Asked | None = None
     axes: JsonObject
     device: DeviceRecord | None
     runtime: RuntimeRecord | None = None
@@ -226,6 +252,13 @@ class CaseRecord(Part):
     @property
     def file(self) -> str:
         return self.case.partition("::")[0]
+
+    @property
+    def question(self) -> str:
+        """The test, and what was asked of a file where that is one: what makes verdicts alike."""
+        base, bracket, parameters = self.test.partition("[")
+        asked = f" ({self.asked})" if self.asked is not None else ""
+        return f"{base}{asked}{bracket}{parameters}"
 
     @property
     def function(self) -> str:

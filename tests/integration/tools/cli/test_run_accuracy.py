@@ -90,6 +90,13 @@ def test_figures_are_those_of_plain_arithmetic(lab: DeviceRuns, engine: str) -> 
         assert {name: told[name] for name in figures} == pytest.approx(figures, rel=1e-9)
         assert (told["inputs"], told["not_finite"], told["samples"]) == ("given", 0, 1)
         assert told["sqnr_db"] > 40
+    digests = [one["asked"].pop(name) for name in ("inputs", "expected")]
+    assert [len(digest) for digest in digests] == [64, 64]
+    assert {name: value for name, value in one["asked"].items() if value} == {"tolerance": 0.1}
+    np.save(lab.folder / "in/x.npy", x / 2)
+    _, _, (other,) = lab.run_files("two.onnx", *given)
+    assert other["asked"]["inputs"] != digests[0], "another question"
+    assert other["asked"]["expected"] == digests[1]
 
 
 @pytest.mark.slow

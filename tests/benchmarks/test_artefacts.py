@@ -54,7 +54,7 @@ def test_a_large_pte(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     show_figures("inspecting 4 GiB", s=round(seconds, 1), mb=memory // 10**6)
     assert memory < MOST_BYTES
 
-    seconds, memory, _ = timed([*command, "extract", path, "--out", out])
+    seconds, memory, _ = timed([*command, "extract", path, "--output", out])
     assert sorted(one.stat().st_size for one in out.glob("*.bin")) == sorted(
         one["size"] for one in told
     )

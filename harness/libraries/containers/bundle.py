@@ -21,7 +21,6 @@ from harness.libraries.containers.artefact import Artefact
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.manifest import MANIFEST, FilePlace, Manifest, listed
 
-_README: Final = "README.txt"
 _CHUNK: Final = 1 << 20
 # the head of a file in a zip: magic, version, flags, method, time, date, crc, packed and real size,
 # length of its name and of what follows that
@@ -88,16 +87,20 @@ def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
     raise data.error(f"the zip has more than {_MAX_FILES} files", at)
 
 
-def write_bundle(path: Path, manifest: Manifest, readme: str, files: Mapping[str, Path]) -> None:
-    """Writes a bundle of a manifest and the files that it names, always the same bytes for them.
+def write_bundle(
+    path: Path, manifest: Manifest, texts: Mapping[str, bytes], files: Mapping[str, Path]
+) -> None:
+    """Writes a bundle of a manifest, the files that it names and texts for whoever gets it.
+
+    The same bytes come of the same.
 
     It is there whole or not at all. Raises ConfigError for a path that cannot be one, InfraError.
     """
     try:
         if path.is_dir():
-            raise ConfigError("is a folder; name a file", file=path, field="--out")
+            raise ConfigError("is a folder; name a file", file=path, field="--output")
         with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
-            for name, text in ((MANIFEST, manifest.text()), (_README, readme)):
+            for name, text in {MANIFEST: manifest.text().encode(), **texts}.items():
                 archive.writestr(undated_entry(name), text)
             for name, file in sorted(files.items()):
                 entry = undated_entry(name)

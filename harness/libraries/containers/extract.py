@@ -20,6 +20,13 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.cache import cache_problem
 from harness.ground.files.copy_range import copy_range
 from harness.ground.files.names_inside import create_inside, name_problem
+from harness.ground.files.verified_folder import (
+    key_of,
+    made_once,
+    publish,
+    work_folder,
+    write_manifest,
+)
 from harness.ground.files.whole_file import read_note, sha256_of, write_json
 from harness.libraries.containers.artefact import (
     PIECE_FORMATS,
@@ -28,7 +35,13 @@ from harness.libraries.containers.artefact import (
     Blob,
     Piece,
 )
-from harness.libraries.containers.manifest import MANIFEST, Manifest, PieceEntry, TensorEntry
+from harness.libraries.containers.manifest import (
+    MANIFEST,
+    Manifest,
+    ModelFile,
+    PieceEntry,
+    TensorEntry,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +49,7 @@ PIECES: Final = "pieces"
 """The folder of the cache with the pieces that lie inside other files."""
 _OF_THE_ENTRY: Final = ("artefact", "sha256")
 _TENSORS: Final = (".raw", ".npy")
+_UNPACK_S: Final = 900.0
 
 
 def piece_file(piece: Blob, cache_root: Path) -> Path:
@@ -115,6 +129,32 @@ def nothing_in(opened: Sequence[Artefact]) -> ConfigError:
     return ConfigError(problem, file=opened[0].path if opened else None)
 
 
+def unpacked_model(artefact: Artefact, cache_root: Path) -> Path:
+    """The model of a bundle, in a folder of the cache with all the files that it was run with.
+
+    Raises ArtefactError for a file that is not what was packed, InfraError.
+    """
+    files: Sequence[tuple[ModelFile, Blob]] = artefact.facts["model"]
+    hashes = {entry.file: entry.sha256 for entry, _ in files}
+    folder = cache_root / "models" / key_of(sorted(hashes.items()))
+
+    def make() -> None:
+        with work_folder(folder.parent) as work:
+            for name, blob in ((entry.file, blob) for entry, blob in files):
+                path = work / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as write:
+                    _copy(blob, write)
+                if sha256_of(path) != hashes[name]:
+                    raise ArtefactError(f"{name} is not what was packed", file=artefact.path)
+            write_manifest(work, hashes, hashes=hashes)
+            publish(work, folder)
+
+    doing = f"unpacking the model of {artefact.path.name}"
+    kept = made_once(folder, hashes, make, doing=doing, timeout_s=_UNPACK_S)
+    return kept.files[files[0][0].file].path
+
+
 def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:
     """Copies every piece into a new folder, and a manifest.json that tells of them.
 
@@ -139,7 +179,7 @@ def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False
                         (folder / name).unlink(missing_ok=True)
                 raise
     except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError("is a file; name a new folder", file=folder, field="--out") from error
+        raise ConfigError("is a file; name a new folder", file=folder, field="--output") from error
     except OSError as error:
         raise InfraError(f"cannot write to {folder}: {error.strerror or error}") from error
 
@@ -155,11 +195,11 @@ def _new_folder(folder: Path) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             problem = "is being extracted into by another process; name a new folder"
-            raise ConfigError(problem, file=folder, field="--out") from error
+            raise ConfigError(problem, file=folder, field="--output") from error
         except OSError:
             pass  # a file system without locks: files that are there are still told of
         if os.listdir(held):
-            raise ConfigError("is not empty; name a new folder", file=folder, field="--out")
+            raise ConfigError("is not empty; name a new folder", file=folder, field="--output")
         try:
             yield
         except BaseException:
@@ -257,7 +297,7 @@ class _Extracting:
             created = create_inside(self.folder, name)
         except FileExistsError as error:
             problem = f"{name} is there already: somebody else writes here; name a new folder"
-            raise ConfigError(problem, file=self.folder, field="--out") from error
+            raise ConfigError(problem, file=self.folder, field="--output") from error
         self.made.append(name)
         return created
 

@@ -53,19 +53,29 @@ class PieceEntry(BaseModel, extra="forbid", frozen=True):
     expected: Tensors = ()
 
 
+class ModelFile(BaseModel, extra="forbid", frozen=True):
+    """A file that a case was run with: of its model, or a tensor of `inputs` or `expected`."""
+
+    file: Annotated[str, Field(pattern="^(model|inputs|expected)/.")]
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
 # packed outputs of a model on the CPU are files then
 _AGAINST: Final = re.compile(r" of [^;]{1,100}? is asked")
 _Limit = Annotated[float | None, Field(allow_inf_nan=False)]
 
 
 class RunPlan(BaseModel, extra="forbid", frozen=True):
-    """How the pieces were run. Whoever runs them again may say otherwise.
+    """How the pieces, or the model, were run. Whoever runs them again may say otherwise.
 
     Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said. The
     limits are what was asked of each output.
     """
 
-    residency: Literal["resident", "sequential", "window"]
+    engine: Literal["qnn", "ort", "executorch", "litert"] = "qnn"
+    residency: Literal["resident", "sequential", "window"] = "resident"
+    fallback: bool = False
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     graph: str | None = None
     qnn: str | None = None
@@ -94,10 +104,14 @@ class Expects(BaseModel, extra="forbid", frozen=True):
 
 
 class Manifest(BaseModel, extra="forbid", frozen=True):
-    """The pieces in the order in which a runtime would load them."""
+    """The pieces in the order in which a runtime would load them.
+
+    `model` are the files of what the case is of, the model itself first. Without pieces it is run.
+    """
 
     schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
     pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
+    model: Annotated[tuple[ModelFile, ...], Field(max_length=_MAX_TENSORS)] = ()
     plan: RunPlan | None = None
     expects: Expects | None = None
 
@@ -129,7 +143,7 @@ def read_manifest(data: FileBytes) -> Artefact:
 def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePlace]) -> Artefact:
     """What the manifest at this place of a file lists; `find` says where a file of it lies.
 
-    It names files right beside it, none in folders. Raises ArtefactError.
+    It names files right beside it; only those of a model lie in folders. Raises ArtefactError.
     """
     try:
         manifest = Manifest.model_validate(json.loads(data.at(offset, size, "the manifest")))
@@ -145,8 +159,8 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePl
         raise data.error(f"is no JSON: {error}", offset) from error
     places: dict[str, FilePlace] = {}
 
-    def found(entry: PieceEntry | TensorEntry, name: str) -> FilePlace:
-        if why := name_problem(name, flat=True):
+    def found(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> FilePlace:
+        if why := name_problem(name, flat=not isinstance(entry, ModelFile)):
             problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
             raise data.error(problem, offset)
         place = places.get(name) or places.setdefault(name, find(name))
@@ -172,5 +186,15 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePl
 
     pieces = tuple(map(piece, manifest.pieces))
     artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
-    told = {"artefacts": artefacts, "plan": manifest.plan, "expects": manifest.expects}
+    model = tuple(
+        (one, Blob(*place[:3], one.file, within=place[3]))
+        for one in manifest.model
+        for place in (found(one, one.file),)
+    )
+    told = {
+        "artefacts": artefacts,
+        "model": model,
+        "plan": manifest.plan,
+        "expects": manifest.expects,
+    }
     return Artefact(data.path, "manifest", pieces, told)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ from harness.run.experiments.profiling import profile_case
 from harness.run.experiments.reference import tell_accuracy
 
 if TYPE_CHECKING:
+    from harness.libraries.containers.manifest import Expects
     from harness.run.bench.bench import Bench
     from harness.verdict.failure.verdict import Verdict
 
@@ -47,48 +49,63 @@ def test_contexts(
     # a bundle is about one failure; only if that is of its outputs are they kept
     keep = workload.plan is None or bool(workload.closeness)
     rounds = workload.rounds if workload.plan is None else ONCE
-    seen = bench.run_contexts(workload, contexts, residency, keep_outputs=keep, rounds=rounds)
-    if workload.not_run and seen.verdict.outcome == "passed":
-        bench.conclude(workload.not_run)
-    verdict = seen.verdict
-    try:
+    with _as_packed(bench, workload) as outcome:
+        seen = bench.run_contexts(workload, contexts, residency, keep_outputs=keep, rounds=rounds)
+        outcome.verdict = seen.verdict
+        if workload.not_run and seen.verdict.outcome == "passed":
+            bench.conclude(workload.not_run)
         tell_accuracy(bench, seen, workload)
-    except TargetFailure as failure:
-        verdict = failure.verdict
-        raise
-    finally:
-        _tell_whether_it_came(bench, workload, verdict)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)
 
 
-def _tell_whether_it_came(bench: Bench, workload: SourceList, verdict: Verdict) -> None:
-    """Whether a bundle ended as it did when it was packed; of any other file nothing."""
-    expects, error = workload.expects, verdict.error
-    if expects is None:
-        return
+@dataclass
+class _Outcome:
+    verdict: Verdict | None = None
+
+
+@contextmanager
+def _as_packed(bench: Bench, workload: SourceList) -> Iterator[_Outcome]:
+    """Say whether a bundle ended as it did when it was packed; of any other file nothing."""
+    outcome = _Outcome()
+    try:
+        yield outcome
+    except TargetFailure as failure:
+        outcome.verdict = failure.verdict
+        raise
+    finally:
+        if outcome.verdict is not None and workload.expects is not None:
+            _tell_whether_it_came(bench, workload, workload.expects, outcome.verdict)
+
+
+def _tell_whether_it_came(
+    bench: Bench, workload: SourceList, expects: Expects, verdict: Verdict
+) -> None:
+    error = verdict.error
     again = expects.met_by(verdict.outcome, error.signature if error else None)
     bench.measure(came_again=again)
     packed = workload.plan.qnn if workload.plan is not None else None
     came = "came again" if again else "did not come"
     if packed and packed != bench.placement.qnn_version and not again:
         came += f" (it was packed with QNN {packed}: --qnn {packed})"
-    bench.conclude(f"what was packed {came}: {expects}")
+    bench.conclude(f"what was packed {came}: {expects.outcome if again else expects}")
 
 
 @pytest.mark.device(engine=ORT.name)
 def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """ONNX Runtime makes a session of a model on QNN, with the outputs that are expected."""
     given = workload.given
-    seen = bench.session(
-        workload.path,
-        inputs=given.inputs,
-        expected=given.expected,
-        tolerance=given.tolerance,
-        repeat=workload.rounds,
-        fallback=given.fallback,
-    )
-    tell_accuracy(bench, seen, workload)
+    with _as_packed(bench, workload) as outcome:
+        seen = bench.session(
+            workload.path,
+            inputs=given.inputs,
+            expected=given.expected,
+            tolerance=given.tolerance,
+            repeat=workload.rounds,
+            fallback=given.fallback,
+        )
+        outcome.verdict = seen.verdict
+        tell_accuracy(bench, seen, workload)
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), [workload.path])
 
 
@@ -96,15 +113,17 @@ def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
 def test_program(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """A .pte loads and executes in ExecuTorch, with the outputs that are expected."""
     given = workload.given
-    seen = bench.executorch(
-        workload.path,
-        method=given.graph or "forward",
-        inputs=given.inputs,
-        expected=given.expected,
-        tolerance=given.tolerance,
-        repeat=workload.rounds,
-    )
-    tell_accuracy(bench, seen, workload)
+    with _as_packed(bench, workload) as outcome:
+        seen = bench.executorch(
+            workload.path,
+            method=given.graph or "forward",
+            inputs=given.inputs,
+            expected=given.expected,
+            tolerance=given.tolerance,
+            repeat=workload.rounds,
+        )
+        outcome.verdict = seen.verdict
+        tell_accuracy(bench, seen, workload)
     asked = pytestconfig.getoption("profile")
     if asked is not None:  # what ExecuTorch's wheel brings has no profile of its own
         deployed = bench.contexts(*workload)
@@ -116,10 +135,12 @@ def test_program(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
 def test_model(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
     """What LiteRT compiles of a .tflite runs, with the outputs that its CPU gives."""
     given = workload.given
-    seen = bench.litert(
-        workload.path, inputs=given.inputs, tolerance=given.tolerance, rounds=workload.rounds
-    )
-    tell_accuracy(bench, seen, workload)
+    with _as_packed(bench, workload) as outcome:
+        seen = bench.litert(
+            workload.path, inputs=given.inputs, tolerance=given.tolerance, rounds=workload.rounds
+        )
+        outcome.verdict = seen.verdict
+        tell_accuracy(bench, seen, workload)
     profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"))
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +43,7 @@ TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
 
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
+_UNSAID: Final = (None, 0.0, "refuse")
 _MADE_UP: Final = (
     "what is expected is compared with what comes of inputs that are made up; --inputs DIR names "
     "yours"
@@ -88,7 +90,10 @@ class ArtefactFile(FileOfTests):
 
 @cache
 def usual_engine(path: Path) -> Engine:
-    """Return what executes a file where nobody says: what compiles its kind, else the probe."""
+    """Return what executes a file where nobody says: what a bundle says, what compiles its kind.
+
+    Else it is the probe.
+    """
     from harness.libraries.containers.open import open_artefact
 
     try:
@@ -97,6 +102,8 @@ def usual_engine(path: Path) -> Engine:
         return QNN  # its case says what is wrong with it
     if artefact.pieces:
         return QNN
+    if artefact.facts.get("model") and (plan := artefact.facts["plan"]):
+        return ENGINES[plan.engine]
     return next((one for one in ENGINES.values() if one.compiles == artefact.kind), QNN)
 
 
@@ -174,11 +181,47 @@ def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[Sourc
     """What an engine other than the probe is to run of a file. Raises ConfigError."""
     from harness.run.pytest_plugin.own_cases import WHOLE_FILES
 
+    artefact, asked = _opened(path, asked)
+    path = artefact.path
     if asked.numbers or asked.residencies:
         all_at_once = f"{engine.title} loads what a file holds, all at once"
         problem = f"{all_at_once}: it takes no number of contexts and no residency"
         raise ConfigError(problem, file=path)
-    return [*WHOLE_FILES[engine.name](path, _given(path, engine, asked))]
+    wholes = WHOLE_FILES[engine.name](path, _given(path, engine, asked))
+    return [_as_packed(one, artefact) for one in wholes]
+
+
+def _opened(path: Path, asked: ContextsAsked) -> tuple[Artefact, ContextsAsked]:
+    """What a file holds. Of a bundle of a model that is the model, with what was asked of it.
+
+    Raises ConfigError and InfraError.
+    """
+    from harness.ground.files.cache import cache_root
+    from harness.libraries.containers.extract import unpacked_model
+    from harness.libraries.containers.open import open_artefact
+
+    packed = open_artefact(path)
+    if packed.pieces or not packed.facts.get("model"):
+        return packed, asked
+    model, plan = unpacked_model(packed, cache_root()), packed.facts["plan"]
+    artefact = open_artefact(model)
+    artefact = replace(artefact, facts={**packed.facts, **artefact.facts})
+    if plan is None:
+        return artefact, asked
+    root = model.parents[len(Path(packed.facts["model"][0][0].file).parts) - 1]
+    folders = {name: root / name for name in ("inputs", "expected") if (root / name).is_dir()}
+    limits = ("tolerance", "graph", "max_error", "min_cosine", "min_sqnr")
+    then = folders | {name: getattr(plan, name) for name in limits}
+    then["fallback"] = "allow" if plan.fallback else "refuse"
+    unsaid = {name: value for name, value in then.items() if getattr(asked, name) in _UNSAID}
+    return artefact, replace(asked, **unsaid)
+
+
+def _as_packed(sources: SourceList, artefact: Artefact) -> SourceList:
+    """These sources, with what a bundle says of how they were run."""
+    plan, expects = (artefact.facts.get(name) for name in ("plan", "expects"))
+    sources.plan, sources.expects = plan or sources.plan, expects or sources.expects
+    return sources
 
 
 def _given(path: Path, engine: Engine, asked: ContextsAsked) -> Given:
@@ -255,9 +298,8 @@ def _contexts_of_paths(asked: ContextsAsked) -> list[SourceList]:
 
 @cache
 def _contexts_of_file(path: Path, asked: ContextsAsked) -> SourceList:
-    from harness.libraries.containers.open import open_artefact
-
-    return _contexts_in(open_artefact(path), asked)
+    artefact, asked = _opened(path, asked)
+    return _as_packed(_contexts_in(artefact, asked), artefact)
 
 
 def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from harness.contexts.context.metadata import entries, tensors_of
 from harness.contexts.context.source import ANY_DISTANCE, Context
 from harness.contexts.sources.artefact_sources import Given, contexts_of
 from harness.contexts.sources.context_file import ContextFile, ContextFiles
 from harness.contexts.sources.contexts import Contexts, SourceList, required
 from harness.device.lab.inventory import Lab
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.engines import QNN
+from harness.ground.facts.engines import ENGINES, EXECUTORCH, QNN, Engine
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import cache_root
 from harness.libraries.containers.artefact import Artefact
-from harness.libraries.containers.bundle import write_bundle
 from harness.libraries.containers.manifest import (
     Expects,
     Manifest,
@@ -30,9 +30,17 @@ from harness.libraries.containers.manifest import (
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
-from harness.run.pytest_plugin.own_contexts import TESTS, named_way
+from harness.run.bench.executorch import methods_to_run
+from harness.run.pytest_plugin.own_contexts import TESTS, is_of_a_file, named_way
 from harness.search.bisect.request import where_pytest_starts
 from harness.search.bisect.versions import where_to_run
+from harness.search.minimize.handover import (
+    LoadedGraph,
+    NamedTensor,
+    entries_of,
+    model_files,
+    write_case,
+)
 from harness.search.minimize.search import Way
 from harness.verdict.results.case_names import placement_in, split_node_id
 from harness.verdict.results.record import CaseRecord
@@ -40,6 +48,8 @@ from harness.verdict.results.run_folder import RunFolder, run_folders
 
 _MOST: Final = 4096
 _MOST_RUNS: Final = 100
+_PLAIN: Final = re.compile(r"float(16|32|64)|[us]?(int|fixed)(8|16|32|64)|bool8")
+_ENDS: Final[tuple[Literal["inputs", "outputs"], ...]] = ("inputs", "outputs")
 _ENDINGS: Final = ("passed", "failed", "crashed", "hung")
 _TAKEN: Final = "FILE::test_contexts[...], a case of `qnn-harness run FILE`"
 _OTHER_ENGINE: Final = (
@@ -49,7 +59,10 @@ _OTHER_ENGINE: Final = (
 
 
 class LoadedBinary(BaseModel, extra="forbid", frozen=True):
-    """One of the binaries that a case loads, with its inputs and what it should give (files)."""
+    """One of the binaries that a case loads, with its inputs and what it should give (files).
+
+    It has `inputs` that were given, or `made_up` ones.
+    """
 
     name: str
     path: Path
@@ -59,6 +72,12 @@ class LoadedBinary(BaseModel, extra="forbid", frozen=True):
     origin: str
     inputs: tuple[Path, ...]
     expected: tuple[Path, ...]
+    made_up: tuple[Path, ...] = ()
+    graph: LoadedGraph | None = None
+
+    @property
+    def read(self) -> tuple[Path, ...]:
+        return self.inputs or self.made_up
 
 
 class Subject(BaseModel, extra="forbid", frozen=True):
@@ -71,6 +90,8 @@ class Subject(BaseModel, extra="forbid", frozen=True):
     devices: tuple[str, ...]
     lab: Path
     expects: Expects | None = None
+    model: dict[str, Path] = {}
+    """What was compiled, by the names that its files have in a bundle."""
 
     @property
     def way(self) -> Way:
@@ -112,8 +133,15 @@ class Subject(BaseModel, extra="forbid", frozen=True):
     def bundle(self, path: Path, way: Way, ran: CaseRecord, expects: Expects) -> None:
         """Packs a way that ran and ended so. Raises ConfigError, InfraError."""
         manifest, files = self.packed(way, versions_of(self.plan, ran))
-        packed = manifest.model_copy(update={"expects": expects})
-        write_bundle(path, packed, _readme(path.name, packed, self.names(way)), files)
+        packed = manifest.model_copy(update={"expects": expects, "model": entries_of(self.model)})
+        graphs, inputs = dict[str, LoadedGraph](), dict[str, list[str]]()
+        for number in dict.fromkeys(way.order):
+            kind, name = self.kinds[number], f"context-{number}"
+            inputs[f"{name}.bin"] = [f"{name}.input-{at}.raw" for at in range(len(kind.read))]
+            files |= dict(zip(inputs[f"{name}.bin"], kind.read, strict=True))
+            if kind.graph is not None:
+                graphs[f"{name}.bin"] = kind.graph
+        write_case(path, packed, ran, files | self.model, graphs, inputs)
 
 
 class Minimizing(BaseModel, extra="forbid", frozen=True):
@@ -162,6 +190,8 @@ def subject_of(
     residency, number = named_way(parameters or "") or (usual, len(files))
     if number > _MOST:
         raise ConfigError(f"has {number} contexts; {_MOST} are the most", field="CASE")
+    model = model_files(artefact.path, given) if artefact.kind == "onnx" else {}
+    model = {name: path for name, path in model.items() if name.startswith("model/")}
     kinds, numbers = _kinds(artefact, files, catalog)
     plan = RunPlan(
         residency=residency,
@@ -181,6 +211,7 @@ def subject_of(
         plan=plan,
         devices=where.devices,
         lab=lab_file.absolute(),
+        model=model,
     )
 
 
@@ -240,7 +271,30 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
         origin=origin,
         # made up anew from the names of tensors, whoever runs them
         inputs=() if context.generated_inputs else context.inputs,
+        made_up=context.inputs if context.generated_inputs else (),
         expected=context.expected,
+        graph=_graph(context),
+    )
+
+
+def _graph(context: Context) -> LoadedGraph | None:
+    """Return the graph that is executed; None if something of its tensors is not known."""
+    graphs = entries(context.metadata, "graphs")
+    told = graphs[context.graph]
+    try:
+        inputs, outputs = (
+            tuple(
+                NamedTensor(name=one.name, data_type=one.data_type, shape=one.shape or ())
+                for one in tensors_of(told, kind, context.path)
+            )
+            for kind in _ENDS
+        )
+    except ConfigError:
+        return None
+    if not all(_PLAIN.fullmatch(one.data_type) for one in (*inputs, *outputs)):
+        return None
+    return LoadedGraph(
+        name=str(told.get("name")), at=context.graph, of=len(graphs), inputs=inputs, outputs=outputs
     )
 
 
@@ -281,7 +335,7 @@ def record_in_run(
             continue  # one of another version, or damaged: others have the case, or none
         here = called_so(records)
         found = found or here
-        others |= dict.fromkeys(one.case for one in records if f"::{QNN.test}" in one.case)
+        others |= dict.fromkeys(one.case for one in records if is_of_a_file(one.case))
         if any(expected_of(one) is not None for one in here):
             found = here
             break
@@ -317,27 +371,39 @@ def versions_of(plan: RunPlan, record: CaseRecord) -> RunPlan:
     return plan.model_copy(update={key: value for key, value in told.items() if value})
 
 
-def _readme(name: str, manifest: Manifest, names: Sequence[str]) -> str:
-    plan, expects = manifest.plan, manifest.expects
-    assert plan is not None
-    times = {one: names.count(one) for one in dict.fromkeys(names)}
-    contexts = [f"  {one}" + (f", {n} times" if n > 1 else "") for one, n in times.items()]
-    qnn = f" --qnn {plan.qnn}" if plan.qnn else ""
-    ran = [plan.build_id, plan.backend, plan.soc, plan.target]
-    return "\n".join(
-        [
-            f"{counted(len(names), 'QNN context')}, {plan.residency}:",
-            *contexts,
-            "manifest.json has their order, sizes and hashes.",
-            "",
-            f"They ran with QNN {plan.qnn or 'not told'}: {', '.join(filter(None, ran))}",
-            f"What that came to: {expects}",
-            "",
-            "To run them again, with qnn-harness installed:",
-            "",
-            f"  qnn-harness run {name}{qnn} --backend {plan.backend}",
-            "",
-            "Its last lines say whether it came to the same.",
-            "",
-        ]
+def engine_of(case: str) -> Engine:
+    """Return what runs a case of a file. Raises ConfigError for a case of no file."""
+    test = split_node_id(case)[0].partition("::")[2]
+    for engine in ENGINES.values():
+        if engine.test == test:
+            return engine
+    problem = f"{test or case[:200]!r} is no test of a file"
+    raise ConfigError(problem, field="CASE", choices=[_TAKEN])
+
+
+def pack_model(path: Path, case: str, given: Given, ran: CaseRecord, expects: Expects) -> RunPlan:
+    """Pack the model of a case as it is, for another engine, or because no context came of it.
+
+    Raises ConfigError for a file that is gone, InfraError.
+    """
+    base, parameters = split_node_id(case)
+    file = base.partition("::")[0]
+    model, engine = (where_pytest_starts(case, "CASE") / file).absolute(), engine_of(case)
+    graph = given.graph
+    if graph is None and engine == EXECUTORCH:
+        named = (one for one in methods_to_run(model) if (parameters or "").endswith(f"-{one}"))
+        graph = next(named, None)
+    plan = RunPlan(
+        tolerance=given.tolerance,
+        graph=graph,
+        fallback=given.fallback,
+        backend=ran.placement.backend if ran.placement is not None else None,
+        max_error=given.closeness.max_error,
+        min_cosine=given.closeness.min_cosine,
+        min_sqnr=given.closeness.min_sqnr,
     )
+    files = model_files(model, given)
+    plan = versions_of(plan, ran).model_copy(update={"engine": engine.name})
+    manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=expects)
+    write_case(path, manifest, ran, files, {}, {})
+    return plan

@@ -75,7 +75,6 @@ def example_of(
     said = chain or (error.message.splitlines() if error else [])
     left = record.logs[0].rpartition("/")[0] if record.logs else None
     words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
-    is_packable = is_of_a_file(record.case) and record.measurements.get("context_files")
     return Example(
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
@@ -83,7 +82,7 @@ def example_of(
         command=tuple(again(record, f"--lab={lab}")),
         folder=folder,
         logs=str(PurePath(reports, run, left)) if left else None,
-        bundle=words if is_packable else None,
+        bundle=words if is_of_a_file(record.case) else None,
     )
 
 

@@ -99,7 +99,8 @@ def contexts() -> None:
 @contexts.command("extract")
 @files_argument
 @click.option(
-    "--out",
+    "-o",
+    "--output",
     "folder",
     type=NamedPath(),
     required=True,

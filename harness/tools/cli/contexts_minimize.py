@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
@@ -10,23 +11,28 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.context.source import ClosenessAsked
 from harness.contexts.sources.artefact_sources import Given
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.backends import BACKENDS
+from harness.ground.facts.engines import QNN
 from harness.libraries.containers.manifest import Expects
 from harness.run.pytest_plugin.ending import Ending
 from harness.search.bisect.answers import Point
 from harness.search.bisect.match import Judged
 from harness.search.minimize.driver import Minimization, Result
+from harness.search.minimize.handover import came_to
 from harness.search.minimize.search import Way
 from harness.search.minimize.subject import (
     Minimizing,
     Subject,
+    engine_of,
     expected_of,
     may_be_called,
+    pack_model,
     record_in_run,
     subject_of,
 )
@@ -42,6 +48,7 @@ from harness.tools.cli.lab_options import (
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json
 from harness.verdict.results.asked_of_files import asked_of_files
+from harness.verdict.results.case_names import split_node_id
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 
@@ -56,7 +63,9 @@ class CaseBundled(Printout):
     """`contexts bundle --json`: the archive, what is in it, and how a run of it should end."""
 
     case: str
+    engine: str
     contexts: list[str]
+    model: str | None
     bundle: str
     expects: Expects
 
@@ -91,7 +100,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 
 @click.command("minimize")
 @click.argument("case", required=False)
-@click.option("--out", type=NamedPath(), metavar="FILE", help="The new archive.")
+@click.option("-o", "--output", type=NamedPath(), metavar="FILE", help="The new archive.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each (default: by itself).")
 @click.option(
     "--max-runs", type=click.IntRange(1), default=200, show_default=True, help="Runs at most."
@@ -101,7 +110,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Go on with what was stopped.")
 @_case_options
 def minimize_command(
-    case: str | None, out: Path | None, resume: Path | None, as_json: bool, **given: Any
+    case: str | None, output: Path | None, resume: Path | None, as_json: bool, **given: Any
 ) -> int:
     """Find the fewest contexts with which CASE still fails in the same way, and pack them.
 
@@ -115,13 +124,13 @@ def minimize_command(
     Ending().watch()
     if (case is None) == (resume is None):
         raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ConfigError("name a file in a folder that there is", file=out, field="--out")
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise ConfigError("name a file in a folder that there is", file=output, field="--output")
     watcher = _Progress()
     if resume is not None:
         found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
     else:
-        _require_new(out)
+        _require_new(output)
         subject, _ = _subject(str(case), given, failing=True)
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
         task = Minimizing(subject=subject, **{name: given[name] for name in same})
@@ -138,7 +147,7 @@ def minimize_command(
         if not found.folder.read().answers():
             found.folder.discard()
         raise
-    result = found.result(out)
+    result = found.result(output)
     if stopped is not None:
         result = result.model_copy(update={"exit_code": stopped})
         again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder.path))}"
@@ -155,37 +164,58 @@ def minimize_command(
 
 @click.command("bundle")
 @click.argument("case")
-@click.option("--out", type=NamedPath(), required=True, metavar="FILE", help="The new archive.")
+@click.option(
+    "-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="The new archive."
+)
 @_case_options
-def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
-    """Pack CASE of a run: its contexts, plan and versions, and what it came to, in one archive.
+def bundle_command(case: str, output: Path, as_json: bool, **given: Any) -> None:
+    """Pack CASE of a run: its contexts or model, its plan, versions and outcome, in one archive.
 
-    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run`, `inspect`
-    and all that takes a FILE take the archive. No host, serial number or path is told in it.
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run` takes the
+    archive; README.txt in it says how to run it without qnn-harness. No host, serial number or path
+    is told in it.
     """
-    _require_new(out)
-    subject, record = _subject(case, given, must_be_there=True)
-    if record is None or subject.expects is None:
+    _require_new(output)
+    record = record_in_run(case, given["run"], given["reports"], must_be_there=True)
+    expects = expected_of(record) if record is not None else None
+    if record is None or expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
-    subject.bundle(out, subject.way, record, subject.expects)
+    engine = engine_of(record.case)
+    contexts, subject = list[str](), None
+    if engine == QNN:
+        with contextlib.suppress(CompileError):  # then the model itself is what there is
+            subject, _ = _subject(case, given)
+    if subject is not None:
+        subject.bundle(output, subject.way, record, expects)
+        contexts, plan = subject.names(subject.way), subject.plan
+        content = f"{counted(len(contexts), 'context')}, {plan.residency}"
+    else:
+        asked = _given(_as_in_its_run(given, record))
+        plan = pack_model(output, record.case, asked, record, expects)
+        content = f"the model, for {engine.title if engine != QNN else 'the compiler'}"
+    file = split_node_id(record.case)[0].partition("::")[0]
     bundled = CaseBundled(
-        case=subject.case,
-        contexts=subject.names(subject.way),
-        bundle=str(out),
-        expects=subject.expects,
+        case=record.case,
+        engine=engine.name,
+        contexts=contexts,
+        model=None if subject is not None and not subject.model else Path(file).name,
+        bundle=str(output),
+        expects=expects,
     )
-    what = f"written: {out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
-    came_to = f"what the case came to: {subject.expects}"
     known = record.error.diagnosis if record.error is not None else None
-    cause = [f"    {known.text()}"] if known is not None else []
-    to_run = f"send this file; to run it: {_to_run(str(out), subject.plan.qnn)}"
-    lines = [what, came_to, *cause, to_run]
+    outcome, *more = came_to(record)
+    lines = [
+        f"written: {output}: {content}",
+        f"what the case came to: {': '.join([outcome, *more[:2]])}",
+        *([f"    {known.text()}"] if known is not None else []),
+        f"send this file; to run it: {_to_run(str(output), plan.qnn)}",
+    ]
     say_found(bundled, lines, as_json)
 
 
-def _require_new(out: Path | None) -> None:
-    if out is not None and out.exists():
-        raise ConfigError("is there already; name another file", file=out, field="--out")
+def _require_new(output: Path | None) -> None:
+    if output is not None and output.exists():
+        raise ConfigError("is there already; name another file", file=output, field="--output")
 
 
 def _to_run(bundle: str, qnn: str | None) -> str:
@@ -194,11 +224,11 @@ def _to_run(bundle: str, qnn: str | None) -> str:
 
 
 def _subject(
-    case: str, given: dict[str, Any], *, failing: bool = False, must_be_there: bool = False
+    case: str, given: dict[str, Any], *, failing: bool = False
 ) -> tuple[Subject, CaseRecord | None]:
     """The case that is meant, as a run knows it, and its record there."""
     # without a record it is run as its name says, which has to be one that `run` gives
-    must_be_there |= not may_be_called(case)
+    must_be_there = not may_be_called(case)
     record = record_in_run(case, given["run"], given["reports"], must_be_there=must_be_there)
     if record is not None:
         given = _as_in_its_run(given, record)
@@ -232,7 +262,7 @@ def _as_in_its_run(given: dict[str, Any], record: CaseRecord) -> dict[str, Any]:
     if unsaid:
         shown = shlex.join(f"--{name}={value}" for name, value in unsaid.items())
         say(f"as in {run.run_id}: {shown}", err=True)
-    types = {"inputs": Path, "expected": Path, "graph": str}
+    types = {"inputs": Path, "expected": Path, "graph": str, "fallback": str}
     try:
         return given | {names[one]: types.get(one, float)(said) for one, said in unsaid.items()}
     except ValueError as error:
@@ -241,8 +271,8 @@ def _as_in_its_run(given: dict[str, Any], record: CaseRecord) -> dict[str, Any]:
 
 def _given(given: Mapping[str, Any]) -> Given:
     closeness = ClosenessAsked(given["max_error"], given["min_cosine"], given["min_sqnr"])
-    tolerance = given["tolerance"] or 0.0
-    return Given(given["inputs"], given["expected"], tolerance, given["graph"], False, closeness)
+    tolerance, allowed = given["tolerance"] or 0.0, given.get("fallback") == "allow"
+    return Given(given["inputs"], given["expected"], tolerance, given["graph"], allowed, closeness)
 
 
 class _Progress(RunLines):

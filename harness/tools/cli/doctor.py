@@ -56,7 +56,11 @@ _PIPE_WIDTH: Final = 120
 @click.option("--unplug", is_flag=True, help="... and ask to pull its cable out and plug it in.")
 @click.option("--reboot", is_flag=True, help="... and reboot it.")
 @click.option(
-    "--out", type=NamedPath(), metavar="FILE", help="Its archive (default: acceptance-DEVICE.zip)."
+    "-o",
+    "--output",
+    type=NamedPath(),
+    metavar="FILE",
+    help="Its archive (default: acceptance-DEVICE.zip).",
 )
 @click.option(
     "--read", "archive", type=NamedPath(), metavar="ARCHIVE", help="Print it as a row of a table."
@@ -73,7 +77,7 @@ def doctor(
     acceptance: bool,
     unplug: bool,
     reboot: bool,
-    out: Path | None,
+    output: Path | None,
     archive: Path | None,
     lab_file: Path,
     as_json: bool,
@@ -94,8 +98,8 @@ def doctor(
         return
     if acceptance and len(names) != 1:
         raise click.UsageError("--acceptance takes one DEVICE")
-    if (unplug or reboot or out) and not acceptance:
-        raise click.UsageError("--unplug, --reboot and --out go with --acceptance")
+    if (unplug or reboot or output) and not acceptance:
+        raise click.UsageError("--unplug, --reboot and --output go with --acceptance")
     order = Order(
         lab_file=lab_file,
         names=tuple(dict.fromkeys(names)),
@@ -114,7 +118,7 @@ def doctor(
             words: dict[str, str] = {}
             if acceptance:
                 asked = [name for name, on in (("--unplug", unplug), ("--reboot", reboot)) if on]
-                check_place(place := out or Path(f"acceptance-{names[0]}.zip"))
+                check_place(place := output or Path(f"acceptance-{names[0]}.zip"))
                 tell = partial(_tell, spinner)
                 report = report_of(accept(order, names[0], asked, logs, tell, words))
             else:

@@ -18,7 +18,7 @@ from pydantic import Field
 from harness.contexts.context.schedule import RESIDENCIES
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.facts.backends import BACKENDS
-from harness.ground.facts.engines import ENGINES, ORT, QNN
+from harness.ground.facts.engines import ENGINES, ORT
 from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, Option, split_list
@@ -211,13 +211,15 @@ def _choose_rounds(given: dict[str, Any], quick: bool) -> None:
 
 def _say_bundle(folder: RunFolder, given: Mapping[str, Any]) -> None:
     """How to hand the first failing case over, unless it was handed over itself."""
+    from harness.run.pytest_plugin.own_contexts import is_of_a_file
+
     for record in folder.contents().cases:
         is_bundle = "came_again" in record.measurements
-        if record.cause == "target" and f"::{QNN.test}" in record.case and not is_bundle:
+        if record.cause == "target" and is_of_a_file(record.case) and not is_bundle:
             words = ["qnn-harness", "contexts", "bundle", record.case]
             words += [f"--run={os.path.relpath(folder.path)}"]
             words += [] if given["lab"] is None else [f"--lab={given['lab']}"]
-            say(f"to hand it over: {shlex.join([*words, '--out=case.zip'])}", err=True)
+            say(f"to hand it over: {shlex.join([*words, '-o', 'case.zip'])}", err=True)
             return
 
 

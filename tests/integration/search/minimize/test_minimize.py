@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
+from onnx import helper
 
 from harness.contexts.compiler.models import Model
+from harness.device.lab.inventory import SIMULATED_LAB, load_lab
+from harness.ground.files.cache import cache_root
+from harness.libraries.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
@@ -22,6 +30,8 @@ from tests.integration.run.pytest_plugin.executorch_programs import write_progra
 FIELD = ROOT / "tests/field"
 (OLD,) = FIELD.glob("add_add_1_quant*.bin")
 TIMEOUT_S = 550
+WRONG = "elements beyond 0.01 of the expected file"
+LIMITS = ("--inputs=in", "--expected=out", "--tolerance=0.01")
 SCHEMA = json.loads((ROOT / "docs/schema/minimize.schema.json").read_text())
 
 
@@ -44,7 +54,7 @@ def test_of_two_contexts_the_one_that_is_too_new_is_kept(
     write_program(lab.folder / "model.pte", [OLD.read_bytes(), new])
     code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
     assert (code, record["error"]["code"]) == (1, 5000), said
-    case = ("model.pte::test_contexts", "--out=small.zip", "--json", "--repeat=1")
+    case = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
     done = lab.qnn_harness("contexts", "minimize", *case, timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -65,7 +75,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
         "contexts",
         "minimize",
         "model.pte::test_contexts",
-        "--out=small.zip",
+        "--output=small.zip",
         "--json",
         "--repeat=1",
     )
@@ -112,7 +122,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert "what was packed came again: failed, " in said
     cure = "(it was packed with QNN 2.47.0: --qnn 2.47.0)"
     assert f"what was packed did not come {cure}: failed, " in said
-    for words in (("inspect",), ("fit",), ("extract", f"--out={lab.folder}/copied")):
+    for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
         seen = qnn_harness("contexts", *bundle, environment=lab.environment)
         assert seen.returncode == 0, seen.stderr
@@ -124,7 +134,7 @@ def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
     (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
     code, said, (record,) = lab.run_files("m.onnx", "--qnn=2.51.0", "--max-error=1e-9")
     assert (code, record["outcome"]) == (1, "failed"), said
-    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--out=case.zip")
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
     assert f"as in {record['run']}: --max-error=1e-9\n" in packed.stderr
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
@@ -164,7 +174,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     later.mkdir()
     (later / "results.jsonl").write_text("")
     (later / "run.json").write_text('{"schema": 99}')
-    words = ("contexts", "bundle", record["case"], "--out=again.zip")
+    words = ("contexts", "bundle", record["case"], "--output=again.zip")
     gone = lab.qnn_harness(*words)
     assert (gone.returncode, "there is no " in gone.stderr) == (2, True), gone.stderr
     for name in ("in", "out"):
@@ -172,12 +182,18 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     packed = lab.qnn_harness(*words)
     assert packed.returncode == 0, packed.stderr
     for words, says in (
-        (("bundle", record["case"].replace("window", "resident"), "--out=x.zip"), record["case"]),
+        (
+            ("bundle", record["case"].replace("window", "resident"), "--output=x.zip"),
+            record["case"],
+        ),
         (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
-        (("minimize", record["case"], "--out=none/x.zip"), "a folder that there is"),
+        (("minimize", record["case"], "--output=none/x.zip"), "a folder that there is"),
         (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
-        (("minimize", record["case"], "--out=again.zip"), "again.zip: --out: is there already"),
-        (("bundle", record["case"], "--out=again.zip"), "again.zip: --out: is there already"),
+        (
+            ("minimize", record["case"], "--output=again.zip"),
+            "again.zip: --output: is there already",
+        ),
+        (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: is there already"),
     ):
         wrong = lab.qnn_harness("contexts", *words)
         assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
@@ -189,7 +205,7 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     code, said, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
     assert (code, record["outcome"]) == (0, "passed"), said
     packed = lab.qnn_harness(
-        "contexts", "bundle", record["case"], "--tolerance=0.01", "--out=case.zip"
+        "contexts", "bundle", record["case"], "--tolerance=0.01", "--output=case.zip"
     )
     assert packed.returncode == 0, packed.stderr
     passed = lab.qnn_harness("contexts", "minimize", record["case"])
@@ -201,6 +217,88 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     assert again["measurements"]["came_again"] is True
 
 
+def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str]:
+    """Run what is in a bundle by ONNX Runtime's and QNN's wheels alone.
+
+    What stands for the package onnxruntime_qnn names the libraries of that wheel.
+    """
+    folder = lab.folder / f"{bundle.stem} unpacked"
+    with zipfile.ZipFile(bundle) as opened:
+        opened.extractall(folder)
+    host = Catalog.of(load_lab(SIMULATED_LAB), os.environ, cache_root()).compiler_host("2.51.0")
+    stand_in = lab.folder / "stand-in" / "onnxruntime_qnn.py"
+    stand_in.parent.mkdir(exist_ok=True)
+    stand_in.write_text(
+        f"__version__ = 'of {host.qnn_version}'\n"
+        f"get_library_path = lambda: {str(host.plugin)!r}\n"
+        f"get_qnn_htp_path = lambda: {str(host.backend)!r}\n"
+    )
+    return subprocess.run(
+        [sys.executable, "reproduce.py"],
+        cwd=folder,
+        env={"PYTHONPATH": f"{stand_in.parent}:{host.ort_root}", "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "says"),
+    [
+        ("refused.onnx", (), "fallback to CPU EP has been explicitly disabled"),
+        ("model.onnx", LIMITS, WRONG),
+        *(
+            pytest.param(file, ("--engine=ort", *LIMITS), WRONG, marks=pytest.mark.slow)
+            for file in ("model.onnx", "packed.onnx")
+        ),
+    ],
+)
+def test_a_bundle_fails_again_with_the_harness_and_without(
+    lab: DeviceRuns, file: str, arguments: tuple[str, ...], says: str
+) -> None:
+    write_models(lab.folder)
+    compiled = lab.qnn_harness(
+        "contexts", "compile", "model.onnx", "--soc=QCS8550", "-o", "packed.onnx"
+    )
+    assert compiled.returncode == 0, compiled.stderr
+    code, said, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
+    assert code == 1, said
+    (command,) = re.findall(r"to hand it over: qnn-harness (.+)", said)
+    packed = lab.qnn_harness(*shlex.split(command))
+    assert packed.returncode == 0, packed.stderr
+    bundle = lab.folder / "case.zip"
+    told_nothing_of_here(bundle, lab)
+    with zipfile.ZipFile(bundle) as opened:
+        readme = opened.read("README.txt").decode()
+    assert "<n>" not in readme
+    assert record["error"]["message"].splitlines()[0] in readme
+    for gone in (file, "in", "out"):
+        (lab.folder / gone).rename(lab.folder / f"{gone} elsewhere")
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert again["engine"] == record["engine"], said
+    assert again["error"]["message"] == record["error"]["message"], said
+    assert again["measurements"]["came_again"] is True
+    plain = plain_onnx(bundle, lab)
+    assert (plain.returncode, says in plain.stdout) == (1, True), plain.stdout
+
+
+def write_models(folder: Path) -> None:
+    """Write one that runs and one that the compiler refuses, with inputs and wrong outputs."""
+    shape = [1, 64]
+    for name, op in (("model.onnx", "Relu"), ("refused.onnx", "Shrink")):
+        node = helper.make_node(op, ["x"], ["y"], name="op")
+        ends = ([helper.make_tensor_value_info(one, 1, shape)] for one in "xy")
+        model = helper.make_model(helper.make_graph([node], "g", *ends), ir_version=8)
+        model.opset_import[0].version = 17
+        (folder / name).write_bytes(model.SerializeToString())
+    for name, number in (("in/x.npy", 1), ("out/y.npy", 0)):
+        (folder / name).parent.mkdir()
+        np.save(folder / name, np.full(shape, number, np.float32))
+
+
 @pytest.mark.nightly
 def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: ContextFor) -> None:
     """The question of pytorch/executorch#14985, handed over: the bundle meets the wall anew."""
@@ -208,7 +306,7 @@ def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: 
     write_program(lab.folder / "cut.pte", [context] * 66)
     case = "cut.pte::test_contexts[sim-v73-htp-2.51.0-cut.pte-resident-66]"
     done = lab.qnn_harness(
-        "contexts", "minimize", case, "--out=small.zip", "--json", timeout_s=TIMEOUT_S
+        "contexts", "minimize", case, "--output=small.zip", "--json", timeout_s=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -518,7 +518,7 @@ def test_an_issue_of_a_file_has_the_command_that_packs_it(
     assert done.returncode == 1, done.stderr
     (issue,) = json.loads(done.stdout)["issues"]
     _, *command = issue["example"]["bundle"]
-    assert farm.qnn_harness(*command, "--out", "case.zip").returncode == 0
+    assert farm.qnn_harness(*command, "--output", "case.zip").returncode == 0
     model.unlink()
     code, said, _ = farm.run_files("case.zip", "--device", "sim-v73", "--qnn", OLD)
     assert (code, "what was packed did not come" in said) == (1, False), said

@@ -98,7 +98,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_as_a_user_types_it(simulated_lab: Path, tmp_path: Path) -> None:
     out = tmp_path / "sent.zip"
     done = qnn_harness(
-        "doctor", "--acceptance", NAME, "--lab", simulated_lab, "--out", out, "--json"
+        "doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out, "--json"
     )
     assert (done.returncode, done.stderr) == (0, f"packed: {out}\n")
     said = json.loads(done.stdout)
@@ -119,7 +119,7 @@ def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
 ) -> None:
     simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
     out = tmp_path / "sent.zip"
-    done = qnn_harness("doctor", "--acceptance", "gone", "--lab", simulated_lab, "--out", out)
+    done = qnn_harness("doctor", "--acceptance", "gone", "--lab", simulated_lab, "--output", out)
     assert done.returncode == 3, done.stdout
     assert "steps" in done.stdout
     assert "not tried: it does not answer" in done.stdout
@@ -132,7 +132,7 @@ def test_where_no_archive_can_be_written_no_step_is_tried(
 ) -> None:
     monkeypatch.setattr("harness.tools.cli.doctor.accept", None)
     out = tmp_path / "none/sent.zip"
-    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--out", out)
+    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{out}: cannot be written: No such file or directory" in done.stderr
 
@@ -147,14 +147,14 @@ def test_what_cannot_be_packed_is_shown_all_the_same(
 
     monkeypatch.setattr("harness.tools.cli.doctor.write_archive", fail)
     out = tmp_path / "sent.zip"
-    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--out", out)
+    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
     assert (done.returncode, "push and pull" in done.stdout) == (3, True)
     assert "no space left" in done.stderr
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--acceptance"], ["--acceptance", "a", "b"], [NAME, "--reboot"], [NAME, "--out", "x.zip"]],
+    [["--acceptance"], ["--acceptance", "a", "b"], [NAME, "--reboot"], [NAME, "--output", "x.zip"]],
 )
 def test_options_that_do_not_go_together(arguments: list[str], simulated_lab: Path) -> None:
     done = qnn_harness("doctor", *arguments, "--lab", simulated_lab)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from harness.contexts.sources.context_file import ContextFile
 from harness.ground.errors import ConfigError
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.bundle import write_bundle
-from harness.libraries.containers.extract import extract, piece_file
+from harness.libraries.containers.extract import extract, piece_file, unpacked_model
 from harness.libraries.containers.manifest import (
     Expects,
     Manifest,
@@ -21,7 +23,8 @@ from harness.libraries.containers.manifest import (
     TensorEntry,
 )
 from harness.libraries.containers.open import open_artefact, open_artefacts
-from tests.unit.libraries.containers.made import CONTEXT, OTHER, bytes_of
+from harness.search.minimize.handover import entries_of
+from tests.unit.libraries.containers.made import CONTEXT, OTHER, bytes_of, epcontext
 
 PLAN = RunPlan(residency="window", tolerance=0.5, graph="g", qnn="2.51.0", backend="htp")
 EXPECTS = Expects(outcome="failed", signature="call|1|why")
@@ -49,7 +52,9 @@ def bundle(tmp_path: Path) -> Path:
     pieces = (entry(0, CONTEXT), entry(1, OTHER, 1), entry(0, CONTEXT))
     manifest = Manifest(pieces=pieces, plan=PLAN, expects=EXPECTS)
     path = tmp_path / "case.zip"
-    write_bundle(path, manifest, "read me", {name: tmp_path / name for name in files})
+    write_bundle(
+        path, manifest, {"README.txt": b"read me"}, {name: tmp_path / name for name in files}
+    )
     return path
 
 
@@ -93,7 +98,7 @@ def test_the_same_is_packed_in_the_same_bytes(bundle: Path, tmp_path: Path) -> N
     manifest = Manifest(pieces=(entry(0, CONTEXT),))
     twice = []
     for name in ("a.zip", "b.zip"):
-        write_bundle(tmp_path / name, manifest, "r", {"context-0.bin": tmp_path / "context-0.bin"})
+        write_bundle(tmp_path / name, manifest, {}, {"context-0.bin": tmp_path / "context-0.bin"})
         twice.append((tmp_path / name).read_bytes())
     assert twice[0] == twice[1] != known
     with zipfile.ZipFile(bundle) as opened:
@@ -104,12 +109,42 @@ def test_the_same_is_packed_in_the_same_bytes(bundle: Path, tmp_path: Path) -> N
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     manifest = Manifest(pieces=(entry(0, CONTEXT),))
     with pytest.raises(ConfigError, match="is a folder; name a file"):
-        write_bundle(tmp_path, manifest, "", {})
+        write_bundle(tmp_path, manifest, {}, {})
     with pytest.raises(ConfigError, match="cannot be written"):
-        write_bundle(tmp_path / "none/a.zip", manifest, "", {})
+        write_bundle(tmp_path / "none/a.zip", manifest, {}, {})
     with pytest.raises(ConfigError, match="cannot be written"):
-        write_bundle(tmp_path / "a.zip", manifest, "", {"context-0.bin": tmp_path / "gone"})
+        write_bundle(tmp_path / "a.zip", manifest, {}, {"context-0.bin": tmp_path / "gone"})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_unpacked_with_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(epcontext([], others=1))
+    (tmp_path / "x.npy").write_bytes(b"1234")
+    files = {"model/a.onnx": tmp_path / "model.onnx", "inputs/0/x.npy": tmp_path / "x.npy"}
+    plan = RunPlan(engine="ort", fallback=True)
+    manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=EXPECTS)
+    write_bundle(tmp_path / "case.zip", manifest, {}, files)
+    packed = open_artefact(tmp_path / "case.zip")
+    assert (packed.kind, packed.pieces, packed.facts["plan"]) == ("bundle", (), plan)
+    model = unpacked_model(packed, tmp_path / "cache")
+    assert (model.parent.name, open_artefact(model).kind) == ("model", "onnx")
+    assert (model.parent.parent / "inputs/0/x.npy").read_bytes() == b"1234"
+    assert unpacked_model(packed, tmp_path / "cache") == model
+    (entry, blob), *_ = packed.facts["model"]
+    other = replace(
+        packed, facts={"model": [(entry.model_copy(update={"sha256": "0" * 64}), blob)]}
+    )
+    with pytest.raises(ArtefactError, match="is not what was packed"):
+        unpacked_model(other, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["../x", "model/../../x", "/model/x", "other/x", "model/", "x"])
+def test_no_file_of_a_model_lies_elsewhere(tmp_path: Path, name: str) -> None:
+    told = {"file": name, "size": 1, "sha256": "0" * 64}
+    content = json.dumps({"schema": 1, "pieces": [], "model": [told]}).encode()
+    path = wrong(tmp_path / "case.zip", {"manifest.json": content, "x": b"1"})
+    with pytest.raises(ArtefactError):
+        open_artefact(path)
 
 
 def wrong(path: Path, files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> Path:

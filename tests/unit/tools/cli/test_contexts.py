@@ -25,7 +25,7 @@ PTE = FIELD / "executorch-3-contexts.pte"
 
 
 def test_extract_says_what_was_copied(tmp_path: Path) -> None:
-    done = CliRunner().invoke(contexts, ["extract", str(PTE), "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(contexts, ["extract", str(PTE), "--output", str(tmp_path / "out")])
     assert done.exit_code == 0
     *lines, last = done.output.splitlines()
     assert [line.split() for line in lines] == [
@@ -38,7 +38,9 @@ def test_extract_says_what_was_copied(tmp_path: Path) -> None:
 
 def test_extract_prints_the_manifest(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    done = CliRunner().invoke(contexts, ["extract", str(FIELD / "*.onnx"), "--out", out, "--json"])
+    done = CliRunner().invoke(
+        contexts, ["extract", str(FIELD / "*.onnx"), "--output", out, "--json"]
+    )
     printed = json.loads(done.output)
     assert printed["folder"] == out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
@@ -110,7 +112,7 @@ def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
     cut.write_bytes(PTE.read_bytes()[:5000])
     with pytest.raises(ArtefactError, match=r"cut.pte: at byte 2432: .* within the file of 5000"):
         CliRunner().invoke(
-            contexts, ["extract", str(cut), "--out", str(tmp_path / "o")], catch_exceptions=False
+            contexts, ["extract", str(cut), "--output", str(tmp_path / "o")], catch_exceptions=False
         )
 
 

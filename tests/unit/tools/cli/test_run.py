@@ -110,8 +110,8 @@ def test_a_name_that_no_case_can_have(tmp_path: Path, told: list[str], name: str
     [
         ["inspect", ""],
         ["fit", ""],
-        ["extract", "", "--out", "out"],
-        ["extract", "a.bin", "--out", ""],
+        ["extract", "", "--output", "out"],
+        ["extract", "a.bin", "--output", ""],
     ],
 )
 def test_an_empty_name_is_not_the_folder_one_is_in(

@@ -16,7 +16,7 @@ from tests.integration.in_process import qnn_harness
         (["compare", "--previous", "a", "b"], "--previous finds BASE: only NEW can be named"),
         (["compare"], "name the run to compare reports/latest with, or two runs, or --previous"),
         (["doctor", "--acceptance"], "--acceptance takes one DEVICE"),
-        (["doctor", "a", "--reboot"], "--unplug, --reboot and --out go with --acceptance"),
+        (["doctor", "a", "--reboot"], "--unplug, --reboot and --output go with --acceptance"),
         (["nightly", "--budget", "169h"], "'169h' is longer than 168h"),
         (["nightly", "--budget", ""], "'' is no time"),
         (["nightly", "--bugdet", "20m"], "--bugdet: no such option, did you mean '--budget'?"),

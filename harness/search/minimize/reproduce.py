@@ -1,0 +1,119 @@
+"""Reproduce the case of this bundle with ONNX Runtime alone, without qnn-harness.
+
+    python -m pip install onnxruntime-qnn    # README.txt says which version ran
+    python reproduce.py
+
+Exit codes: 0 all loaded and ran, 1 something failed or an output was not as expected.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+HERE = Path(__file__).resolve().parent
+EP_NAME = "qnn"
+
+
+def main() -> int:
+    """Load, execute and free the sessions of reproduce.json in their order."""
+    import onnxruntime
+    import onnxruntime_qnn
+
+    case = json.loads((HERE / "reproduce.json").read_text("utf-8"))
+    library = onnxruntime_qnn.get_library_path()
+    onnxruntime.register_execution_provider_library(EP_NAME, library)
+    devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME][:1]
+    print(f"onnxruntime {onnxruntime.__version__}, onnxruntime-qnn {onnxruntime_qnn.__version__}")
+    loaded: deque[tuple[int, Any]] = deque(maxlen=case["at_once"])
+    wrong = 0
+    for place, number in enumerate(case["order"]):
+        model = case["models"][number]
+        print(f"session {place + 1} of {len(case['order'])}: {model['file']}", flush=True)
+        loaded.append((number, session_of(model["file"], devices, case)))
+        if case["at_once"] < len(case["order"]):
+            wrong += run(loaded[-1][1], model, case["tolerance"])
+    if case["at_once"] >= len(case["order"]):
+        for number, session in loaded:
+            wrong += run(session, case["models"][number], case["tolerance"])
+    print("all ran" if not wrong else f"{wrong} outputs are not as expected")
+    return 1 if wrong else 0
+
+
+def session_of(file: str, devices: list[Any], case: dict[str, Any]) -> Any:
+    """Make a session of a model on the HTP."""
+    import onnxruntime
+    import onnxruntime_qnn
+
+    options = onnxruntime.SessionOptions()
+    for key, value in case["session_options"].items():
+        options.add_session_config_entry(key, value)
+    library = {"backend_path": onnxruntime_qnn.get_qnn_htp_path()}
+    options.add_provider_for_devices(devices, library | case["provider_options"])
+    try:
+        return onnxruntime.InferenceSession(str(HERE / file), options, enable_fallback=False)
+    except Exception:
+        onnxruntime.set_default_logger_severity(0)  # once more: its log says which node, and why
+        return onnxruntime.InferenceSession(str(HERE / file), options, enable_fallback=False)
+
+
+def run(session: Any, model: dict[str, Any], tolerance: float) -> int:
+    """Execute a session, and return how many outputs are further off than they may be."""
+    import onnxruntime
+
+    inputs = {
+        one.name: values(model["inputs"].get(one.name), one.name, one)
+        for one in session.get_inputs()
+    }
+    names = [one.name for one in session.get_outputs()]
+    outputs = dict(zip(names, session.run(names, inputs), strict=True))
+    wanted = {
+        name: values(model["expected"].get(name), name, outputs[name])
+        for name in names
+        if name in model["expected"]
+    }
+    against = "the expected file"
+    if not wanted and model["on_cpu"]:
+        against = "ONNX Runtime on the CPU"
+        providers = ["CPUExecutionProvider"]
+        cpu = onnxruntime.InferenceSession(str(HERE / model["file"]), providers=providers)
+        wanted = dict(zip(names, cpu.run(names, inputs), strict=True))
+    wrong = 0
+    for name, right in wanted.items():
+        made, right = (numpy.asarray(one, numpy.float64) for one in (outputs[name], right))
+        off = numpy.asarray(numpy.abs(made - right))
+        far = numpy.count_nonzero(~(off <= tolerance))
+        wrong += bool(far) and name in model["expected"]
+        nan, most = numpy.count_nonzero(numpy.isnan(made)), numpy.nanmax(off, initial=0.0)
+        print(f"  {name}: {far} of {off.size} elements beyond {tolerance:g} of {against},", end=" ")
+        print(f"max error {most:.7g}, {nan} NaN")
+    return wrong
+
+
+def values(file: str | None, name: str, like: Any) -> Any:
+    """Return what a file holds, as an array like an input or output; without one, the same noise.
+
+    `like` is what a session says of an input, or an array.
+    """
+    if isinstance(like, numpy.ndarray):
+        kind, shape = like.dtype, like.shape
+    else:
+        words = like.type.removeprefix("tensor(").removesuffix(")")
+        kind = numpy.dtype({"float": "float32", "double": "float64"}.get(words, words))
+        shape = tuple(size if isinstance(size, int) else 1 for size in like.shape)
+    if file is None:
+        noise = numpy.random.default_rng(zlib.crc32(name.encode())).random(shape)
+        return numpy.asarray(noise, kind)
+    path = HERE / file
+    array = numpy.load(path) if path.suffix == ".npy" else numpy.fromfile(path, kind)
+    return array.reshape(shape)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     count.write_text(str(number))
     dice = random.Random(f"{os.environ['FLAKY_SEED']}-{number}")
     wrong = dice.random() < float(os.environ["FLAKY_RATE"])
-    (asked,) = config.getoption("--qnn")
+    (asked,) = config.getoption("--qnn-version")
     bad = QnnVersion.parse(asked) >= QnnVersion.parse(os.environ["FLAKY_FROM"])
     fails = bad and not wrong
     told = (

@@ -9,8 +9,15 @@ from harness.verdict.results.record import CaseRecord
 
 def again(record: CaseRecord, *lab: str) -> list[str]:
     """Its words, of which `lab` says which lab it is, from where the run was begun."""
-    words = ["pytest", "-m", "device", split_node_id(record.case)[0], "--only-case", record.case]
-    words += ["--device", record.device.name] if record.device is not None else []
+    words = [
+        "pytest",
+        "-m",
+        "device",
+        split_node_id(record.case)[0],
+        "--qnn-only-case",
+        record.case,
+    ]
+    words += ["--qnn-device", record.device.name] if record.device is not None else []
     said = record.axes | (
         record.placement.model_dump(exclude_none=True) if record.placement else {}
     )

@@ -248,8 +248,8 @@ def _lab_words(info: Mapping[str, Any]) -> list[str]:
     command = info.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
     for at, word in enumerate(words):
-        if word.partition("=")[0] == "--lab":
-            return words[at : at + 1 + (word == "--lab")]
+        if word.partition("=")[0] in ("--lab", "--qnn-lab"):
+            return words[at : at + 1 + ("=" not in word)]
     return []
 
 

@@ -15,10 +15,10 @@ from harness.ground.facts.engines import ENGINES
 class Axis:
     """One axis. `name` is what records, conditions of known issues and `--axis` call it.
 
-    `option` chooses its values, None: they follow from another axis. `type` says how a value is
-    read. A "version" is looked for among those that there are, and its commas may be of a range. A
-    "name" stands for itself, and lists of names are split at commas. `values` are all names that
-    there are, empty where only the lab or the catalog knows.
+    `option` of pytest chooses its values, None: they follow from another axis. `type` says how a
+    value is read. A "version" is looked for among those that there are, and its commas may be of a
+    range. A "name" stands for itself, and lists of names are split at commas. `values` are all
+    names that there are, empty where only the lab or the catalog knows.
 
     `ordered`: one value is older or newer than another. A bisection searches along such an axis. Of
     any other axis that is `bisected` it asks the same of each value.
@@ -42,13 +42,13 @@ AXES: Final[Mapping[str, Axis]] = MappingProxyType(
     {
         axis.name: axis
         for axis in (
-            Axis("device", "name", "--device"),
+            Axis("device", "name", "--qnn-device"),
             Axis("soc", "name"),
-            Axis("engine", "name", "--contexts-engine", tuple(ENGINES)),
-            Axis("backend", "name", "--backend", BACKENDS, in_axes=True, bisected=False),
-            Axis("qnn", "version", "--qnn", ordered=True, in_axes=True),
-            Axis("ort", "version", "--ort", ordered=True, in_axes=True, mark="ort"),
-            Axis("compiler", "version", "--compiler", ordered=True, in_axes=True, mark="by"),
+            Axis("engine", "name", "--qnn-engine", tuple(ENGINES)),
+            Axis("backend", "name", "--qnn-backend", BACKENDS, in_axes=True, bisected=False),
+            Axis("qnn", "version", "--qnn-version", ordered=True, in_axes=True),
+            Axis("ort", "version", "--qnn-ort", ordered=True, in_axes=True, mark="ort"),
+            Axis("compiler", "version", "--qnn-compiler", ordered=True, in_axes=True, mark="by"),
         )
     }
 )

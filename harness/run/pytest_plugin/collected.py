@@ -17,11 +17,12 @@ import pytest
 import harness
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.ground.facts.engines import EXECUTORCH
-from harness.run.pytest_plugin.markers import refuse_mistaken_markers
+from harness.run.pytest_plugin.markers import MISTAKE, note_mistakes
+from harness.run.pytest_plugin.options import with_our_options
 from harness.run.pytest_plugin.own_contexts import TAKES, ArtefactFile, choose_contexts, suite_of
 from harness.run.pytest_plugin.pytest_internals import reword
 from harness.run.pytest_plugin.selection import asks_for_devices
-from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB, stop
+from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB
 from harness.verdict.results.case_names import NO_PLACEMENT
 from harness.verdict.results.record import Asked
 
@@ -55,11 +56,7 @@ class Collected:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Comes before -k and -m choose."""
-        try:
-            refuse_mistaken_markers(config, items)
-        except ConfigError as error:
-            self._asked.note_problem(error)
-            stop(config, error)
+        note_mistakes(config, items)
         options = self._asked.options
         own = options.contexts.paths  # suites have others than they are written with
         if not options.known_issues or own or any("::" in one for one in config.args):
@@ -134,7 +131,7 @@ def parameters_of(item: pytest.Item) -> Mapping[str, Any]:
 def placement_of(item: pytest.Item) -> Placement | None:
     """Where a case runs, and with what; None for any other test."""
     found = parameters_of(item).get("placement")
-    return found if hasattr(found, "compiler") else None
+    return found if hasattr(found, "compiler") and MISTAKE not in item.stash else None
 
 
 def placements_for(
@@ -143,18 +140,22 @@ def placements_for(
     """Where a test runs, and what keeps the run from its device tests.
 
     Without a lab that is nothing, unless device tests, a device or a lab were asked for: who runs
-    other tests, or looks for them, needs none.
+    other tests, or looks for them, needs none. What is wrong with the marker stands instead of a
+    placement.
     """
     from harness.device.lab.matching import required
     from harness.run.pytest_plugin.axes import made_by, takes_compiled
 
     marker = metafunc.definition.get_closest_marker("device")
-    requirements = dict(marker.kwargs) if marker else {}
+    if marker is None:  # an error of the test
+        return [pytest.param(None, id=NO_PLACEMENT)], None
+    requirements = dict(marker.kwargs)
     path, line, _ = metafunc.definition.location
-    if marker and marker.args:
+    if marker.args:
         told = f'takes keywords, as in device(backend="htp"), and not {marker.args[0]!r:.60}'
         name = metafunc.definition.name
-        return (), ConfigError(f"the marker of {name} {told}", file=path, line=(line or 0) + 1)
+        wrong = ConfigError(f"the marker of {name} {told}", file=path, line=(line or 0) + 1)
+        return [pytest.param(wrong, id=NO_PLACEMENT)], None
     try:
         required(requirements)  # also where there is no device to ask
         choose_contexts(metafunc, asked.options)
@@ -168,17 +169,19 @@ def placements_for(
         return values or [_nowhere(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
     except NoLabError as error:
         get = metafunc.config.getoption
-        if asks_for_devices(metafunc.config) or get("--device") or get("--lab"):
+        if asks_for_devices(metafunc.config) or get("--qnn-device") or get("--qnn-lab"):
             return (), error
         try:
             asked.refuse_unknown_versions(requirements.get("qnn"))
         except ConfigError as unknown:  # a lab may know it, so that this ends no run
             return [_nowhere(f"{NO_LAB}, and {_in_marker(unknown, metafunc)}")], None
         above = asked.lab_above
-        return [_nowhere(f"{NO_LAB}, but {above}" if above else _NO_LAB)], None
+        why = f"{NO_LAB}, but {above}" if above else _NO_LAB
+        return [_nowhere(with_our_options(metafunc.config, why))], None
     except ConfigError as error:
-        of_marker = error.field in requirements and error.file is None
-        return (), _in_marker(error, metafunc) if of_marker else error
+        if error.field in requirements and error.file is None:
+            return [pytest.param(_in_marker(error, metafunc), id=NO_PLACEMENT)], None
+        return (), error
     except HarnessError as error:
         return (), error
 

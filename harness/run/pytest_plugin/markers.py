@@ -19,6 +19,9 @@ MARKERS: Final = (
 )
 """What tests may be marked with, and what that means."""
 
+MISTAKE = pytest.StashKey[ConfigError]()
+"""What is wrong with how a test is marked."""
+
 _DEVICE: Final = "device"
 _BENCH: Final = "bench"
 _LATE: Final = (
@@ -37,11 +40,11 @@ def _names(lines: Iterable[str]) -> list[str]:
     return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
 
 
-def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Raises ConfigError for a test that is no device test, and was to be one.
+def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Takes note of each test that is no device test and was to be one, or has a wrong requirement.
 
-    pytest only warns of a marker that nobody knows: the test would run without a device, or on
-    each, and `-m device` would leave it out. A registered marker is somebody's own.
+    It is an error of that test, which `-m device` takes. pytest only warns of a marker that nobody
+    knows: the test would run without a device, or on each. A registered marker is somebody's own.
     """
     known = frozenset(_names(config.getini("markers")))
     for item in items:
@@ -50,10 +53,14 @@ def refuse_mistaken_markers(config: pytest.Config, items: Iterable[pytest.Item])
         problem = mistake(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
         if problem is None and _is_marked_late(item):
             problem = _LATE
+        wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
         if problem is not None:
             file, line, _ = item.location
             name = getattr(item, "originalname", item.name)
-            raise ConfigError(f"{name} {problem}", file=file, line=(line or 0) + 1)
+            wrong = ConfigError(f"{name} {problem}", file=file, line=(line or 0) + 1)
+        if isinstance(wrong, ConfigError):
+            item.stash[MISTAKE] = wrong
+            item.add_marker(_DEVICE)
 
 
 def _is_marked_late(item: pytest.Item) -> bool:

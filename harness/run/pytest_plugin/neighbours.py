@@ -14,9 +14,15 @@ from typing import Final
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.run.pytest_plugin.options import OPTIONS
-from harness.run.pytest_plugin.pytest_internals import root_for, say_if_refused
+from harness.run.pytest_plugin.options import LONG, WITH_VALUE, in_long_forms
+from harness.run.pytest_plugin.pytest_internals import (
+    names_of_options,
+    root_for,
+    say_if_refused,
+    take_paths,
+)
 
+_WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name in WITH_VALUE}
 _CLOSE: Final = 0.75
 """How like an option of ours an unknown one is that may be meant for it."""
 _RERUNS: Final = (
@@ -81,22 +87,27 @@ def known_arguments(
 ) -> Namespace:
     """What of its command line pytest knows before it runs a conftest.py; all paths that it has.
 
-    Should it refuse what it does not know, it says which option of ours may be meant. Before pytest
-    9, a path that stands behind an option is still unknown to it.
+    Short forms that nobody has yet are taken for ours; what is wrong with them then may be right
+    when a conftest.py has them. Should pytest refuse what it does not know, it says which option of
+    ours may be meant. Before pytest 9, a path that stands behind an option is still unknown to it.
     """
-    known, more = parser.parse_known_and_unknown_args(words, copy.copy(config.option))
+    read, option = parser.parse_known_and_unknown_args, config.option
+    try:
+        known, more = read(in_long_forms(words, names_of_options(parser)), copy.copy(option))
+    except pytest.UsageError:
+        known, more = read(words, copy.copy(option))
     known.file_or_dir += [word for word in more if not word.startswith("-")]
+    take_paths(config, known.file_or_dir)
     names = (word.partition("=")[0] for word in more if word.startswith("--"))
-    close = [get_close_matches(name, [one.name for one in OPTIONS], 1, _CLOSE) for name in names]
+    ours = [name for pair in LONG.items() for name in pair]
+    close = [get_close_matches(name, ours, 1, _CLOSE) for name in names]
     if meant := ", ".join(name for one in close for name in one):
         say_if_refused(parser, "did you mean", meant)
     return known
 
 
-def refuse_a_moved_rootdir(
-    config: pytest.Config, known: Namespace, options: Collection[str]
-) -> None:
-    """Raises UsageError where the value of one of `options` moved pytest's root folder.
+def refuse_a_moved_rootdir(config: pytest.Config, known: Namespace) -> None:
+    """Raises UsageError where the value of an option of ours moved pytest's root folder.
 
     The root folder decides which configuration counts, what tests are called and where reports go.
     pytest looks for it before plug-ins have options: in `--lab FILE` it takes FILE for a path of
@@ -107,7 +118,7 @@ def refuse_a_moved_rootdir(
         *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
         *map(str, config.invocation_params.args),
     ]
-    taken = [(option, value) for option, value in words_after(options, given)]
+    taken = [(option, value) for option, value in words_after(_WITH_VALUE, given)]
     paths = [(option, value) for option, value in taken if _is_path(here, value)]
     if not paths:
         return

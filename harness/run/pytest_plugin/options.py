@@ -1,25 +1,37 @@
 """The options of the plug-in: each stands here once, as a field of what a run is asked.
 
 pytest's options, what they are read into, which of them choose cases, and those that
-`qnn-harness run` hands on are all made of it.
+`qnn-harness run` hands on are all made of it. All begin with `--qnn-`, which is ours. What people
+write is a short form (`--device`), which other plug-ins may have for something else: it is ours
+where nobody has it. What the harness itself writes are the long forms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import argparse
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
+
+import pytest
 
 from harness.ground.facts.backends import BACKENDS
 from harness.ground.facts.engines import ENGINES
 from harness.ground.facts.profiles import PROFILES, ProfileAsked
 from harness.run.pytest_plugin import rounds_asked
 from harness.run.pytest_plugin.option_values import drift_steps, named
+from harness.run.pytest_plugin.pytest_internals import names_of_options
 from harness.run.pytest_plugin.shipped import shipped
 
-if TYPE_CHECKING:
-    import pytest
+CLAIMED = pytest.StashKey[frozenset[str]]()
+"""The short forms that another plug-in has."""
+_GROUP: Final = "qnn-harness"
+_TITLE: Final = (
+    "Qualcomm device tests (qnn-harness); the short form of --qnn-NAME is --NAME, as in --device, "
+    "and that of --qnn-version is --qnn, unless another plug-in has it"
+)
 
 
 @dataclass(frozen=True)
@@ -77,8 +89,13 @@ class Option:
     run: str | None = None
 
     @property
+    def short(self) -> str:
+        """The short form."""
+        return "--qnn" if self.name == "--qnn-version" else self.name.replace("--qnn-", "--")
+
+    @property
     def parameter(self) -> str:
-        return self.name.removeprefix("--").replace("-", "_")
+        return self.short.removeprefix("--").replace("-", "_")
 
     @property
     def takes_value(self) -> bool:
@@ -129,7 +146,7 @@ class ContextsAsked:
     """What is asked of contexts of the user's own: the options called `--contexts...`."""
 
     paths: tuple[Path, ...] = _option(
-        "--contexts PATH",
+        "--qnn-contexts PATH",
         "run the suites that take contexts on those of a file, a folder or a pattern, instead "
         "of their own models (repeatable): a context binary, or what has some inside",
         action="append",
@@ -138,31 +155,31 @@ class ContextsAsked:
         read=lambda given, at: tuple(at.here / one for one in given or ()),
     )
     numbers: tuple[str, ...] = _option(
-        "--contexts-number N[,N]",
+        "--qnn-contexts-number N[,N]",
         "how many contexts a named file is run with, its own taken in turn (default: each once)",
         "How many (default: each once).",
         **_WORDS,
     )
     residencies: tuple[str, ...] = _option(
-        "--contexts-residency NAME",
+        "--qnn-contexts-residency NAME",
         "resident, sequential or window: how a named file is run (default: resident)",
         "How they are loaded (default: resident, all at once).",
         **_WORDS,
     )
     inputs: Path | None = _option(
-        "--contexts-inputs DIR",
+        "--qnn-contexts-inputs DIR",
         "inputs for these contexts (default: made up)",
         "Inputs (default: made up).",
         **_DIR,
     )
     expected: Path | None = _option(
-        "--contexts-expected DIR",
+        "--qnn-contexts-expected DIR",
         "what they should give (default: not known)",
         "What outputs should be.",
         **_DIR,
     )
     tolerance: float = _option(
-        "--contexts-tolerance T",
+        "--qnn-contexts-tolerance T",
         "by how much an output may differ from that, in units of the raw values (default: 0)",
         "How far they may be off.",
         chooses=True,
@@ -170,44 +187,44 @@ class ContextsAsked:
         default=0.0,
     )
     rounds: int | Literal["auto"] = _option(
-        "--contexts-rounds N",
+        "--qnn-contexts-rounds N",
         "how often each graph of a named file is executed, or auto: for 2 s (default: once)",
         "How often each graph is executed (default: for 2 s).",
         type=rounds_asked.rounds,
         default=1,
     )
     warmup: int | None = _option(
-        "--contexts-warmup M",
+        "--qnn-contexts-warmup M",
         "rounds before those that count (default: 0, with auto 2)",
         "Rounds before those that count (default: 2).",
         type=rounds_asked.warmup,
     )
     reference: Path | None = _option(
-        "--reference MODEL",
+        "--qnn-reference MODEL",
         "an .onnx with the same tensors, whose outputs are right (default: the named one's own)",
         "An .onnx whose outputs are right.",
         **_DIR,
     )
     max_error: float | None = _option(
-        "--max-error X",
+        "--qnn-max-error X",
         "how far outputs of a named file may be from their reference, in units of their values",
         "How far an output may be from its reference.",
         **_NUMBER,
     )
     min_cosine: float | None = _option(
-        "--min-cosine X", "their least cosine with it", "The least cosine with it.", **_NUMBER
+        "--qnn-min-cosine X", "their least cosine with it", "The least cosine with it.", **_NUMBER
     )
     min_sqnr: float | None = _option(
-        "--min-sqnr DB", "their least signal-to-noise ratio", "The same of its SQNR.", **_NUMBER
+        "--qnn-min-sqnr DB", "their least signal-to-noise ratio", "The same of its SQNR.", **_NUMBER
     )
     graph: str | None = _option(
-        "--contexts-graph NAME",
+        "--qnn-contexts-graph NAME",
         "the graph to execute of contexts with several",
         "Which of several to execute.",
         chooses=True,
     )
     fallback: Literal["allow", "refuse"] = _option(
-        "--fallback",
+        "--qnn-fallback",
         "whether ONNX Runtime may run on the CPU what the NPU refuses (default: refuse)",
         "Whether nodes that the NPU refuses may run on the CPU, by --engine ort (default: refuse).",
         choices=("allow", "refuse"),
@@ -217,7 +234,7 @@ class ContextsAsked:
 
 
 _ENGINE: Final = Option(
-    "--contexts-engine",
+    "--qnn-engine",
     {
         "help": "what executes a named file (default: qnn; litert for a .tflite): "
         + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values()),
@@ -227,11 +244,11 @@ _ENGINE: Final = Option(
     run="What executes a FILE (default: qnn; litert for a .tflite).",
 )
 _FAN_OUTS: Final = (
-    ("--each-device", "device", "each device that fits, also of a pool"),
-    ("--each-soc", "soc", "each kind of device that fits (SoC, target, tags), on any of it"),
-    ("--any-device", "any", "one device that fits, whichever is free"),
+    ("--qnn-each-device", "device", "each device that fits, also of a pool"),
+    ("--qnn-each-soc", "soc", "each kind of device that fits (SoC, target, tags), on any of it"),
+    ("--qnn-any-device", "any", "one device that fits, whichever is free"),
 )
-_STORED: Final[_Words] = {"action": "store_const", "dest": "fan_out"}
+_STORED: Final[_Words] = {"action": "store_const", "dest": "qnn_fan_out"}
 
 
 @dataclass(frozen=True)
@@ -244,14 +261,14 @@ class Options:
         _ENGINE,
     )
     executorch: Path | None = _option(
-        "--executorch BUILD_DIR",
+        "--qnn-executorch BUILD_DIR",
         "a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
         "libraries for: phones",
         "A build for --engine executorch (default: its wheel).",
         read=_path,
     )
     qnn: list[str] = _option(
-        "--qnn VERSION",
+        "--qnn-version VERSION",
         "QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
         "of them of one source of the lab (sdk:latest), or the path of an SDK, folder, AAR or "
         "Maven repository (default: latest)",
@@ -259,64 +276,64 @@ class Options:
         action="append",
         read=lambda given, _: _specs(given) or ["latest"],
     )
-    qnn_given: bool = _field(lambda get, _: bool(_specs(get("--qnn"))))
+    qnn_given: bool = _field(lambda get, _: bool(_specs(get("--qnn-version"))))
     ort: list[str] = _option(
-        "--ort VERSION",
+        "--qnn-ort VERSION",
         "ONNX Runtime versions for tests that use it: as for --qnn",
         "ONNX Runtimes of --engine ort.",
         **_VERSIONS,
     )
     compilers: list[str] = _option(
-        "--compiler VERSION",
+        "--qnn-compiler VERSION",
         "QNN versions that compile the contexts (default: the runtime's own)",
         "QNN versions that compile what is compiled here (default: the runtime's own).",
         **_VERSIONS,
     )
     backends: list[str] = _option(
-        "--backend NAME",
+        "--qnn-backend NAME",
         "htp, gpu, cpu (default: those that a test names, else htp)",
         f"{', '.join(BACKENDS)}.",
         **_NAMES,
     )
     devices: list[str] = _option(
-        "--device NAME",
+        "--qnn-device NAME",
         "devices, or addresses (adb://host:port/serial, ssh://user@host/serial; default: all)",
         "Devices, or their addresses (default: all enabled).",
         **_NAMES,
     )
     fan_out: Literal["device", "soc", "any"] | None = _field(
-        lambda get, _: get("fan_out"),
+        lambda get, _: get("qnn_fan_out"),
         *(
             Option(name, _STORED | {"const": value, "help": f"run a case on {said}"}, chooses=True)
             for name, value, said in _FAN_OUTS
         ),
     )
     lab: Path = _option(
-        "--lab FILE",
+        "--qnn-lab FILE",
         "the lab's devices (default: devices.yaml in the rootdir)",
         "The lab's devices (default: devices.yaml, else one simulated device).",
         read=lambda given, at: _path(given, at) or at.root / "devices.yaml",
     )
     reports: Path = _option(
-        "--reports DIR",
+        "--qnn-reports DIR",
         "where results go (default: reports in the rootdir)",
         "Where results go (default: reports).",
         read=lambda _, at: at.reports,
     )
     known_issues: Path | None = _option(
-        "--known-issues FILE",
+        "--qnn-known-issues FILE",
         "expected failures (default: known_issues.yaml or suites/known_issues.yaml in the rootdir)",
         "Failures that are expected.",
         read=_known_issues,
     )
     strict_known: bool = _option(
-        "--strict-known",
+        "--qnn-strict-known",
         "a case that passes where a known issue is expected fails the run",
         "One that does not fail fails the run.",
         **_FLAG,
     )
     preflight: Preflight = _option(
-        "--preflight",
+        "--qnn-preflight",
         "what to do about libraries that do not fit together, the device or the contexts: "
         "run nothing with them, run and record it, do not look (default: warn)",
         "As of pytest.",
@@ -324,7 +341,7 @@ class Options:
         default="warn",
     )
     retries: int = _option(
-        "--retries N",
+        "--qnn-retries N",
         "how often a case is tried again that only the lab failed (default: 2)",
         "For what only the lab failed.",
         type=int,
@@ -332,51 +349,51 @@ class Options:
         read=lambda given, _: max(0, given),
     )
     lease_timeout_s: float = _option(
-        "--lease-timeout SECONDS",
+        "--qnn-lease-timeout SECONDS",
         "how long to wait for a device that another process holds (default: 60)",
         type=float,
         default=60.0,
         read=lambda given, _: max(0.0, given),
     )
     drift_steps: int | None = _option(
-        "--fail-on drift:STEPS",
+        "--qnn-fail-on drift:STEPS",
         "the run fails if an output of named files differs between versions, devices or backends "
         "by more than so many steps of its type; without steps, if it differs and STEPS is 0",
         "Outputs may differ so much at most.",
         type=drift_steps,
     )
     resume: Path | None = _option(
-        "--resume RUN",
+        "--qnn-resume RUN",
         "complete a run (its folder, its name, or `latest`): only cases that have no record "
         "in it, or whose verdict was lost",
         "Complete a run: its folder, name, or latest.",
         read=_run,
     )
     again: Path | None = _option(
-        "--again FILE",
+        "--qnn-again FILE",
         "run again what a file names (JSON: how often by node id), and nothing else (for programs)",
         read=_path,
     )
     profile: ProfileAsked | None = _option(
-        "--profile",
+        "--qnn-profile",
         "profile files of one's own: basic (totals) or ops (cycles of each op)",
         "Which op is slow: basic (totals) or ops (cycles of each op).",
         choices=PROFILES,
     )
     plan: bool = _option(
-        "--plan",
+        "--qnn-plan",
         "list the cases and the files each would push, and run nothing",
         "List cases and files, and run nothing.",
         **_FLAG,
         chooses=True,
     )
     only_case: str | None = _option(
-        "--only-case NODEID",
+        "--qnn-only-case NODEID",
         "run the one case of this name, with the versions asked for, on the first device that fits",
         chooses=True,
     )
     problem_file: Path | None = _option(
-        "--problem-file FILE",
+        "--qnn-problem-file FILE",
         "where to say, as JSON, what kept the run from its cases (for programs)",
         read=_path,
     )
@@ -385,20 +402,52 @@ class Options:
 OPTIONS: Final = tuple(_options_of(Options))
 """All of them."""
 
-WITH_VALUE: Final = tuple(one.name for one in OPTIONS if one.takes_value)
+LONG: Final = {option.short: option.name for option in OPTIONS}
+"""What each short form stands for."""
+
+WITH_VALUE: Final = frozenset(one.name for one in OPTIONS if one.takes_value)
 """Our options that take a value."""
+
+_WORD: Final = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])")
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Registers the options; every list takes commas, repetition, or both."""
-    group = parser.getgroup("qnn-harness", "Qualcomm device tests (qnn-harness)")
+    group = parser.getgroup(_GROUP, _TITLE)
     for option in OPTIONS:
         group.addoption(option.name, **option.given)
 
 
+def add_short_forms(parser: pytest.Parser) -> frozenset[str]:
+    """Registers the short forms that nobody has yet; returns the others."""
+    claimed = LONG.keys() & names_of_options(parser)
+    group = parser.getgroup(_GROUP)
+    for option in OPTIONS:
+        if option.short not in claimed:
+            dest = option.name.removeprefix("--").replace("-", "_")
+            group.addoption(
+                option.short, **{"dest": dest, **option.given, "help": argparse.SUPPRESS}
+            )
+    return frozenset(claimed)
+
+
+def in_long_forms(words: Sequence[str], claimed: Collection[str] = ()) -> list[str]:
+    """A command line in which each short form is what it stands for, but those `claimed` (pure)."""
+    end = words.index("--") if "--" in words else len(words)
+    parts = [word.partition("=") for word in words[:end]]
+    long = {short: name for short, name in LONG.items() if short not in claimed}
+    return [*(long.get(name, name) + "".join(value) for name, *value in parts), *words[end:]]
+
+
+def with_our_options(config: pytest.Config, text: str) -> str:
+    """A text of ours, in which no short form stands that is another plug-in's."""
+    claimed = config.stash.get(CLAIMED, frozenset())
+    return _WORD.sub(lambda one: LONG[one[0]] if one[0] in claimed else one[0], text)
+
+
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
-    here, reports = config.invocation_params.dir, config.getoption("--reports")
+    here, reports = config.invocation_params.dir, config.getoption("--qnn-reports")
     at = _Started(here, config.rootpath, here / reports if reports else config.rootpath / "reports")
     options = Options(**_read_all(Options, config.getoption, at))
     instead = shipped(config, options.lab, options.devices, options.known_issues)

@@ -56,7 +56,7 @@ def test_contexts(
             bench.conclude(workload.not_run)
         tell_accuracy(bench, seen, workload)
     models = [one.path for one in workload if isinstance(one, OnnxModel)]
-    profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), models)
+    profile_case(bench, seen.run.plan, pytestconfig.getoption("--qnn-profile"), models)
 
 
 @dataclass
@@ -106,7 +106,7 @@ def test_session(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
         )
         outcome.verdict = seen.verdict
         tell_accuracy(bench, seen, workload)
-    profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"), [workload.path])
+    profile_case(bench, seen.run.plan, pytestconfig.getoption("--qnn-profile"), [workload.path])
 
 
 @pytest.mark.device(backend=EXECUTORCH.backends, engine=EXECUTORCH.name)
@@ -124,7 +124,7 @@ def test_program(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config)
         )
         outcome.verdict = seen.verdict
         tell_accuracy(bench, seen, workload)
-    asked = pytestconfig.getoption("profile")
+    asked = pytestconfig.getoption("--qnn-profile")
     if asked is not None:  # what ExecuTorch's wheel brings has no profile of its own
         deployed = bench.contexts(*workload)
         plan = bench.context_plan(deployed, schedule(len(deployed), "sequential"))
@@ -141,7 +141,7 @@ def test_model(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -
         )
         outcome.verdict = seen.verdict
         tell_accuracy(bench, seen, workload)
-    profile_case(bench, seen.run.plan, pytestconfig.getoption("profile"))
+    profile_case(bench, seen.run.plan, pytestconfig.getoption("--qnn-profile"))
 
 
 def _programs(path: Path, given: Given) -> list[WholeFile]:

@@ -70,11 +70,11 @@ class ArtefactFile(FileOfTests):
     @property
     def engine(self) -> Engine:
         """What executes it. With `--only-case` the name of the case says it."""
-        only_case = self.config.getoption("--only-case")
+        only_case = self.config.getoption("--qnn-only-case")
         if only_case is not None:
             others = (one for one in ENGINES.values() if not one.takes_contexts)
             return next((one for one in others if f"::{one.test}" in only_case), QNN)
-        asked = self.config.getoption("--contexts-engine")
+        asked = self.config.getoption("--qnn-engine")
         return ENGINES[asked] if asked is not None else usual_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:

@@ -24,7 +24,7 @@ from harness.run.pytest_plugin.collected import (
 )
 from harness.run.pytest_plugin.device_run import Run
 from harness.run.pytest_plugin.ending import Ending
-from harness.run.pytest_plugin.markers import MARKERS, takes_bench
+from harness.run.pytest_plugin.markers import MARKERS, MISTAKE, takes_bench
 from harness.run.pytest_plugin.neighbours import (
     ignored_options,
     known_arguments,
@@ -32,7 +32,13 @@ from harness.run.pytest_plugin.neighbours import (
     refuse_cases_of_one_name,
     refuse_programs_beside_files,
 )
-from harness.run.pytest_plugin.options import WITH_VALUE, add_options, read_options
+from harness.run.pytest_plugin.options import (
+    CLAIMED,
+    add_options,
+    add_short_forms,
+    read_options,
+    with_our_options,
+)
 from harness.run.pytest_plugin.own_contexts import (
     ArtefactFile,
     collect_artefact,
@@ -45,6 +51,7 @@ from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summa
 from harness.run.pytest_plugin.selection import asks_for_devices, asks_for_devices_alone
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
+    MISTAKEN,
     NO_DEVICE,
     OURS,
     OVER,
@@ -76,13 +83,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> None:
+) -> Generator[None]:
     known = known_arguments(early_config, parser, args)
-    refuse_a_moved_rootdir(early_config, known, WITH_VALUE)
+    refuse_a_moved_rootdir(early_config, known)
     refuse_programs_beside_files(early_config, known)
+    try:
+        return (yield)
+    finally:  # what a conftest.py has is its own, too
+        early_config.stash[CLAIMED] = add_short_forms(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -120,7 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    if config.getoption("--plan") and hasattr(config.option, "numprocesses"):
+    if config.getoption("--qnn-plan") and hasattr(config.option, "numprocesses"):
         config.option.numprocesses = None  # a plan is printed, not distributed
     return (yield)
 
@@ -293,6 +304,13 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     return Bench(made)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if (mistake := item.stash.get(MISTAKE, None)) is not None:
+        item.config.stash[RUN].asked.note_problem(mistake)
+        pytest.fail(with_our_options(item.config, str(mistake)), pytrace=False)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -304,6 +322,7 @@ def pytest_runtest_makereport(
             from harness.run.pytest_plugin.case import note_unfit
 
             note_unfit(item, report, item.config.stash[RUN])
+        setattr(report, MISTAKEN, MISTAKE in item.stash)
         return report
     setattr(report, OURS, True)
     failure = call.excinfo.value if call.excinfo else None
@@ -363,13 +382,14 @@ def _explain(
     if case.is_unsupported:
         path, line, _ = item.location
         told = "" if isinstance(failure, NotPassed) else "unsupported: "
-        report.longrepr = (path, (line or 0) + 1, f"{told}{failure}")
+        told = with_our_options(item.config, f"{told}{failure}")
+        report.longrepr = (path, (line or 0) + 1, told)
     elif isinstance(failure, NotPassed | HarnessError):
         named = record.error is not None and isinstance(failure, InfraError)
         told = record.error.message if named and record.error else str(failure)
         if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
             told = f"{place}: {told}"
-        report.longrepr = "\n".join([told, *remarks])
+        report.longrepr = with_our_options(item.config, "\n".join([told, *remarks]))
     elif case.wrong_call is not None:  # a traceback would be of our own code
         report.longrepr = case.wrong_call
 

@@ -99,6 +99,24 @@ def root_for(
     return root, file
 
 
+def names_of_options(parser: pytest.Parser) -> set[str]:
+    """The options that are registered by now.
+
+    Nothing public tells. Without it, an option that another plug-in has, too, would keep pytest
+    from starting.
+    """
+    groups = [*parser._groups, parser._anonymous]
+    return {name for group in groups for option in group.options for name in option.names()}
+
+
+def take_paths(config: pytest.Config, paths: Sequence[str]) -> None:
+    """Has pytest take these for the paths that it was given, until it knows all options.
+
+    It loads what conftest.py files lie there. Without it, the FILE of `--lab FILE` would be one.
+    """
+    config.known_args_namespace.file_or_dir = [*paths]
+
+
 def say_if_refused(parser: pytest.Parser, name: str, text: str) -> None:
     """Has pytest say this below the options that it does not know, if it refuses some.
 

@@ -8,7 +8,15 @@ import pytest
 
 from harness.ground.errors import ConfigError, HarnessError
 from harness.run.pytest_plugin.selection import asks_for_devices
-from harness.run.pytest_plugin.terminal import LIVE_FROM, OURS, RECORDS, stop, tell, write_line
+from harness.run.pytest_plugin.terminal import (
+    LIVE_FROM,
+    MISTAKEN,
+    OURS,
+    RECORDS,
+    stop,
+    tell,
+    write_line,
+)
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
@@ -58,6 +66,9 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
         run.close()
+        if exitstatus == _EXIT_AFTER_FAILURES and _bad_reports(session):
+            code = _EXIT_AFTER_FAILURES if _foreign_failures(session) else ConfigError.exit_code
+            session.exitstatus = code
         none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and asks_for_devices(session.config)
         if none and not run.records.is_worker:
             tell(session.config, _NO_TEST, yellow=True)
@@ -86,7 +97,9 @@ def _finish(
     coverage = folder.coverage()
     foreign = _foreign_failures(session) or _drifts(run, folder)
     if exitstatus in _EXIT_NOTHING_WRONG:
-        session.exitstatus = _EXIT_AFTER_FAILURES if foreign else coverage.exit_code
+        mistaken = any(getattr(one, MISTAKEN, False) for one in _bad_reports(session))
+        lost = ConfigError.exit_code if mistaken else coverage.lost_code
+        session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
     problem = str(run.problem) if run.problem else None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
@@ -176,8 +189,13 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
         write_line(terminalreporter, line, yellow=True)
 
 
-def _foreign_failures(session: pytest.Session) -> bool:
+def _bad_reports(session: pytest.Session) -> list[object]:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
-    bad = [*stats.get("failed", []), *stats.get("error", [])]
-    return any(not getattr(report, OURS, False) for report in bad)
+    return [*stats.get("failed", []), *stats.get("error", [])]
+
+
+def _foreign_failures(session: pytest.Session) -> bool:
+    """Whether tests fail that are no cases; those that are marked wrongly say nothing."""
+    bad = _bad_reports(session)
+    return not all(getattr(one, OURS, False) or getattr(one, MISTAKEN, False) for one in bad)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE
+from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE, in_long_forms
 from harness.run.pytest_plugin.pytest_internals import marks_asked
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def selection(command: Sequence[str]) -> tuple[str, ...]:
 
     Versions choose none: with other versions the cases are the same.
     """
-    return tuple(sorted(_words(deque(command[1:]))))
+    return tuple(sorted(_words(deque(in_long_forms(command[1:])))))
 
 
 def _words(words: deque[str]) -> Iterator[str]:

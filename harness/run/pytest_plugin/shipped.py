@@ -26,7 +26,7 @@ def shipped(
     packaged = any(str(one).startswith(_SUITES) for one in config.invocation_params.args)
     if packaged and known_issues is None and _KNOWN_ISSUES.exists():
         found["known_issues"] = _KNOWN_ISSUES
-    if devices and config.getoption("--lab") is None and not lab.exists():
+    if devices and config.getoption("--qnn-lab") is None and not lab.exists():
         from harness.device.lab.inventory import shipped_lab
 
         try:

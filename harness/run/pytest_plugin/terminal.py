@@ -19,6 +19,7 @@ from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_stream import OutgoingStream
 from harness.ground.errors.outgoing_text import continued, outgoing
 from harness.ground.files.notices import Notices, followed_by, shown_by
+from harness.run.pytest_plugin.options import with_our_options
 from harness.run.pytest_plugin.pytest_internals import (
     column,
     is_pytests_own,
@@ -60,6 +61,9 @@ UNSUPPORTED: Final = "qnn_harness_unsupported"
 OURS: Final = "qnn_harness_case"
 """Set on every report of a case with a device."""
 
+MISTAKEN: Final = "qnn_harness_mistaken"
+"""Set where what is wrong with how a test is marked kept it from running."""
+
 GIVEN_UP: Final = "qnn_harness_given_up"
 """Set where a case may go on with another device: which device it was on, how many attempts are
 left, and whether that device was given up or cannot do what the case is about.
@@ -83,7 +87,7 @@ def fits_nowhere(why: str) -> bool:
 
 def write_line(reporter: Any, text: str, **markup: bool) -> None:
     """Shows a line, or several, in which nothing that a device said steers the terminal."""
-    reporter.write_line(outgoing(text), **markup)
+    reporter.write_line(outgoing(with_our_options(reporter.config, text)), **markup)
 
 
 def tell(config: pytest.Config, text: str, **markup: bool) -> None:
@@ -113,11 +117,12 @@ def stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> N
 
     What a worker prints is not seen: its controller says it.
     """
+    text = with_our_options(config, str(error))
     if begun:
-        tell(config, f"error: {error}", red=True)
+        tell(config, f"error: {text}", red=True)
     say_no_end(config)
-    tell_controller(config, str(error), error.exit_code)
-    raise _Error(str(error), int(error.exit_code))
+    tell_controller(config, text, error.exit_code)
+    raise _Error(text, int(error.exit_code))
 
 
 def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None:

@@ -99,7 +99,7 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
     with disk_errors(f"cannot write to {reports}"):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         output = (reports / OUTPUT).open("wb")
-    told = f"--problem-file={(reports / PROBLEM).absolute()}"
+    told = f"--qnn-problem-file={(reports / PROBLEM).absolute()}"
     command = [sys.executable, "-m", "pytest", told, *arguments]
     with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
         exit_code = _watched(process, reports / OUTPUT, timeout_s)

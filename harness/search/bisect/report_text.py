@@ -28,6 +28,7 @@ from harness.answers.report.document import (
 from harness.answers.report.pages import clip, link, page
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.axes import AXES
 from harness.libraries.runtimes.difference import Difference, NameList
 from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured, figure
@@ -304,12 +305,12 @@ def command_at(result: BisectionResult, at: Point | None) -> str:
     if at is not None:
         versions |= dict(zip(result.axes, at, strict=True))
     words = ["pytest", "-m", "device", result.case.partition("[")[0]]
-    words += ["--only-case", result.case, "--device", result.devices[0]]
-    words += ["--backend", result.backend] if result.backend != "htp" else []
+    words += ["--qnn-only-case", result.case, "--qnn-device", result.devices[0]]
+    words += ["--qnn-backend", result.backend] if result.backend != "htp" else []
     for axis, version in versions.items():
         path = result.paths.get(axis, {}).get(version)
         # a path as a word of its own would be taken for one of tests
-        words += [f"--{axis}={path}"] if path else [f"--{axis}", version]
+        words += [f"{AXES[axis].option}={path}"] if path else [f"{AXES[axis].option}", version]
     return shlex.join(words)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StrictInt
 
-from harness.ground.facts.axes import AxisName
+from harness.ground.facts.axes import AXES, AxisName
 from harness.run.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
 from harness.search.bisect.answers import Point
 from harness.search.bisect.match import parse_match
@@ -64,11 +64,11 @@ class Task(Part):
     def arguments(self, at: Point, reports: Path, devices: Sequence[str]) -> list[str]:
         """pytest's arguments for a run at a point, on the first of `devices` that can be used."""
         arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
-        arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
+        arguments += [f"{AXES[axis].option}={version}" for axis, version in self.given(at).items()]
         if self.known_issues is not None:
-            arguments.append(f"--known-issues={self.known_issues}")
+            arguments.append(f"--qnn-known-issues={self.known_issues}")
         profiles = self.match is not None and parse_match(self.match).profiles
-        arguments += ["--profile=ops"] if profiles else []
+        arguments += ["--qnn-profile=ops"] if profiles else []
         # those of a test in Python belong to it
         arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
@@ -79,9 +79,9 @@ def case_arguments(
 ) -> list[str]:
     """pytest's arguments for one case alone, on the first of `devices` that can be used."""
     # Paths are given with "=": pytest takes a word of its own for the path of a test.
-    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={case}"]
-    arguments += [f"--lab={lab}", f"--reports={reports}", f"--backend={backend}"]
+    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--qnn-only-case={case}"]
+    arguments += [f"--qnn-lab={lab}", f"--qnn-reports={reports}", f"--qnn-backend={backend}"]
     # so that the case is called after what they all are, and not after one of them
-    arguments += ["--each-soc"] if len(devices) > 1 else []
+    arguments += ["--qnn-each-soc"] if len(devices) > 1 else []
     # other people's runs may come between; a search that waits is better than one that stops
-    return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]
+    return [*arguments, f"--qnn-device={','.join(devices)}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]

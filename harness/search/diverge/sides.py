@@ -197,12 +197,12 @@ class Qnn:
         """Runs files; their records by name, and where their outputs lie."""
         place = self._place
         arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", *nothing_beside(folder)]
-        arguments += [f"--lab={place.lab.absolute()}", f"--reports={folder / 'reports'}"]
+        arguments += [f"--qnn-lab={place.lab.absolute()}", f"--qnn-reports={folder / 'reports'}"]
         engine = "qnn" if self.backend == "htp" else "ort"
-        arguments += [f"--backend={self.backend}", f"--contexts-engine={engine}"]
-        arguments += [f"--qnn={self._host.qnn_version}"]
-        arguments += [f"--device={place.device}", f"--lease-timeout={_LEASE_WAIT_S}"]
-        arguments += [f"--contexts-inputs={folder / 'inputs'}", *files]
+        arguments += [f"--qnn-backend={self.backend}", f"--qnn-engine={engine}"]
+        arguments += [f"--qnn-version={self._host.qnn_version}"]
+        arguments += [f"--qnn-device={place.device}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]
+        arguments += [f"--qnn-contexts-inputs={folder / 'inputs'}", *files]
         end = run_case(arguments, folder / "reports", folder, _RUN_TIMEOUT_S)
         if end.record is None or end.folder is None:
             stopped = end.stopped

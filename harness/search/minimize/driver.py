@@ -203,7 +203,7 @@ class Minimization(Loop[Minimum]):
         case, plan = f"{name}::{QNN.test}", subject.plan
         arguments = case_arguments(case, subject.lab, reports, subject.devices, str(plan.backend))
         arguments += nothing_beside(self.folder.path)
-        arguments += [f"--qnn={plan.qnn}"] if plan.qnn else []
+        arguments += [f"--qnn-version={plan.qnn}"] if plan.qnn else []
         return [*arguments, *self.task.pytest_arguments, name]
 
 

@@ -223,9 +223,9 @@ class Chain:
         self, left_s: float, run: RunFolder | None, *more: str, stdout: int = 2
     ) -> int | None:
         """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
-        marker = f"--problem-file={self.path / PROBLEM}"
-        words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
-        words += [f"--resume={run.path}"] if run is not None else []
+        words = ["-m", "device", f"--qnn-lab={self.night.lab}", f"--qnn-reports={self.reports}"]
+        words += [f"--qnn-problem-file={self.path / PROBLEM}"]
+        words += [f"--qnn-resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
         return ended("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
 
@@ -273,7 +273,10 @@ class Chain:
             most = counted(max(times.values()), "time")
             self._tell(f"run again {counted(len(times), 'case')}, up to {most} each")
             write_json(file := self.path / AGAIN, times)
-            if self._pytest_run(2 * self._left_s * _SHARE_AGAIN, run, f"--again={file}") is None:
+            if (
+                self._pytest_run(2 * self._left_s * _SHARE_AGAIN, run, f"--qnn-again={file}")
+                is None
+            ):
                 self._note("not all that ended otherwise than before was run again in time")
         # only attempts have been added: it ended as it had, also if they were cut short
         code, others = self.night.run_exit_code, self.night.other_failures

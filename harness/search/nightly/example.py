@@ -79,7 +79,7 @@ def example_of(
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
         places=tuple(_places(set(failing), records)),
-        command=tuple(again(record, f"--lab={lab}")),
+        command=tuple(again(record, f"--qnn-lab={lab}")),
         folder=folder,
         logs=str(PurePath(reports, run, left)) if left else None,
         bundle=words if is_of_a_file(record.case) else None,

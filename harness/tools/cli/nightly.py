@@ -17,7 +17,7 @@ from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets
 from harness.ground.yaml_lines.models import did_you_mean
 from harness.run.pytest_plugin.ending import Ending
-from harness.run.pytest_plugin.options import OPTIONS
+from harness.run.pytest_plugin.options import LONG
 from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
 from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import SUFFIX, held, nights
@@ -150,7 +150,7 @@ def _last(found: Iterator[Night], reports: Path) -> Night:
 def _refuse_misspelt(arguments: Sequence[str]) -> None:
     """Raises ConfigError for an option that nobody has, and that looks like one of this command."""
     ours = [one for param in click.get_current_context().command.params for one in param.opts]
-    known = {*ours, *FLAGS, *SAYS_NO_CASE, *(one.name for one in OPTIONS)}
+    known = {*ours, *FLAGS, *SAYS_NO_CASE, *LONG, *LONG.values()}
     for name in (word.partition("=")[0] for word in arguments if word.startswith("--")):
         close = get_close_matches(name, ours, n=1, cutoff=_CLOSE)
         if close and name not in known:

@@ -21,7 +21,7 @@ from harness.ground.facts.backends import BACKENDS
 from harness.ground.facts.engines import ENGINES, ORT
 from harness.ground.facts.profiles import PROFILES
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
-from harness.run.pytest_plugin.options import OPTIONS, PREFLIGHT, Option, split_list
+from harness.run.pytest_plugin.options import CLAIMED, OPTIONS, PREFLIGHT, Option, split_list
 from harness.run.pytest_plugin.pytest_internals import say_no_count
 from harness.run.pytest_plugin.terminal import LIVE_FROM
 from harness.tools.cli.lab_options import (
@@ -40,16 +40,15 @@ if TYPE_CHECKING:
     from harness.run.pytest_plugin.plan_view import PlanReport
     from harness.verdict.results.run_folder import RunFolder
 
-_HERE: Final = {"--contexts-number": "--contexts"}
 # What is read otherwise than pytest does, so that a mistake is told with the name that it has here.
 _READ: Final[Mapping[str, Any]] = {
-    "--contexts-residency": click.Choice(RESIDENCIES),
-    "--contexts-inputs": NamedPath(),
-    "--contexts-expected": NamedPath(),
+    "--residency": click.Choice(RESIDENCIES),
+    "--inputs": NamedPath(),
+    "--expected": NamedPath(),
     "--executorch": NamedPath(),
     "--preflight": click.Choice(PREFLIGHT),
-    "--contexts-rounds": click.IntRange(1, 99999),
-    "--contexts-warmup": click.IntRange(0, 99999),
+    "--rounds": click.IntRange(1, 99999),
+    "--warmup": click.IntRange(0, 99999),
     "--profile": click.Choice(PROFILES),
     "--fail-on": str,
     "--fallback": click.Choice(("allow", "refuse")),
@@ -68,9 +67,9 @@ def _with_options_of_pytest(command: click.Command) -> click.Command:
     for option in OPTIONS:
         if option.run is None:
             continue
-        type_ = _READ.get(option.name, option.given.get("type"))
+        type_ = _READ.get(_name(option), option.given.get("type"))
         one = click.Option(
-            [_HERE.get(option.name, option.name.replace("--contexts-", "--")), option.parameter],
+            [_name(option), option.parameter],
             type=type_,
             metavar=_metavar(type_, option.given),
             # False would have click take the option without its value, too
@@ -84,6 +83,12 @@ def _with_options_of_pytest(command: click.Command) -> click.Command:
     return command
 
 
+def _name(option: Option) -> str:
+    """Return what `run` calls an option of pytest; its FILEs are the contexts."""
+    name = option.short.replace("--contexts-", "--")
+    return "--contexts" if name == "--number" else name
+
+
 def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
     if isinstance(type_, click.Choice):
         return None
@@ -92,9 +97,9 @@ def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
 
 def _completion(option: Option) -> _Completion | None:
     """What the Tab key writes behind an option whose type click does not know."""
-    if option.name == "--device":
+    if option.short == "--device":
         return complete_devices
-    choices = BACKENDS if option.name == "--backend" else option.given.get("choices")
+    choices = BACKENDS if option.short == "--backend" else option.given.get("choices")
     if choices:
         return lambda _, __, begun: [
             CompletionItem(one) for one in choices if one.startswith(begun)
@@ -130,8 +135,8 @@ def run(
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed, 130 it was
     interrupted (--resume goes on).
     """
-    if given["fallback"] == "allow" and given["contexts_engine"] is None:
-        given["contexts_engine"] = ORT.name  # nothing else runs nodes on the CPU
+    if given["fallback"] == "allow" and given["engine"] is None:
+        given["engine"] = ORT.name  # nothing else runs nodes on the CPU
     _choose_rounds(given, quick)
     if not files:
         raise click.UsageError("FILE: none is named: which contexts or models to run?")
@@ -153,11 +158,11 @@ def run(
         raise wrong[0]
     elsewhere = set(split_list(given["backend"])) - {DEFAULT_BACKEND}
     if elsewhere and {one.kind for one in artefacts} == {"onnx"}:
-        given["contexts_engine"] = given["contexts_engine"] or ORT.name  # contexts are for HTP
+        given["engine"] = given["engine"] or ORT.name  # contexts are for HTP
     found = [artefact.path for artefact in artefacts]
     for path in found:
         require_name(path)
-    asked = given["contexts_engine"]
+    asked = given["engine"]
     _require_engines({asked} if asked else {usual_engine(path).name for path in found}, given)
     # the folder where it is called is the root, whatever folder the files lie in
     arguments = ["-m", "device", "-p", "no:cacheprovider", *nothing_beside(Path.cwd())]
@@ -253,11 +258,12 @@ class _Watch:
         """Comes when all options are known, also those of PYTEST_ADDOPTS."""
         self.config = config
         config.stash[LIVE_FROM] = -1
-        if config.option.lab is not None or (config.rootpath / DEFAULT_LAB).exists():
+        config.stash[CLAIMED] = frozenset()  # what is said is of the options of `run`
+        if config.option.qnn_lab is not None or (config.rootpath / DEFAULT_LAB).exists():
             return
         with contextlib.suppress(ConfigError):  # the plug-in tells it
-            lab = simulated_instead(split_list(config.option.device))
-            config.option.lab = str(lab) if lab is not None else None
+            lab = simulated_instead(split_list(config.option.qnn_device))
+            config.option.qnn_lab = str(lab) if lab is not None else None
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Comes when all is written."""
@@ -277,9 +283,9 @@ class _Watch:
 
 def _options(given: dict[str, Any]) -> list[str]:
     """What pytest is told; paths with "=": a word alone would be the path of a test."""
-    told = []
-    for name, value in given.items():
-        option = f"--{name.replace('_', '-')}"
+    told, names = [], {option.parameter: option.name for option in OPTIONS}
+    for parameter, value in given.items():
+        option = names[parameter]
         if isinstance(value, bool):
             told += [option] if value else []
         elif value is not None:

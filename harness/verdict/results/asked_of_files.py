@@ -9,7 +9,7 @@ from typing import Final
 _CONTEXTS: Final = ("inputs", "expected", "tolerance", "graph")
 _LIMITS: Final = ("max-error", "min-cosine", "min-sqnr", "reference", "fallback")
 _OPTION: Final = re.compile(
-    rf"--(?:contexts-)?({'|'.join((*_CONTEXTS, *_LIMITS))})(?:=(.*))?", re.S
+    rf"--(?:qnn-)?(?:contexts-)?({'|'.join((*_CONTEXTS, *_LIMITS))})(?:=(.*))?", re.S
 )
 
 
@@ -29,4 +29,4 @@ def asked_of_files(command: object) -> dict[str, str]:
 def for_pytest(asked: Mapping[str, str]) -> Iterator[str]:
     """The options by which pytest is asked the same."""
     for name, value in asked.items():
-        yield f"--{'contexts-' if name in _CONTEXTS else ''}{name}={value}"
+        yield f"--qnn-{'contexts-' if name in _CONTEXTS else ''}{name}={value}"

@@ -167,8 +167,9 @@ def test_a_case_is_opened_by_keys_and_copied_as_a_bug_report(reader: Reader, nig
     copied = str(reader.wait(lambda: reader.js("return window.copied")))
     case = reader.js("return document.querySelector('dialog h2').textContent")
     assert copied.startswith("## test_contexts[phone-1-htp-2.47.0-resident-6-5]: failed")
-    assert f"pytest -m device suites/test_context_count.py::test_contexts --only-case '{case}'" in (
-        copied
+    assert (
+        f"pytest -m device suites/test_context_count.py::test_contexts --qnn-only-case '{case}'"
+        in (copied)
     )
     assert "| qnn | 2.47.0 |" in copied
     assert copied.count("```") % 2 == 0

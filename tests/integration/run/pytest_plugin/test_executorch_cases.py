@@ -126,7 +126,7 @@ def test_a_failing_context_is_replayed(
 def test_a_named_file_needs_no_test(module_lab: DeviceRuns, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     np.ones(16, dtype=np.float32).tofile(tmp_path / "in/x.raw")
-    given = ("--contexts-engine=executorch", "--qnn=2.49.40")
+    given = ("--engine=executorch", "--qnn=2.49.40")
     program = shutil.copy(PROGRAM, tmp_path)
     done = module_lab.run(*given, f"--contexts-inputs={tmp_path}/in", suites=program)
     (case,) = done.cases
@@ -153,7 +153,7 @@ def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
     assert json.loads(fit.stdout)["loads"] == 54, fit.stderr
     found = []
     for engine in ("executorch", "qnn"):
-        done = module_lab.run("--qnn=2.49.40", f"--contexts-engine={engine}", suites=program)
+        done = module_lab.run("--qnn=2.49.40", f"--engine={engine}", suites=program)
         (case,) = done.cases
         figures, error = case["measurements"], case["error"]
         assert case["outcome"] == "failed", done.output

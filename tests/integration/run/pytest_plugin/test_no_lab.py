@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
         ((), "backend=", "", "the marker of test_device takes keywords, as in device("),
         (("-n", "2", "-x"), ".device(", ".devcie(", "test_device has the unknown marker 'devcie'"),
         (("-m", "device"), "@pytest", "# ", "test_device takes the fixture `bench`: mark it with"),
-        (("--collect-only",), "(bench)", "()", "test_device is marked `device` and must take the"),
+        ((), "(bench)", "()", "test_device is marked `device` and must take the"),
         (
             (),
             'device(backend="htp")\ndef test_device(bench)',
@@ -157,7 +158,7 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
         ),
     ],
 )
-def test_a_slip_in_a_marker_names_its_place(
+def test_a_slip_in_a_marker_is_an_error_of_its_test_and_names_its_place(
     folder: Path, options: tuple[str, ...], written: str, instead: str, says: str
 ) -> None:
     text = SUITE.replace(written, instead)
@@ -166,8 +167,13 @@ def test_a_slip_in_a_marker_names_its_place(
     assert code == 2
     lines = text.splitlines()
     first = lines.index(next(one for one in lines if one.startswith(("@", "def test_device"))))
-    assert said.count(f"error: test_mine.py:{first + 1}: {says}") == 1, said
-    assert "!!" not in said, "the error is all"
+    assert said.count(f"\ntest_mine.py:{first + 1}: {says}") == 1, said
+    assert re.search(r"^ERROR test_mine.py::test_device", said, re.MULTILINE), said
+    others = 0 if "-m" in options else 1
+    assert said.count("1 passed") == others, "tests beside it run"
+    code, said = run(folder, "--device", "sim-v73", "--collect-only", "-q")
+    assert code == 0, "an IDE finds all"
+    assert said.count("test_mine.py::test_") == 2, said
 
 
 @pytest.mark.parametrize("device", [(), ("--device", "sim-v73")], ids=["no-lab", "lab"])
@@ -186,14 +192,14 @@ def test_a_wrong_value_in_a_marker_is_told_with_and_without_a_lab(
     (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', marker))
     code, said = run(folder, *device)
     assert code == 2
-    assert said.count(f"error: test_mine.py:8: {says}") == 1, said
+    assert said.count(f"\ntest_mine.py:8: {says}") == 1, said
 
 
 def test_a_version_that_nobody_has_names_the_marker(folder: Path) -> None:
     (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', 'qnn="2.99"'))
     code, said = run(folder, "--device", "sim-v73")
     assert code == 2
-    where = "error: test_mine.py:8: qnn in the marker of test_device: unknown QNN version '2.99'"
+    where = "\ntest_mine.py:8: qnn in the marker of test_device: unknown QNN version '2.99'"
     assert said.count(where) == 1, said
 
 

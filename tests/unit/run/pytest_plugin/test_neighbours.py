@@ -25,8 +25,8 @@ def test_all_options_that_take_a_value_are_known() -> None:
         for name, said in attributes.items()
         if said.get("nargs") == 0 or said.get("action") in ("store_true", "store_const")
     }
-    assert set(attributes) - flags == set(WITH_VALUE)
-    assert "--plan" in flags
+    assert set(attributes) - flags == WITH_VALUE
+    assert "--qnn-plan" in flags
 
 
 def test_words_behind_options() -> None:
@@ -63,7 +63,7 @@ VALUES = ("../other/devices.yaml", "below/devices.yaml", "../bare/devices.yaml",
 
 
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("option", ["--lab", "--reports", "--known-issues", "--resume", "--qnn"])
+@pytest.mark.parametrize("option", ["--lab", "--qnn-lab", "--reports", "--qnn-resume", "--qnn"])
 def test_a_path_moves_nothing_in_one_word_and_is_refused_in_two(
     rootdir: Callable[..., Path], project: Path, option: str, value: str
 ) -> None:

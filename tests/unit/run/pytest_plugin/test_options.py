@@ -10,7 +10,15 @@ import pytest
 from _pytest.config.argparsing import Parser
 
 from harness.device.lab.inventory import SIMULATED_LAB
-from harness.run.pytest_plugin.options import OPTIONS, Options, add_options, read_options
+from harness.run.pytest_plugin.options import (
+    LONG,
+    OPTIONS,
+    Options,
+    add_options,
+    add_short_forms,
+    in_long_forms,
+    read_options,
+)
 from harness.run.pytest_plugin.selection import selection
 from harness.tools.cli.run import run
 
@@ -22,6 +30,7 @@ def read(root: Path, *words: str) -> Options:
     """What a command line is read into, in a folder below the root."""
     parser = Parser(_ispytest=True)
     add_options(parser)
+    add_short_forms(parser)
     given = parser.parse([*words])
     place = SimpleNamespace(dir=root / "below", args=words)
 
@@ -101,7 +110,7 @@ def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> No
     own = {str(one.name): one for one in run.params if one.name not in NOT_PYTESTS}
     assert own.keys() == {one.parameter for one in OPTIONS if one.run is not None}
     assert own["contexts_number"].opts == ["--contexts"]
-    assert own["contexts_engine"].opts == ["--engine"]
+    assert own["engine"].opts == ["--engine"]
     assert own["lab"].opts == ["--lab"]
 
 
@@ -109,4 +118,21 @@ def test_versions_and_how_it_is_run_choose_no_case() -> None:
     said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--lease-timeout", "9")
     chosen = ("-m", "device", "--backend", "gpu", "--plan", "--any-device", "a.py")
     found = selection(("pytest", *said, *chosen))
-    assert found == ("--any-device", "--backend=gpu", "--plan", "-m=device", "a.py")
+    assert found == ("--qnn-any-device", "--qnn-backend=gpu", "--qnn-plan", "-m=device", "a.py")
+    assert selection(("pytest", *in_long_forms((*said, *chosen)))) == found
+
+
+def test_all_names_are_ours_and_no_two_are_one() -> None:
+    assert all(option.name.startswith("--qnn-") for option in OPTIONS)
+    short = {option.short: option.name for option in OPTIONS}
+    assert short == LONG
+    assert len(short) == len(OPTIONS)
+    assert short["--qnn"] == "--qnn-version"
+    assert not short.keys() & set(short.values())
+
+
+def test_short_forms_are_taken_for_long_ones() -> None:
+    words = ["-k", "--device=a=b", "--qnn", ">=2.48", "x", "--qnn-lab=l", "--", "--device"]
+    long = ["-k", "--qnn-device=a=b", "--qnn-version", ">=2.48", "x", "--qnn-lab=l", "--"]
+    assert in_long_forms(words) == [*long, "--device"]
+    assert in_long_forms(long) == long

@@ -65,7 +65,7 @@ def test_a_case_of_a_file_is_asked_what_it_was_when_it_failed(tmp_path: Path) ->
     passed = failed.model_copy(update={"outcome": "passed", "error": None, "cause": None})
     run_folder(tmp_path, passed, command=asked[:3])
     words = asked_as_before(case, tmp_path, ("-x",))
-    assert words == ("-x", "--contexts-inputs=in", "--max-error=1")
+    assert words == ("-x", "--qnn-contexts-inputs=in", "--qnn-max-error=1")
     named = ("--contexts-inputs=other",)
     assert asked_as_before(case, tmp_path, named) == named, "what is named stands alone"
     assert asked_as_before("suites/test_a.py::test_a[x]", tmp_path, ()) == ()

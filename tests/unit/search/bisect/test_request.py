@@ -62,8 +62,10 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
         "htp",
     )
     arguments = task.arguments(("2.50.40",), Path("/r"), ["b-htp-1", "a"])
-    assert {"--qnn=2.50.40", "--compiler=2.48.40", "--device=b-htp-1,a"} <= set(arguments)
-    assert "--each-soc" in arguments, "what one of them finds out is told of none by name"
+    assert {"--qnn-version=2.50.40", "--qnn-compiler=2.48.40", "--qnn-device=b-htp-1,a"} <= set(
+        arguments
+    )
+    assert "--qnn-each-soc" in arguments, "what one of them finds out is told of none by name"
     assert arguments[-1] == "test_a.py::test_b"
 
 
@@ -334,6 +336,6 @@ def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
     assert isinstance(task.search, AxisSpec)
     assert task.search.candidates == ("1.31.1", "lib:1.33.0")
     arguments = task.arguments(("lib:1.33.0",), tmp_path, ["a"])
-    assert {"--ort=/new/lib", "--qnn=2.51.0"} <= set(arguments)
+    assert {"--qnn-ort=/new/lib", "--qnn-version=2.51.0"} <= set(arguments)
     with pytest.raises(ConfigError, match="holds 2 versions"):
         begin(asked(axes=("ort",), candidates="/repo"), lab, catalog)

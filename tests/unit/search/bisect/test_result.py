@@ -91,7 +91,10 @@ def test_one_axis(tmp_path: Path) -> None:
     )
     assert "runs: 3; at most 3 runs" in text
     assert "### What preflight says\n\nNothing, of neither side.\n" in text
-    assert f"--only-case '{CASE}' --device sim --compiler 2.47.0 --qnn 2.48.40" in text
+    assert (
+        f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0 --qnn-version 2.48.40"
+        in text
+    )
     # a bar would end the cell, and what looks like a tag would vanish
     assert "bad at step &lt;script> \\| failed" in text
     page = (bisection.folder.path / "report.html").read_text()
@@ -150,7 +153,7 @@ def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
         result["edges"][0]["after"],
     )
     places = {tuple(edge[side]["at"]) for edge in result["edges"] for side in ("before", "after")}
-    assert text.count("--only-case") == len(places)
+    assert text.count("--qnn-only-case") == len(places)
     for shown in (text, page):
         assert "The corners" in shown
         assert "Side by side at qnn 2.48.40" in shown

@@ -61,7 +61,7 @@ class ScriptedRuns:
         self, arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float
     ) -> RunEnd:
         self.number += 1
-        assert f"--reports={reports}" in arguments
+        assert f"--qnn-reports={reports}" in arguments
         artefact = open_artefact(cwd / arguments[-1])
         contents = [bytes_of(one) for one in artefact.pieces]
         outcome = self.rule(contents, artefact.facts["plan"].residency, self.number)

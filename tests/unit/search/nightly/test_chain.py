@@ -31,7 +31,7 @@ def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step
     chain._keep()
     moment = NOON + timedelta(seconds=step_s)
     for night in (night_at(NOON), chain.night, night_at(NOON)):
-        words = ["pytest", f"--problem-file={tmp_path / night.night / PROBLEM}"]
+        words = ["pytest", f"--qnn-problem-file={tmp_path / night.night / PROBLEM}"]
         made = RunFolder.create(
             tmp_path, command=words, lab={}, devices=[], run_id=new_run_id(moment)
         )
@@ -148,7 +148,7 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
     shutil.rmtree(gone)
 
     def run_anew(*_: object) -> int:
-        command = ("pytest", f"--problem-file={chain.path / PROBLEM}")
+        command = ("pytest", f"--qnn-problem-file={chain.path / PROBLEM}")
         run_folder(tmp_path, attempt("a passed"), command=command)
         return 0
 

@@ -178,8 +178,11 @@ def _pytest() -> Iterator[str]:
     )
     yield "## Options\n"
     yield (
-        "`pytest --help` lists them, too. What may be repeated takes commas as well. In the "
-        "right column: what `qnn-harness run` calls it.\n"
+        "`pytest --help` lists them, too. What may be repeated takes commas as well. The short "
+        "form of an option is there unless another plug-in or a conftest.py has one of that name, "
+        "which then keeps it: pytest-playwright has a `--device`, pytest-profiling a `--profile`, "
+        "pytest-retry a `--retries`. The long form always works. In the right column: what "
+        "`qnn-harness run` calls it.\n"
     )
     yield "| option | what it says | `run` |"
     yield "|---|---|---|"
@@ -199,7 +202,7 @@ def _pytest() -> Iterator[str]:
 
 def _given(option: Option) -> str:
     value = option.given.get("metavar") or "|".join(option.given.get("choices", ()))
-    return f"`{option.name}{f' {value}' if value else ''}`".replace("|", "\\|")
+    return f"`{option.name}{f' {value}' if value else ''}`, `{option.short}`".replace("|", "\\|")
 
 
 def _in_run(option: Option) -> str:

@@ -70,7 +70,7 @@ def test_an_engine_knows_its_backends(
     words = ["a.bin", f"--engine={engine}", f"--backend={backend}"]
     if problem is None:
         run.main(words, standalone_mode=False)
-        assert f"--backend={backend}" in told
+        assert f"--qnn-backend={backend}" in told
         return
     with pytest.raises(ConfigError) as error:
         run.main(words, standalone_mode=False)
@@ -83,7 +83,7 @@ def test_a_negative_tolerance_is_read_as_a_value(tmp_path: Path, told: list[str]
     CliRunner().invoke(
         run, ["a.bin", "--tolerance=-1"], catch_exceptions=False, standalone_mode=False
     )
-    assert "--contexts-tolerance=-1.0" in told
+    assert "--qnn-contexts-tolerance=-1.0" in told
 
 
 def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:

@@ -29,7 +29,9 @@ def test_it_is_read_from_the_command(words: str, asked: dict[str, str]) -> None:
 
 def test_options_have_pytests_names() -> None:
     asked = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
-    assert [*for_pytest(asked)] == ["--contexts-graph=g", "--min-sqnr=40", "--contexts-inputs=a b"]
+    assert [*for_pytest(asked)] == [
+        *("--qnn-contexts-graph=g", "--qnn-min-sqnr=40", "--qnn-contexts-inputs=a b")
+    ]
 
 
 @pytest.mark.parametrize("command", [None, "run --inputs in", 3, {}])

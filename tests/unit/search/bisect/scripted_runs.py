@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.answers.report.projections import finish
 from harness.ground.errors import ConfigError, HarnessError, InfraError, VersionError
-from harness.ground.facts.axes import AxisName
+from harness.ground.facts.axes import AXES, AxisName
 from harness.run.pytest_plugin.problem import Problem, write_problem
 from harness.search.bisect.answers import Point
 from harness.search.bisect.case_run import PROBLEM, RunEnd, read_run
@@ -110,9 +109,9 @@ class ScriptedRuns:
         self.sleeps(seconds)
 
     def __call__(self, arguments: list[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
-        told = dict(one.removeprefix("--").split("=", 1) for one in arguments if "=" in one)
-        at = tuple(told[axis] for axis in self.axes)
-        device = told["device"].split(",")[0]
+        told = dict(one.split("=", 1) for one in arguments if "=" in one)
+        at = tuple(told[str(AXES[axis].option)] for axis in self.axes)
+        device = told["--qnn-device"].split(",")[0]
         self.dies("before")
         self.made.append(at)
         self.devices.append(device)

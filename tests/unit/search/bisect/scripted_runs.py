@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.answers.report.projections import finish
 from harness.ground.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.ground.facts.axes import AXES, AxisName
 from harness.run.pytest_plugin.problem import Problem, write_problem

@@ -16,7 +16,7 @@ import yaml
 from tests.integration.device_runs import LAB, ROOT, DeviceRuns
 
 CI = ROOT / "docs/ci"
-SET_UP = ["python3 -m venv .venv", ".venv/bin/pip install -q '/opt/qnn-harness[performance]'"]
+SET_UP = ["python3 -m venv .venv", ".venv/bin/pip install -q /opt/qnn-harness"]
 SUITE = """import os
 import pytest
 

@@ -17,7 +17,7 @@ from harness.answers.history.attempts import (
     finder,
     same_failure,
 )
-from harness.answers.history.states import CaseHistory, CaseState
+from harness.answers.history.states import CaseHistory, CaseState, said_versions, versions_of
 from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground.errors import ConfigError
 from harness.verdict.results.coverage import Coverage, coverage_of
@@ -117,14 +117,15 @@ class Comparison:
     """None where it was not judged."""
     ops: OpsCompared | None = None
     """None where no case was profiled in both runs."""
-    unjudged: str | None = None
-    """Why it could not be, if it was to be."""
     states: Mapping[str, CaseState] = field(default_factory=dict)
     """What flaky cases are at, by their names, where all runs before were looked at."""
     files_changed: Sequence[str] = ()
     """Files of tests, models and inputs that are others than before."""
     devices_gone: Sequence[str] = ()
     """Devices that the earlier run used, and the new one was not to use."""
+    base_versions: Sequence[str] = ()
+    versions: Sequence[str] = ()
+    """With which versions cases ran, in words; none where no case says."""
     asked_otherwise: Sequence[str] = ()
     """Cases of whose files something else was asked than before, so that they are others."""
 
@@ -236,10 +237,17 @@ def compare(
         drifted,
         files_changed=files_changed(*infos),
         devices_gone=devices_gone(*infos),
+        base_versions=_versions(old),
+        versions=_versions(new),
         asked_otherwise=[
             name for name in new if name in old and old[name].last.test != new[name].last.test
         ],
     )
+
+
+def _versions(run: Mapping[str, EarlierAttempts]) -> list[str]:
+    told = {said_versions(versions_of(one.last)) for one in run.values() if one.last.has_verdict}
+    return sorted(told - {""})
 
 
 def settled(found: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:

@@ -170,7 +170,7 @@ class BisectedGroup(Part):
 
 
 class ComparisonReport(Part):
-    """Two runs side by side: a list for each thing that can become of a case.
+    """Two runs side by side, and the `versions` of each: a list for all that can become of a case.
 
     `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
     `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
@@ -184,6 +184,8 @@ class ComparisonReport(Part):
     kind: Literal["comparison"] = "comparison"
     base: str
     run: str
+    base_versions: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
     verdict: str
     coverage: Coverage
     base_coverage: Coverage
@@ -228,6 +230,8 @@ def report_head(told: ToldComparison) -> ComparisonReport:
     return ComparisonReport(
         base=told.base,
         run=told.run,
+        base_versions=tuple(found.base_versions),
+        versions=tuple(found.versions),
         verdict=told.verdict,
         coverage=found.coverage,
         base_coverage=found.base_coverage,

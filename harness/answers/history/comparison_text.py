@@ -111,6 +111,13 @@ class ToldComparison:
         return f"{self.run} beside {self.base}" if self.base is not None else self.run
 
     @property
+    def ran_with(self) -> str:
+        """The versions of both runs, in words."""
+        new, base = map(named_files, (self.comparison.versions, self.comparison.base_versions))
+        before = f"; {self.base}: {base or 'no version'}" if self.base is not None else ""
+        return f"{self.run}: {new or 'no version'}{before}"
+
+    @property
     def changed(self) -> str:
         """What around the cases is another than before: files, and devices that are gone."""
         gone = [f"{one} is not used any more" for one in self.comparison.devices_gone]
@@ -240,6 +247,7 @@ def lines(found: ToldComparison) -> Iterator[str]:
         yield from op_lines(found.comparison.ops)
     if found.changed:
         yield f"changed since then: {found.changed}"
+    yield found.ran_with
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
@@ -267,6 +275,7 @@ def _blocks(
     yield Paragraph(f"{outgoing(found.verdict)}.", f"verdict {'good' if found.is_good else 'bad'}")
     beside: list[str | Span] = [] if found.base is None else [" beside ", said(found.base)]
     yield Paragraph(["Run ", said(found.run), *beside, "."])
+    yield Paragraph(["With ", said(found.ran_with), "."])
     if found.changed:
         yield Paragraph(["Changed since then: ", said(found.changed)])
     if found.reasons:
@@ -294,8 +303,6 @@ def _blocks(
     if (ops := found.comparison.ops) is not None:
         yield Heading("Ops")
         yield Items([Item(said(line)) for line in op_lines(ops)])
-    if found.comparison.unjudged:
-        yield Paragraph(["Not compared: ", said(found.comparison.unjudged), "."])
 
 
 def _item(

@@ -33,14 +33,17 @@ _Ops = tuple[str, ...]
 class OpChange(Part):
     """An op in two runs; `also` are those that are fused with it on either side.
 
-    `base` and `new` are the medians of the `executions` of BASE and NEW in `unit`, `base_spread`
-    and `new_spread` how far these lie apart: (most - least) / median.
+    `ratio` is `new` by `base`, `judged` the ratio that was judged: of all runs, beside what most
+    ops of the case did, since a busier computer slows all. `base` and `new` are the medians of the
+    `executions` of BASE and NEW in `unit`, `base_spread` and `new_spread` how far these lie apart:
+    (most - least) / median.
     """
 
     case: str
     op: str
     also: _Ops
     ratio: float
+    judged: float
     unit: str
     base: float
     new: float
@@ -94,7 +97,7 @@ def judge_ops(
 ) -> OpsCompared | None:
     """What became of each op of cases that passed in BASE and NEW; None if none was profiled.
 
-    `earlier` and `between` are as for `judge_speed`. Raises ConfigError without scipy.
+    `earlier` and `between` are as for `judge_speed`.
     """
     both = [(one, new) for one, new in zip(befores, afters, strict=True) if _ops(one) and _ops(new)]
     if not both:
@@ -230,24 +233,28 @@ def _spread(values: Sequence[int]) -> float:
     return (max(values) - min(values)) / (statistics.median(values) or 1)
 
 
-def _change(change: Change, case: str, after: _Costs, old: list[int], new: list[int]) -> OpChange:
+def _change(
+    change: Change, case: str, after: _Costs, old: list[int], new_runs: list[int]
+) -> OpChange:
     """It is told as what takes most of it now."""
     ops: _Ops = change.name[1]
     op = max((one for one in ops if one in after), key=lambda one: after[one].value)
+    base, new = statistics.median(old), statistics.median(new_runs)
     return OpChange(
         case=case,
         op=op,
         also=tuple(one for one in ops if one != op),
-        ratio=change.ratio,
+        ratio=new / (base or 1),
+        judged=change.ratio,
         unit=after[op].unit,
-        base=statistics.median(old),
-        new=statistics.median(new),
+        base=base,
+        new=new,
         base_spread=_spread(old),
-        new_spread=_spread(new),
+        new_spread=_spread(new_runs),
         base_runs=change.base_runs,
         new_runs=change.new_runs,
     )
 
 
 def _furthest(change: OpChange) -> float:
-    return -max(change.ratio, 1 / change.ratio)
+    return -max(change.judged, 1 / change.judged)

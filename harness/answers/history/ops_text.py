@@ -27,7 +27,7 @@ def op_lines(ops: OpsCompared, most: int = _MOST) -> Iterator[str]:
     yield from _listed((f"op slower: {_said(one)}" for one in ops.slower), most)
     yield from _listed((f"op faster: {_said(one)}" for one in ops.faster), most)
     for one in ops.suspects[:most]:
-        word = "slower" if one.ratio > 1 else "faster"
+        word = "slower" if one.judged > 1 else "faster"
         yield f"perhaps op {word}: {_said(one)}; more runs would tell"
     yield from _listed(map(_remade, ops.remade), most)
     told = f"ops: {ops.same} the same within {100 * ops.effect:g} %, {ops.unsure} not to be told"
@@ -43,10 +43,12 @@ def _listed(lines: Iterable[str], most: int) -> Iterator[str]:
 
 def _said(one: OpChange) -> str:
     runs = f"{one.base_runs} + {counted(one.new_runs, 'run')}"
-    apart = f"executions {100 * one.base_spread:.3g} and {100 * one.new_spread:.3g} % apart"
+    apart = f"executions {100 * one.base_spread:,.0f} and {100 * one.new_spread:,.0f} % apart"
     fused = f" with {_names(one.also)}" if one.also else ""
     took = f"{one.base:,.0f} to {one.new:,.0f} {one.unit}"
-    return f"{one.op}{fused} x {one.ratio:.3g} ({took}, {runs}, {apart})  [{one.case}]"
+    ratio, judged = f"x {one.ratio:.3g}", f"x {one.judged:.3g}"
+    beside = f"; {judged} by all runs, beside most ops" if judged != ratio else ""
+    return f"{one.op}{fused} {ratio} ({took}{beside}; {runs}, {apart})  [{one.case}]"
 
 
 def _remade(one: Remade) -> str:

@@ -25,7 +25,6 @@ from harness.answers.history.noise import (
     level,
     mean_interval,
     median,
-    needs_scipy,
     ranked,
     resolution,
     scales,
@@ -126,9 +125,8 @@ def judge(
     whole microseconds; None if they are as fine as numbers are. So units make no difference. What
     moves together in a group is told once. Of a hundred unchanged cases at most one is called
     slower or faster, however many runs there are. If no case changed, at most one comparison in 200
-    calls any case so, however many cases there are. Raises ConfigError without scipy.
+    calls any case so, however many cases there are.
     """
-    needs_scipy()
     if not names:
         return JudgedSpeed((), ())
     base, new = _logs(base), _logs(new)
@@ -157,7 +155,7 @@ def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float 
     """The smallest ratio that five runs of either side tell from the noise of the first row.
 
     Each row has runs between which nothing changed, so that it tells noise, too. None if there are
-    too few. Raises ConfigError without scipy.
+    too few.
     """
     columns = max(map(len, runs), default=0)
     rows = [[*row, *[None] * (columns - len(row))] for row in runs]

@@ -13,17 +13,16 @@ from harness.answers.history.performance import EFFECT
 from harness.answers.history.previous import runs_around
 from harness.answers.history.speed import judge_speed
 from harness.answers.report.summary import cut_short
-from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors import HarnessError
 from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 _log = logging.getLogger(__name__)
 
 
 def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: bool) -> Comparison:
-    """What became of each case since BASE, if there is one.
+    """What became of each case since BASE, if there is one, and of its speed and memory.
 
-    Speed and memory are judged, too; where that cannot be and was not asked for, `unjudged` of the
-    result says why. Raises ConfigError for what cannot be read.
+    Raises ConfigError for what cannot be read.
     """
     if base is None:
         return compare([], _read(new), infos=(None, new.info()))
@@ -46,14 +45,8 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
         met = {attempt.run for attempt in (*old, *now)}
         return _readable(earlier, met), _readable(between, met)
 
-    try:
-        effect = asked.slower or EFFECT
-        speed = judge_speed(old, now, *noise(), effect=effect, late=late)
-        ops = judge_ops(old, now, *noise())
-    except ConfigError as error:
-        if asked.slower is not None or asked.ops:
-            raise
-        return dataclasses.replace(found, unjudged=str(error))
+    speed = judge_speed(old, now, *noise(), effect=asked.slower or EFFECT, late=late)
+    ops = judge_ops(old, now, *noise())
     return dataclasses.replace(found, speed=speed, ops=ops)
 
 

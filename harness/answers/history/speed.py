@@ -18,7 +18,7 @@ from harness.answers.history.attempts import (
     attempts_by_name,
     finder,
 )
-from harness.answers.history.noise import Array, needs_scipy
+from harness.answers.history.noise import Array
 from harness.answers.history.performance import EFFECT, Change, JudgedSpeed, SpeedVerdict, judge
 from harness.answers.history.surroundings import differences
 from harness.answers.history.units import known_to
@@ -100,9 +100,8 @@ def judge_speed(
 
     `earlier` are runs before BASE, `between` those after it that are like NEW, the oldest first;
     each is read once. `late` also tells a change that came with BASE, or with a run before it, if
-    only NEW bears it out: one run alone never does. Raises ConfigError without scipy.
+    only NEW bears it out: one run alone never does.
     """
-    needs_scipy()  # before earlier runs are read in vain
     base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
     for run in earlier:
         met = _met(befores, run)

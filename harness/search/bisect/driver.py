@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from harness.answers.history.noise import needs_scipy
 from harness.answers.history.performance import MOST_RUNS, Change
 from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import AxisName
@@ -56,8 +55,6 @@ class Bisection(Loop[Finding]):
         self._good = self.task.search.reference
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
         self._noisy = self._match.judged if self.task.search.repeat == "judged" else None
-        if self._noisy is not None:
-            needs_scipy()  # before a run is made in vain
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[AxisName] = set()

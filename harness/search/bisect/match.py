@@ -98,7 +98,7 @@ class Formula:
     ) -> Change:
         """How sizes of a version differ from those of the good side, each the oldest first.
 
-        Sizes of the `others` tell noise, too. Raises ConfigError without scipy.
+        Sizes of the `others` tell noise, too.
         """
         base = [good, *others]
         columns = max(map(len, base))

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from harness.answers.history.noise import needs_scipy
 from harness.device.lab.inventory import Lab
 from harness.device.lab.matching import kinds
 from harness.ground.errors import ConfigError
@@ -316,17 +315,10 @@ def _resolved(
 
 
 def _repeat(request: Request, match: Match | None) -> Repeat:
-    """How often each is run: where that is not said, noise is judged if it can be."""
+    """How often each is run: where that is not said, noise is judged of what has some."""
     if request.repeat is not None:
         return request.repeat
-    if match is None or match.judged is None:
-        return 1
-    try:
-        needs_scipy()
-    except ConfigError as error:
-        _log.warning("each single answer is believed: %s", error)
-        return 1
-    return "judged"
+    return 1 if match is None or match.judged is None else "judged"
 
 
 def _spec(

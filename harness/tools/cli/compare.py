@@ -102,7 +102,8 @@ def compare(
     if input was wrong, else 3. For each new failure it prints the bisection that finds the version
     to blame; with --bisect they are run, all together in --max-minutes, and can be gone on with
     later. Speed and memory of what passes in both are judged by what earlier runs of the same
-    cases, beside BASE, say of noise: one run alone never proves a change.
+    cases, beside BASE, say of noise: one run alone never proves a change. Of an op it
+    does where all executions lie three times apart.
     """
     asked_for = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
     forms = [name for name, wanted in asked_for.items() if wanted]
@@ -116,8 +117,6 @@ def compare(
     if previous:  # runs lie in one line, as nights do
         seen = histories(folder, base)
         found = settled(found, {name: one for name, one in seen.items() if one.is_flaky})
-    if found.unjudged is not None:
-        say(f"note: {found.unjudged}", err=True)
     lab, reports = lab_to_name(lab_file), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:

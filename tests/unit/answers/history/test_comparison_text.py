@@ -50,6 +50,7 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "   1 x vanished: not run  [first: suites/test_a.py::test_b[sim-htp-2.51.0-d]]",
         "   1 x still failing: failed: call|1002|it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-c]]",
+        "run: qnn 2.51.0; base: qnn 2.51.0",
         "3 of 3 cases have a verdict: 3 failed; 2 new, 1 vanished; 1 still failing, "
         "0 still passing",
         "ends with 1: new",
@@ -94,7 +95,8 @@ def test_a_comment_has_what_is_new_first() -> None:
 def test_nothing_new_is_said_so() -> None:
     same = told_of([attempt("a passed")], [attempt("a passed")])
     assert list(lines(same)) == [
-        "1 of 1 case has a verdict: 1 passed; no difference; 0 still failing, 1 still passing"
+        "run: qnn 2.51.0; base: qnn 2.51.0",
+        "1 of 1 case has a verdict: 1 passed; no difference; 0 still failing, 1 still passing",
     ]
     assert "### Devices: passed\n\n1 of 1 case has a verdict: 1 passed; no difference" in markdown(
         same

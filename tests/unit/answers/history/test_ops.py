@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import FailOn, compare
@@ -96,10 +98,34 @@ def test_what_executions_alone_show_may_be_a_change() -> None:
     assert not found.slower
     (line, rest) = op_lines(found)
     assert line == (
-        "perhaps op slower: a x 1.52 (105 to 160 cycles, 1 + 1 run, executions 9.52 and 12.5 % "
-        f"apart)  [{CASE}]; more runs would tell"
+        "perhaps op slower: a x 1.52 (105 to 160 cycles; 1 + 1 run, executions 10 and 12 % apart)  "
+        f"[{CASE}]; more runs would tell"
     )
     assert rest.startswith("ops: 0 the same within 20 %, 0 not to be told yet")
+
+
+@given(
+    st.lists(st.integers(1_000, 10**8), min_size=9, max_size=12),
+    st.floats(0.4, 2.5),
+    st.floats(0.001, 1000),
+)
+def test_a_ratio_is_that_of_the_figures_beside_it(
+    took: list[int], all_by: float, first_by: float
+) -> None:
+    """All ops took otherwise, since the computer was busier; the first one besides."""
+    old = {f"op{at}": [cycles] * 3 for at, cycles in enumerate(took)}
+    factors = [first_by * all_by, *[all_by] * (len(took) - 1)]
+    new = {
+        name: [max(1, round(cycles[0] * by))] * 3
+        for (name, cycles), by in zip(old.items(), factors, strict=True)
+    }
+    for line in op_lines(compared(old, new)):
+        if told := re.search(r"op (?:slower|faster): \w+ x (\S+) \(([\d,]+) to ([\d,]+) ", line):
+            base, ratio = (float(told[at].replace(",", "")) for at in (2, 1))
+            assert float(told[3].replace(",", "")) / base == pytest.approx(ratio, rel=0.01)
+            beside = re.search(r"; x (\S+) by all runs, beside most ops;", line)
+            judged = float(beside[1]) if beside else ratio
+            assert (judged > 1) == ("slower" in line)
 
 
 @pytest.mark.parametrize(

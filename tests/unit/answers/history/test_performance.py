@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from hypothesis import example, given, strategies as st
 
 from harness.answers.history.performance import Change, JudgedSpeed, judge, least_told
 from harness.answers.history.units import known_to
-from harness.ground.errors import ConfigError
 from tests.properties import reached, reaches
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
@@ -289,19 +287,6 @@ def test_a_hundred_thousand_cases_cost_little() -> None:
     took(1000)
     some = took(1000)
     assert took(100_000) < 1000 * some
-
-
-def test_without_scipy_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def none(name: str, *more: Any) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return real(name, *more)
-
-    monkeypatch.setattr(builtins, "__import__", none)
-    with pytest.raises(ConfigError, match=r"pip install 'qnn-harness\[performance\]'"):
-        judge([], [], [], [])
 
 
 def test_nothing_of_nothing() -> None:

@@ -363,23 +363,6 @@ def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:
     assert (done.exit_code, "not to be told" in done.output) == (0, False)
 
 
-def test_without_scipy_all_else_is_compared(reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.ground.errors import ConfigError
-
-    def none(*_: Any, **__: Any) -> Any:
-        raise ConfigError("judging speed and memory needs scipy: pip install it")
-
-    monkeypatch.setattr("harness.answers.history.side_by_side.judge_speed", none)
-    code, said = compared(reports)
-    assert (code, "note: judging speed" in said) == (0, True)
-    for form in ("--markdown", "--html"):
-        _, said = compared(reports, form)
-        # the note goes to stderr, which no comment shows
-        assert "Not compared: " in said, form
-    with pytest.raises(AssertionError, match="needs scipy"):
-        compared(reports, "--fail-on", "perf:10%")
-
-
 def forms(found: Comparison, failed: Sequence[str] = ()) -> tuple[str, str, str, Any]:
     whole = told(
         found, failed, base="base", run="run", advice=lambda *_: None, apart=lambda _: None

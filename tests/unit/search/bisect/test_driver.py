@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -550,13 +549,3 @@ def test_noise_is_judged_on_two_axes_as_well(tmp_path: Path) -> None:
     assert found.searches[0].answer.first_bad == VERSIONS[3]
     assert found.runs <= JUDGED_CORNERS.bound().runs
     assert max(Counter(runs.made).values()) <= MOST_RUNS
-
-
-def test_what_was_judged_cannot_be_gone_on_with_without_scipy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = slower_from(VERSIONS[3])
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ConfigError, match="needs scipy"):
-        judging(tmp_path, runs)
-    assert not runs.made

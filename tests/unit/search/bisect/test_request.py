@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +102,6 @@ def test_noise_is_judged_unless_something_else_is_asked_for(
     (task,) = begin(asked(good=QNN[0], **more), lab, catalog)
     assert task.search.repeat == repeat
     assert read_log(to_line(Begun(spec=task))).spec == task
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    (task,) = begin(asked(good=QNN[0], **more), lab, catalog)
-    assert task.search.repeat == (1 if repeat == "judged" else repeat)
-    assert ("single answer is believed" in str(logged.warnings)) == (repeat == "judged")
 
 
 @pytest.mark.parametrize(

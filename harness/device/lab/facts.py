@@ -39,7 +39,7 @@ class DeviceFacts:
     `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
-    `identity` tells a device from its twins and outlives a reboot: that, its SoC's number and its
+    `identity` tells a device from others like it, also after a reboot: that, its SoC number and its
     machine-id, as far as it says them. `simulated`: it says that it is one of a simulated farm.
     `boot` names its present boot. `libc` is what tells its C library; `android_api` is the API
     level, of Android only; `target_reason` says what the target was told by, or why there is none.

@@ -51,10 +51,10 @@ def required(requirements: Mapping[str, object]) -> dict[str, tuple[object, ...]
     return found
 
 
-def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceConfig]:
+def alike(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceConfig]:
     """Those of `others` on which a verdict says the same as on this device.
 
-    They agree in all that tests may require; a device whose SoC the lab does not tell has no twin.
+    They agree in all that tests may require; there is none for a device of unknown SoC.
     """
     if device.soc is None:
         return []

@@ -47,9 +47,14 @@ class _Channels(BaseModel, extra="ignore"):
     notify: tuple[NotifyChannel, ...] = ()
 
 
+_NO_FILE: Final = "no such file; `qnn-harness init` writes one, and --lab FILE names another"
+
+
 def load_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
     """Return the channels of devices.yaml, whatever else in it is wrong.
 
     Raise ConfigError if there is no such file, or `notify` cannot be read.
     """
-    return check_document(read_document(lab_file), _Channels).notify
+    return check_document(
+        read_document(lab_file, ConfigError(_NO_FILE, file=lab_file)), _Channels
+    ).notify

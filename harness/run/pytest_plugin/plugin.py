@@ -78,6 +78,11 @@ if TYPE_CHECKING:
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
+_EXPECTED = (
+    "the test went on; if it expects this failure, `bench.accept_refusal()` says so of a refusal, "
+    "and `@pytest.mark.xfail(raises=TargetFailure, strict=True)` of any"
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
@@ -364,11 +369,14 @@ def _explain(
     item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
 ) -> None:
     """Says what a failure means: an expected one, the target's, or the lab's."""
-    from harness.run.bench.case_bench import NotPassed
+    from harness.run.bench.case_bench import NotPassed, TargetFailure
 
     record, run = case.record(), item.config.stash[RUN]
     issue = run.asked.expected(record)
     remarks = [] if issue is not None else run.asked.not_asked(record)
+    unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__
+    if issue is None and unchecked and item.getparent(ArtefactFile) is None:
+        remarks = [*remarks, _EXPECTED]
     case.remark(remarks)
     if issue is not None:
         case.known_issue = issue.id

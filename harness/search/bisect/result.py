@@ -105,7 +105,7 @@ class BisectionResult(Part):
     `libraries` are those of the axes that differ at an edge. Paths are seen from the bisection's
     folder. `on` is the device, the kind of device or the engine, if several were asked; `engine` is
     set if it is an engine. `folder`, `next` and `exit_code` are printed by `--json` only; `next` is
-    the run that `replay --no-run` leaves out.
+    the run that `replay --dry-run` leaves out.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)

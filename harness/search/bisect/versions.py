@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.matching import kinds, twins
+from harness.device.lab.matching import alike, kinds
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.facts.axes import SEARCHED, AxisName
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
@@ -128,7 +128,7 @@ class Where:
 def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | None) -> Where:
     """Where a case is to run: as asked for, else as its name says, else on the first device.
 
-    The twins of the device stand in for it if it is lost, unless devices were asked for. Raises
+    Devices like it stand in for it if it is lost, unless devices were asked for. Raises
     ConfigError for a device that cannot be, or one whose target is not known.
     """
     found = placement_in(split_node_id(case)[1] or "")
@@ -142,7 +142,7 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
         kind = kinds(enabled)
         meant = (one for one in enabled if called in (one.name, one.pool, kind[one.name]))
         first = next(meant, enabled[0])
-        chosen = [first, *twins(first, enabled)]
+        chosen = [first, *alike(first, enabled)]
     target = chosen[0].target
     if target is None:
         raise ConfigError(
@@ -171,7 +171,7 @@ def kinds_besides(lab: Lab, case: str) -> list[list[str]]:
 
 
 def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
-    like = {one.name for one in twins(chosen[0], chosen)}
+    like = {one.name for one in alike(chosen[0], chosen)}
     strangers = [one.name for one in chosen[1:] if one.name not in like]
     if strangers:
         raise ConfigError(

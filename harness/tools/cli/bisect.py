@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,15 @@ from harness.search.bisect.log import Begun, read_log
 from harness.search.bisect.match import parse_match
 from harness.search.bisect.request import Request, begin, other_kinds, replayed
 from harness.search.bisect.result import NextRun, result_of
-from harness.tools.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
+from harness.search.bisect.task import Task
+from harness.tools.cli.bisect_going import (
+    FOUND,
+    NEGATIVE,
+    code_of,
+    go_on_with,
+    log_lines,
+    plan_lines,
+)
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     complete_devices,
@@ -39,7 +47,9 @@ from harness.tools.cli.lab_options import (
     run_timeout_option,
     simulated_instead,
 )
-from harness.tools.cli.say import say, say_json
+from harness.tools.cli.printout import Printout
+from harness.tools.cli.say import say, say_found, say_json
+from harness.verdict.failure.error import Part
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +79,25 @@ def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
         said = "Held at this, or the candidates of that axis." if axis == first else same
         command = click.option(f"--{axis}", metavar="VERSION", help=said)(command)
     return command
+
+
+class BisectionPlanned(Part):
+    """A bisection that `bisect --dry-run` does not begin: the versions of each axis, oldest first.
+
+    It takes `most_runs`, with one more for each version that cannot be tested.
+    """
+
+    case: str
+    on: str | None
+    devices: tuple[str, ...]
+    versions: Mapping[AxisName, tuple[str, ...]]
+    most_runs: int
+
+
+class BisectionsPlanned(Printout):
+    """`bisect --dry-run --json`: what would be searched."""
+
+    bisections: tuple[BisectionPlanned, ...]
 
 
 @click.group(invoke_without_command=True)
@@ -113,6 +142,7 @@ def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
     help="Failures of the lab in a row that stop it.",
 )
 @click.option("--max-runs", type=click.IntRange(min=1), help="Maximum number of runs.")
+@click.option("--dry-run", is_flag=True, help="Only say which versions, in how many runs.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
 @run_timeout_option
 @_option_of_each_axis
@@ -180,6 +210,11 @@ def bisect(context: click.Context, /, **given: Any) -> int:
         doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
         if doubt is not None and not misfits:
             _log.warning(doubt)
+        if given["dry_run"]:
+            planned = tuple(map(_planned, tasks))
+            texts = [text for task in tasks for text in plan_lines(task)]
+            say_found(BisectionsPlanned(bisections=planned), texts, given["as_json"])
+            return FOUND
         folders = BisectFolder.create_all(request.reports, [Begun(spec=task) for task in tasks])
         try:
             return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
@@ -187,6 +222,16 @@ def bisect(context: click.Context, /, **given: Any) -> int:
             misfits.append(error.problem)
     first, *others = misfits
     raise MisfitError("; ".join([first, *(one.rpartition(f"{NO_DEVICE}: ")[2] for one in others)]))
+
+
+def _planned(task: Task) -> BisectionPlanned:
+    return BisectionPlanned(
+        case=task.case,
+        on=task.on,
+        devices=task.devices,
+        versions=task.search.versions,
+        most_runs=task.search.bound().limit(alike=True),
+    )
 
 
 @bisect.command()
@@ -206,12 +251,12 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 
 @bisect.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--no-run", is_flag=True, help="Only say what the log comes to.")
+@click.option("--dry-run", is_flag=True, help="Only say what the log comes to.")
 @_reports_option
 @json_option
-def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
+def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
     """Begin again from a log, which may be edited: answers corrected, lines taken out."""
-    if not no_run:
+    if not dry_run:
         Ending().watch()
         return go_on_with([replayed(file, reports)], None, as_json=as_json)
     log = read_log(log_text(file), file=str(file))

@@ -28,6 +28,7 @@ from harness.search.bisect.match import Judged
 from harness.search.bisect.report_text import doubts, held_text, summary
 from harness.search.bisect.result import BisectionNotBegun, BisectionResult
 from harness.search.bisect.search import CornerSpec
+from harness.search.bisect.task import Task
 from harness.search.bisect.versions import Versions
 from harness.search.bisect.write_reports import write_reports
 from harness.tools.cli.say import say, say_json
@@ -239,13 +240,21 @@ class BisectProgress(RunLines):
 
     def __init__(self, log: BisectLog, folder: Path, stream: IO[str] | None = None) -> None:
         super().__init__(stream)
-        self._say(outgoing(f"{_searched(log)}: {log.spec.search.bound()}"))
+        self._say(outgoing(next(plan_lines(log.spec))))
         self._say(outgoing(str(folder)))
+
+
+def plan_lines(task: Task) -> Iterator[str]:
+    """Return what a bisection searches and in how many runs, then its versions and devices."""
+    yield f"{_searched(task)}: {task.search.bound()}"
+    for axis, versions in task.search.versions.items():
+        yield f"  {axis}: {', '.join(versions)}"
+    yield f"  devices: {', '.join(task.devices)}"
 
 
 def log_lines(log: BisectLog) -> Iterator[str]:
     """A log for a person, a line an entry."""
-    yield f"{_searched(log)}: {log.spec.search.bound()}"
+    yield next(plan_lines(log.spec))
     for entry in log.entries:
         if isinstance(entry, Answered):
             run = f"  {entry.run}" if entry.run else ""
@@ -272,8 +281,8 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
         yield f"not over yet, {len(result.runs)} runs were made: {folder}"
 
 
-def _searched(log: BisectLog) -> str:
-    task, search = log.spec, log.spec.search
+def _searched(task: Task) -> str:
+    search = task.search
     if isinstance(search, CornerSpec):
         pairs = (zip(search.axes, at, strict=True) for at in (search.good, search.bad))
         good, bad = (" with ".join(map(" ".join, pair)) for pair in pairs)

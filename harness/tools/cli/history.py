@@ -29,7 +29,8 @@ from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.new_failures import NewFailure
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
-from harness.tools.cli.say import say, say_long_json
+from harness.tools.cli.printout import Printout
+from harness.tools.cli.say import say, say_found, say_long_json
 from harness.verdict.results.run_folder import JOURNAL
 
 _NEGATIVE: Final = 1
@@ -146,19 +147,33 @@ def history(
         return 0 if report.rows else _NEGATIVE
 
 
+class RunsImported(Printout):
+    """`history import --json`: runs that were taken in, and those that were held already."""
+
+    imported: tuple[str, ...]
+    held: tuple[str, ...]
+
+
 @history.command("import")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @database_option
 @reports_option
-def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) -> None:
+@json_option
+def import_command(
+    runs: tuple[Path, ...], database: str | None, reports: Path, as_json: bool
+) -> None:
     """Take in the journals of RUNS: runs' folders, or folders of such (default: --reports).
 
     What is held already is left as it is; two may do this at once.
     """
     found = [path for one in runs or (reports,) for path in runs_in(one)]
     opened = _open(database, reports)
-    told = [_import(opened, path) for path in found]
-    say(f"{counted(sum(told), 'run')} of {len(told)} taken in, the others were held already")
+    known = {str(path): _import(opened, path) for path in found}
+    imported = tuple(path for path, new in known.items() if new)
+    held = tuple(path for path, new in known.items() if not new)
+    summary = f"{counted(len(imported), 'run')} of {len(known)} taken in"
+    lines = [f"{summary}, the others were held already"]
+    say_found(RunsImported(imported=imported, held=held), lines, as_json)
 
 
 @history.command("rediagnose")

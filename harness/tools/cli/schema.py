@@ -32,10 +32,12 @@ from harness.search.bisect.result import BisectionNotBegun, BisectionResult
 from harness.search.diverge.divergence import Divergence
 from harness.search.minimize.driver import Result
 from harness.search.nightly.night import Night
+from harness.tools.cli.bisect import BisectionsPlanned
 from harness.tools.cli.contexts import ContextsExtracted
 from harness.tools.cli.contexts_compile import ContextCompiled
 from harness.tools.cli.contexts_minimize import CaseBundled
 from harness.tools.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
+from harness.tools.cli.history import RunsImported
 from harness.tools.cli.init import LabWritten
 from harness.tools.cli.report import RunsMerged
 from harness.tools.cli.run import OutputDrifted
@@ -68,6 +70,8 @@ Printed = (
     | ContextCompiled
     | CaseBundled
     | RunsMerged
+    | RunsImported
+    | BisectionsPlanned
     | OutputDrifted
 )
 """The documents of commands whose schema is not a file of its own."""

@@ -62,14 +62,14 @@ def test_the_log_is_shown(folder: Path) -> None:
 
 
 def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> None:
-    assert call("bisect", "replay", folder / LOG, "--no-run")[0] == 0
+    assert call("bisect", "replay", folder / LOG, "--dry-run")[0] == 0
     lines = (folder / LOG).read_text().splitlines()
     kept = [line for line in lines if f'["{QNN[2]}"]' not in line and "concluded" not in line]
     edited = tmp_path / "edited.jsonl"
     edited.write_text("\n".join(kept) + "\n")
-    code, shown = call("bisect", "replay", edited, "--no-run")
+    code, shown = call("bisect", "replay", edited, "--dry-run")
     assert (code, shown.startswith(f"next to run: {QNN[2]}")) == (1, True)
-    code, shown = call("bisect", "replay", edited, "--no-run", "--json")
+    code, shown = call("bisect", "replay", edited, "--dry-run", "--json")
     asked = json.loads(shown)
     assert (code, asked["next"]["at"], asked["answer"], asked["finished"]) == (
         1,
@@ -77,11 +77,11 @@ def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> 
         None,
         False,
     )
-    over = json.loads(call("bisect", "replay", folder / LOG, "--no-run", "--json")[1])
+    over = json.loads(call("bisect", "replay", folder / LOG, "--dry-run", "--json")[1])
     assert (over["next"], over["answer"]["first_bad"], over["exit_code"]) == (None, QNN[2], 0)
     edited.write_text("nonsense\n" + "\n".join(kept))
     with pytest.raises(Exception, match=r"edited.jsonl:1"):
-        call("bisect", "replay", edited, "--no-run")
+        call("bisect", "replay", edited, "--dry-run")
 
 
 @pytest.mark.slow

@@ -141,9 +141,9 @@ def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
-    twin = lab.file.read_text().partition("devices:\n")[2]
-    lab.file.write_text(lab.file.read_text() + twin.replace("sim-v73", "sim-twin"))
+def test_a_lost_device_moves_the_search_to_one_like_it(lab: DeviceRuns) -> None:
+    device = lab.file.read_text().partition("devices:\n")[2]
+    lab.file.write_text(lab.file.read_text() + device.replace("sim-v73", "sim-spare"))
     # a file where the storage of the device should be: it can never be started
     storage = lab.folder / "simulated" / "sim-v73"
     storage.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
     assert done.code == 0, done.errors
     assert done.result["answer"]["first_bad"] == QNN[1]
     good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
-    assert set(good) == {"sim-twin"}
+    assert set(good) == {"sim-spare"}
     assert all("[qcs8550-htp-" in run["case"] for run in done.result["runs"] if run["case"])
 
 

@@ -161,7 +161,7 @@ def test_the_order_of_the_parts_does_not_count(parts: list[str]) -> None:
         ("", None, None),
     ],
 )
-def test_what_tells_a_device_from_its_twins(
+def test_what_tells_a_device_from_others_like_it(
     answers: str, serial: str | None, identity: str | None
 ) -> None:
     facts = parse_facts(answers)

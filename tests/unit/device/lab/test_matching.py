@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.device.lab.inventory import DeviceConfig
-from harness.device.lab.matching import kinds, misfits, twins
+from harness.device.lab.matching import alike, kinds, misfits
 from harness.ground.errors import ConfigError
 from harness.ground.facts.backends import BACKENDS
 
@@ -120,7 +120,7 @@ def test_a_kind_is_called_by_what_tells_it_apart() -> None:
         unique_by=lambda one: one[-1],
     )
 )
-def test_devices_are_called_the_same_exactly_if_they_are_twins(
+def test_devices_are_called_the_same_exactly_if_they_are_alike(
     told: list[tuple[str | None, str, tuple[str, ...], str]],
 ) -> None:
     devices = [
@@ -132,8 +132,8 @@ def test_devices_are_called_the_same_exactly_if_they_are_twins(
     called = kinds(devices)
     assert list(called) == [one.name for one in devices]
     for one in devices:
-        alike = {other.name for other in devices if called[other.name] == called[one.name]}
-        assert alike == {one.name, *(other.name for other in twins(one, devices))}
+        same = {other.name for other in devices if called[other.name] == called[one.name]}
+        assert same == {one.name, *(other.name for other in alike(one, devices))}
         assert called[one.name] == one.name or called[one.name] not in called
 
 
@@ -157,5 +157,5 @@ def test_twins_are_of_one_kind() -> None:
         sim("other-tags", tags=["a"]),
         DeviceConfig(name="real", serial="A", soc="QCS8550", target="linux-x64", tags=("a", "b")),
     ]
-    assert [twin.name for twin in twins(own, others)] == ["alike"]
-    assert twins(UNKNOWN, [DeviceConfig(name="phone2", serial="B")]) == []
+    assert [device.name for device in alike(own, others)] == ["alike"]
+    assert alike(UNKNOWN, [DeviceConfig(name="phone2", serial="B")]) == []

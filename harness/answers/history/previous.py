@@ -184,11 +184,6 @@ def _named(pair: Pair) -> set[str]:
     return {side.case for side in (pair.before, pair.after) if side is not None}
 
 
-def last_durations(folder: RunFolder) -> dict[str, float]:
-    """How long each case took in the last run of the same selection; empty if there is none."""
-    return {case: seconds for case, _, _, seconds in last_rows(folder)}
-
-
 def last_rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
     """Case, test, device and seconds of each case in the last run of the same selection."""
     with contextlib.suppress(HarnessError):

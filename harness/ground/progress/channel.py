@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from harness.ground.host.platform import short_path
-from harness.ground.progress.state import FACTS, Lines
+from harness.ground.progress.facts import FACTS, Lines
 
 _NAME: Final = "live"
 _MAX_BYTES: Final = 8192
@@ -51,14 +50,11 @@ class Listener:
     def __init__(self, folder: Path) -> None:
         self._socket = _socket(folder, socket.socket.bind)
 
-    def wait(self, seconds: float) -> Iterator[tuple[str, Mapping[str, object]]]:
-        """Waits for messages, and gives those that are there: devices and all of their facts.
+    def waiting(self) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """The messages that are there: devices and all of their facts.
 
         What a message leaves out is None, as for `at_work` (files/notices.py): it is over.
         """
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        poll.poll(1000 * seconds)
         for _ in range(_MOST_AT_ONCE):
             try:
                 data, _, flags, _ = self._socket.recvmsg(_MAX_BYTES)

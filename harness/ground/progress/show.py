@@ -1,101 +1,186 @@
-"""Shows a run on a terminal while it goes on: one thread that hears, reckons and draws."""
+"""Live lines of a run on a terminal: a bar for it, and one for each device at work, by rich.
+
+What pytest writes meanwhile goes above them. rich takes whole lines only, so that of an unfinished
+one (the dots of a file) is shown as the first of the live lines.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TextIO
+import io
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TextIO
+
+from rich.console import Console, ConsoleDimensions, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.text import Text
 
 from harness.ground.files.notices import followed_by
 from harness.ground.progress.channel import Listener
-from harness.ground.progress.drawing import Drawing
-from harness.ground.progress.screen import Screen
-from harness.ground.progress.state import Lines, RunState
+from harness.ground.progress.facts import Facts, Lines, RunCounts, clock, details, number
 
-_PERIOD_S: Final = 0.125
-_STOP_S: Final = 2.0
+_LEAST_ROWS: Final = 4
+_BAR_CELLS: Final = 12
+_NAME_CELLS: Final = 20
+_BARS_FROM_COLUMNS: Final = 60
+_PER_SECOND: Final = 8
+_MB: Final = 1_000_000
 
 
-class Show:
-    """The live lines of a run, from `start` to `stop`; both may be called again."""
+class _Terminal(io.TextIOWrapper):
+    """A file whose terminal may go: that is not the run's fault."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+class _Name(ProgressColumn):
+    def render(self, task: Task) -> RenderableType:
+        name = Text(task.description, style="bold", no_wrap=True)
+        name.truncate(_NAME_CELLS, overflow="ellipsis")
+        return name
+
+
+class _Bar(BarColumn):
+    def render(self, task: Task) -> Any:
+        return super().render(task) if task.total else Text()
+
+
+class _Said(ProgressColumn):
+    def render(self, task: Task) -> RenderableType:
+        parts = [task.fields.get("said", "")]
+        if task.fields.get("measured") and task.total:
+            scale, unit, digits = (_MB, " MB", 1) if task.fields["unit"] == "MB" else (1, "", 0)
+            done, total = (f"{x / scale:.{digits}f}" for x in (task.completed, task.total))
+            parts.append(f"{done}/{total}{unit}")
+            if unit and task.speed:
+                parts.append(f"{task.speed / scale:.1f}{unit}/s")
+            if task.time_remaining:
+                parts.append(f"{clock(task.time_remaining)} left")
+        return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
+
+
+class Show(Progress):
+    """The live lines of a run, from `start` to `stop`, and the file that pytest writes to then."""
 
     def __init__(
-        self,
-        state: RunState,
-        *,
-        colours: bool,
-        listener: Listener | None,
-        earlier: Callable[[], Mapping[str, float]],
+        self, counts: RunCounts, file: TextIO, *, colours: bool, listener: Listener | None
     ) -> None:
-        """`earlier` is asked once, by the thread, how long cases took before: it may take long."""
-        self.state = state
-        self._colours = colours
-        self._listener = listener
-        self._earlier: Callable[[], Mapping[str, float]] | None = earlier
-        self._merged = Lines()
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._shown = contextlib.ExitStack()
+        """`file` is that of a terminal, else it raises OSError.
 
-    def start(self, file: TextIO, width: Callable[[], int]) -> Screen:
-        """Returns a stand-in for `file`. The lines are drawn below what is written to that.
-
-        `width` is that of the line being written. Raises OSError if that is no file of a terminal.
+        It is written to by a descriptor of its own: what tests print is captured.
         """
-        unicode = (file.encoding or "").lower().replace("-", "") == "utf8"
-        drawing = Drawing(colours=self._colours, unicode=unicode)
-
-        def lines(columns: int, rows: int) -> Sequence[str]:
-            with self._lock:
-                return drawing.lines(self.state, time.monotonic(), columns, rows)
-
-        screen = Screen(file, lines, width)
-        self._shown.callback(screen.close)
-        self._over.clear()
-        thread = threading.Thread(
-            target=self._work, args=[screen], name="qnn-harness-live", daemon=True
+        file.flush()
+        raw = os.fdopen(os.dup(file.fileno()), "wb")
+        self._file = _Terminal(raw, encoding=file.encoding, errors="replace")
+        os.get_terminal_size(self._file.fileno())
+        self._counts, self._listener = counts, listener
+        self._merged = Lines()
+        self._devices: dict[str, TaskID] = {}
+        self._unfinished = ""
+        self._is_over = True
+        self._following = contextlib.ExitStack()
+        self._wide = _Name(), _Bar(bar_width=_BAR_CELLS), _Said()
+        super().__init__(
+            *self._wide,
+            console=Console(
+                file=self._file,
+                force_terminal=True,
+                color_system="standard" if colours else None,
+                highlight=False,
+                _environ={},
+            ),
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
-        self._shown.callback(thread.join, _STOP_S)
-        self._shown.callback(self._over.set)
-        self._shown.enter_context(followed_by(self._follow))
-        thread.start()
-        return screen
+        self._run = self.add_task("", total=counts.total, measured=True, unit="")
 
-    def stop(self) -> None:
-        """Takes the lines away; waits for the thread a few seconds at most."""
-        self._shown.close()
+    def start(self) -> None:
+        """Draw, and take what devices are at, until `stop`."""
+        self._is_over = False
+        self._following.enter_context(followed_by(self._follow))
+        super().start()
 
-    def ended(self, case: str, seconds: float, *, failed: bool, lab: bool) -> None:
-        """A case is over, as `RunState.ended`."""
+    def stop(self, *, clear: bool = True) -> None:
+        """Take the lines away, and leave the line that pytest has begun where it will go on.
+
+        Without `clear` nothing is written: somebody else has written below the lines.
+        """
+        if self._is_over:
+            return
+        self._following.close()
         with self._lock:
-            self.state.ended(case, seconds, failed=failed, lab=lab)
+            rest, self._unfinished = self._unfinished if clear else "", ""
+        self._is_over, self.console.quiet = True, not clear
+        super().stop()
+        self._file.write(rest if clear else "\x1b[?25h")
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def ended(self, case: str, *, failed: bool, lab: bool) -> None:
+        """Count a case that is over."""
+        self._counts.ended(case, failed=failed, lab=lab)
+        self.update(self._run, completed=self._counts.done, said=self._counts.bad())
+
+    def write(self, text: str) -> int:
+        """Write whole lines above the bars; the rest waits for its end."""
+        with self._lock:
+            whole, newline, self._unfinished = (self._unfinished + text).rpartition("\n")
+            if newline:
+                self.console.print(Text.from_ansi(whole), soft_wrap=True)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits here but the end of a line."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The line that pytest has begun, the run, and the devices at work."""
+        columns = rows = 0
+        if not self._is_over:
+            with contextlib.suppress(OSError):
+                columns, rows = os.get_terminal_size(self._file.fileno())
+                self.console.size = ConsoleDimensions(columns or 80, rows or 24)
+        if not columns or rows < _LEAST_ROWS:
+            yield Text()
+            return
+        self.columns = self._wide if columns >= _BARS_FROM_COLUMNS else self._wide[::2]
+        if self._listener is not None:
+            for device, facts in self._listener.waiting():
+                self._follow(device, facts)
+        if self._unfinished:
+            yield Text.from_ansi(self._unfinished)
+        yield self.make_tasks_table(self.tasks)
 
     def _follow(self, device: str, facts: Mapping[str, object]) -> None:
-        with self._lock:
-            merged = self._merged.merge(device, facts)
-            if merged is not None:
-                self.state.take(*merged, time.monotonic())
-
-    def _work(self, screen: Screen) -> None:
-        # a terminal that is gone, or any fault of ours, must not be the run's
-        with contextlib.suppress(Exception):
-            drawn_at = 0.0
-            while not self._over.is_set():
-                if self._earlier is not None:
-                    earlier, self._earlier = self._earlier, None
-                    durations = earlier()
-                    with self._lock:
-                        self.state.expect(durations)
-                if self._listener is None:
-                    self._over.wait(_PERIOD_S)
-                else:
-                    for device, facts in self._listener.wait(_PERIOD_S):
-                        self._follow(device, facts)
-                now = time.monotonic()
-                if now - drawn_at >= _PERIOD_S and not self._over.is_set():
-                    drawn_at = now
-                    screen.draw()
+        merged = self._merged.merge(device, facts)
+        if merged is None:
             return
-        screen.close()
+        name, known = merged
+        with self._lock:
+            if name not in self._devices:
+                self._devices[name] = self.add_task(name, total=None, doing=None)
+            self._show(self._devices[name], known)
+
+    def _show(self, task: TaskID, facts: Facts) -> None:
+        doing = facts.get("doing")
+        if self._tasks[task].fields["doing"] != doing:
+            self.reset(task, total=None, doing=doing)
+        done, total = ("done", "total") if doing else ("loaded", "contexts")
+        self.update(
+            task,
+            completed=number(facts, done),
+            total=number(facts, total),
+            visible=bool(facts),
+            said=details(facts),
+            measured=doing is not None,
+            unit=facts.get("unit", ""),
+        )

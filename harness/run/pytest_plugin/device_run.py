@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -85,15 +84,11 @@ class Run:
             self._workbench.close()
         self.asked.close()
 
-    def will_run(self, cases: Mapping[str, str], side_by_side: int = 1) -> None:
-        """Opens the run's folder for cases, {node id: device or pool}, and shows them.
-
-        So many of them run at the same time.
-        """
+    def will_run(self, cases: Collection[str]) -> None:
+        """Opens the run's folder for cases, by their node ids, and shows them."""
         self.records.will_run(cases)
         if self.live is not None and self.records.folder is not None:
-            shared = Counter(self.asked.sharing.values())
-            self.live.begin(cases, side_by_side, self.records.folder, shared)
+            self.live.begin(cases)
 
     def begin(self, needs: Sequence[Need]) -> None:
         """Makes everything ready that the cases need.

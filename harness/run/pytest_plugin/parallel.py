@@ -165,8 +165,7 @@ class Controller:
                 tests = counted(len(ids), "item")
                 begins = "cases begin with the first that is ready"
                 say_of_workers(node.config, f"{self._workers} workers [{tests}]; {begins}")
-            places = {name: where for name, (where, *_) in self._cases.items()}
-            self._run.will_run(places, self._workers)
+            self._run.will_run(self._cases)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, node: Any) -> None:

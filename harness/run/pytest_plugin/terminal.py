@@ -8,10 +8,9 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import pytest
 
@@ -32,10 +31,9 @@ from harness.run.pytest_plugin.pytest_internals import (
 
 if TYPE_CHECKING:
     from harness.ground.progress.channel import Listener
+    from harness.ground.progress.facts import RunCounts
     from harness.ground.progress.show import Show
-    from harness.ground.progress.state import RunState
     from harness.run.pytest_plugin.messages import Messages
-    from harness.verdict.results.run_folder import RunFolder
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
@@ -218,8 +216,8 @@ class Live:
         self._config = config
         self._listener: Listener | None = None
         self._show: Show | None = None
-        self._state: RunState | None = None
-        self._folder: RunFolder | None = None
+        self._counts: RunCounts | None = None
+        self._began = 0.0
         self._file: Any = None  # the reporter's, while live lines are shown
         self._said = (0.0, 0)
         self._under_way: dict[str, list[pytest.TestReport]] = {}
@@ -251,54 +249,39 @@ class Live:
             with contextlib.suppress(OSError):
                 self._listener = Listener(folder)
 
-    def begin(
-        self,
-        cases: Mapping[str, str],
-        side_by_side: int,
-        folder: RunFolder,
-        sharing: Mapping[str, int] = MappingProxyType({}),
-    ) -> None:
-        """Cases are about to run, {node id: device or pool}; `folder` is that of their run.
-
-        `sharing` is how many devices each pool has.
-        """
+    def begin(self, cases: Collection[str]) -> None:
+        """Cases are about to run, by their node ids."""
         if self._reporter is None or self._verbosity < 0:
             return
-        from harness.ground.progress.state import RunState
+        from harness.ground.progress.facts import RunCounts
 
-        now = time.monotonic()
-        self._state = RunState(cases, now, side_by_side=side_by_side, sharing=sharing)
-        self._folder, self._said = folder, (now, 0)
-        if self._is_possible():
-            from harness.ground.progress.show import Show
-
-            self._show = Show(
-                self._state,
-                colours=self._reporter.hasmarkup,
-                listener=self._listener,
-                earlier=self._earlier,
-            )
-            self._start()
-
-    def _earlier(self) -> dict[str, float]:
-        from harness.answers.history.previous import last_durations
-
-        return last_durations(self._folder) if self._folder is not None else {}
+        self._counts, self._began = RunCounts(cases), time.monotonic()
+        self._said = (self._began, 0)
+        self._start()
 
     def _start(self) -> None:
-        show, reporter = self._show, self._reporter
-        if show is not None and self._file is None:
-            with contextlib.suppress(OSError):
-                self._file = write_through(
-                    reporter, lambda file: show.start(file, lambda: column(reporter))
-                )
+        if self._show is not None or self._counts is None or not self._is_possible():
+            return
+        from harness.ground.progress.show import Show
 
-    def _stop(self) -> None:
+        reporter, counts = self._reporter, self._counts
+        if column(reporter):  # the line that says how many workers there are
+            reporter.line("")
+
+        def shown(file: TextIO) -> OutgoingStream:
+            show: Any = Show(counts, file, colours=reporter.hasmarkup, listener=self._listener)
+            self._show = show
+            show.start()
+            return OutgoingStream(show, trusted=False)
+
+        with contextlib.suppress(OSError):
+            self._file = write_through(reporter, shown)
+
+    def _stop(self, *, clear: bool = True) -> None:
         if self._show is not None:
-            self._show.stop()
-        if self._file is not None:
-            file, self._file = self._file, None
-            write_through(self._reporter, lambda _: file)
+            self._show.stop(clear=clear)
+            self._show = None
+            write_through(self._reporter, lambda _: self._file)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
@@ -307,7 +290,7 @@ class Live:
             return (yield)
         finally:
             self._stop()
-            self._show = None
+            self._counts = None
             if self._listener is not None:
                 self._listener.close()
 
@@ -319,8 +302,8 @@ class Live:
             tell(self._config, f"warning: {warning_message.message}", yellow=True)
 
     def pytest_enter_pdb(self) -> None:
-        """A debugger has the terminal to itself."""
-        self._stop()
+        """A debugger has the terminal to itself, and pytest has said so already."""
+        self._stop(clear=False)
 
     def pytest_leave_pdb(self) -> None:
         """It is ours again."""
@@ -330,7 +313,7 @@ class Live:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Counts cases that are over, and says what fails above the live lines."""
         # of a worker that died there is one report more, of no phase: its case is run again
-        if self._state is None or not getattr(report, OURS, False):
+        if self._counts is None or not getattr(report, OURS, False):
             return
         if report.when not in _PHASES:
             self._under_way.pop(report.nodeid, None)
@@ -342,13 +325,12 @@ class Live:
             self._under_way[report.nodeid] = reports
         elif all(str(one.outcome) != RETRIED for one in reports):
             bad = [getattr(one, LAB_ERROR, None) for one in reports if one.failed]
-            seconds = sum(one.duration for one in reports)
-            self._count(report.nodeid, seconds, None in bad, any(bad))
+            self._count(report.nodeid, None in bad, any(bad))
 
     def _say_failed(self, report: pytest.TestReport) -> None:
-        if self._file is None or self._verbosity:
+        if self._show is None or self._verbosity:
             return
-        from harness.ground.progress.state import one_line
+        from harness.ground.progress.facts import one_line
 
         why = message_of(report).partition("\n")[0]
         word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
@@ -360,26 +342,22 @@ class Live:
             self._reporter.write("\n")
         write_line(self._reporter, line, **markup)
 
-    def _count(self, case: str, seconds: float, failed: bool, lab: bool) -> None:
-        assert self._state is not None
-        state, now = self._state, time.monotonic()
-        counts = state if self._show is None else self._show
-        counts.ended(case, seconds, failed=failed, lab=lab)
-        if self._file is not None or self._reporter is None or self._verbosity < 0:
+    def _count(self, case: str, failed: bool, lab: bool) -> None:
+        assert self._counts is not None
+        counts, now = self._counts, time.monotonic()
+        if self._show is not None:
+            self._show.ended(case, failed=failed, lab=lab)
             return
+        counts.ended(case, failed=failed, lab=lab)
         since, done = self._said
-        from harness.ground.progress.state import plain_is_due
+        from harness.ground.progress.facts import plain_is_due
 
-        if self._config.option.verbose or not plain_is_due(
-            state.done, state.total, now - since, state.done - done
+        since_s, done_since = now - since, counts.done - done
+        if not self._config.option.verbose and plain_is_due(
+            counts.done, counts.total, since_s, done_since
         ):
-            return
-        from harness.ground.progress.drawing import plain_line
-
-        if not done and self._show is None:
-            state.expect(self._earlier())
-        self._said = now, state.done
-        self._say(plain_line(state, now))
+            self._said = now, counts.done
+            self._say(counts.plain_line(now - self._began))
 
 
 def tell_progress(config: pytest.Config, messages: Messages | None) -> None:

@@ -30,7 +30,7 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import INSTEAD, counted, outgoing
 from harness.ground.files.cache import PRIVATE, cache_root
 from harness.ground.files.whole_file import read_bounded, write_json, write_whole
-from harness.ground.progress.state import clock
+from harness.ground.progress.facts import clock
 from harness.libraries.runtimes.catalog import Catalog, CatalogEntry
 from harness.run.pytest_plugin.problem import read_problem
 from harness.search.bisect.folder import BisectFolder

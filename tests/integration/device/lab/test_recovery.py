@@ -27,7 +27,7 @@ from harness.device.simulator.properties import device_properties
 from harness.ground.errors import InfraError
 from harness.ground.files.notices import followed_by
 from harness.ground.host.deadline import Deadline
-from harness.ground.progress.state import Lines
+from harness.ground.progress.facts import Lines
 from harness.tools.cli.devices import describe
 from tests.faults.breakable import KeptServer
 from tests.integration.device.adb.faulty_link import FaultyLink

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.progress.channel import Listener, Sender, _address
-from harness.ground.progress.state import FACTS, Lines
+from harness.ground.progress.facts import FACTS, Lines
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def folder(tmp_path: Path) -> Path:
     return long
 
 
-def heard(listener: Listener, seconds: float) -> list[tuple[str, dict[str, object]]]:
+def heard(listener: Listener) -> list[tuple[str, dict[str, object]]]:
     """What was told, without the facts that there are none of."""
     return [
         (device, {name: fact for name, fact in facts.items() if fact is not None})
-        for device, facts in listener.wait(seconds)
+        for device, facts in listener.waiting()
     ]
 
 
@@ -31,11 +31,11 @@ def test_a_message_has_all_that_is_known_of_a_device(folder: Path) -> None:
     listener, sender = Listener(folder), Sender(folder)
     sender("R5CX", {"name": "phone", "degrees": 40.0})
     sender("phone", {"case": "a.py::té\x1b[2Jst"})
-    assert heard(listener, 5.0) == [
+    assert heard(listener) == [
         ("phone", {"degrees": 40.0}),
         ("phone", {"degrees": 40.0, "case": "a.py::té\\x1b[2Jst"}),
     ]
-    assert heard(listener, 0.0) == []
+    assert heard(listener) == []
     assert stat.S_ISSOCK((folder / "live").stat().st_mode)
 
 
@@ -45,17 +45,17 @@ def test_a_case_that_is_over_is_over_for_the_controller_too(folder: Path) -> Non
     sender("phone", {"case": "a.py::test"})
     sender("phone", {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"})
     sender("phone", {"case": None})
-    assert [lines.merge(*one) for one in listener.wait(5.0)][-1] == ("phone", {"degrees": 40.0})
+    assert [lines.merge(*one) for one in listener.waiting()][-1] == ("phone", {"degrees": 40.0})
 
 
 def test_a_full_or_closed_channel_stops_no_worker(folder: Path) -> None:
     listener, sender = Listener(folder), Sender(folder)
     for number in range(5000):
         sender("phone", {"step": number})
-    assert next(listener.wait(5.0)) == ("phone", dict.fromkeys(FACTS) | {"step": 0})
-    assert len(heard(listener, 5.0)) < 5000
+    assert next(listener.waiting()) == ("phone", dict.fromkeys(FACTS) | {"step": 0})
+    assert len(heard(listener)) < 5000
     sender("phone", {"step": 7})
-    assert heard(listener, 5.0)[-1] == ("phone", {"step": 7})
+    assert heard(listener)[-1] == ("phone", {"step": 7})
     listener.close()
     sender("phone", {"step": 8})
 
@@ -64,7 +64,7 @@ def test_the_longest_message_arrives(folder: Path) -> None:
     listener, sender = Listener(folder), Sender(folder)
     long = "\U0001f9ea" * 5000
     sender(long, dict.fromkeys(["case", "verb", "doing", "unit"], long))
-    ((device, facts),) = heard(listener, 5.0)
+    ((device, facts),) = heard(listener)
     assert len(device) == 200
     assert {len(str(fact)) for fact in facts.values()} == {200}
 
@@ -92,7 +92,7 @@ def test_what_is_no_message_is_passed_over(folder: Path, message: bytes) -> None
         other.connect(address)
     other.send(message)
     sender("phone", {"verb": "noop"})
-    assert heard(listener, 5.0) == [("phone", {"verb": "noop"})]
+    assert heard(listener) == [("phone", {"verb": "noop"})]
 
 
 def test_nobody_listens(folder: Path) -> None:

@@ -48,10 +48,10 @@ def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """
     known = frozenset(_names(config.getini("markers")))
     for item in items:
-        unknown = {mark.name: None for mark in item.iter_markers() if mark.name not in known}
-        marked = item.get_closest_marker(_DEVICE) is not None
+        names = dict.fromkeys(mark.name for mark in item.iter_markers())
+        unknown, marked = [name for name in names if name not in known], _DEVICE in names
         problem = mistake(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
-        if problem is None and _is_marked_late(item):
+        if problem is None and marked and _is_marked_late(item):
             problem = _LATE
         wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
         if problem is not None:

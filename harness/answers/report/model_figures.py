@@ -15,6 +15,7 @@ from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
 from harness.contexts.context.source import MADE_UP
 from harness.ground.facts.engines import ENGINES
+from harness.ground.facts.simulators import limits_of_simulation
 from harness.verdict.results.journal import picked
 from harness.verdict.results.record import CaseRecord, final_attempts, is_figure
 
@@ -28,7 +29,6 @@ _FEWEST: Final = 3
 """Rounds that have a median."""
 _USUAL: Final = {"median": "Median", "p95": "p95"}
 _MADE_UP: Final = "With real inputs (--inputs DIR) these figures may be others."
-_SIMULATED: Final = "These times are of a simulator: they say nothing about a phone."
 
 
 def latency(records: Sequence[CaseRecord]) -> list[Block]:
@@ -60,7 +60,8 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
         rows = [[*row, code(on)] for row, on in zip(rows, ran, strict=True)]
     elif ran:
         told = [Paragraph(["On ", code(ran[0]), "."])]
-    told += [Paragraph(_SIMULATED)] if simulated else []
+    unknown = limits_of_simulation("speed", None, (), simulated=simulated)
+    told += [Paragraph(f"{unknown[0].upper()}{unknown[1:]}.")] if unknown else []
     return [*table("How fast", *_named(names, rows, len(records))), *told]
 
 

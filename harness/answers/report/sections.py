@@ -16,6 +16,7 @@ from harness.answers.report.run_data import RunData
 from harness.answers.report.summary import only_simulated
 from harness.answers.report.tables import drift_tables, pairings, sharings
 from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.verdict.results.record import is_figure
 
 _MOST_FORECASTS: Final = 200
@@ -46,7 +47,21 @@ def remarks(run: RunData) -> list[str]:
         said.append(
             f"{foreign} passed with contexts that a simulator takes, and no device with this HTP."
         )
-    return said
+    return [*said, *_simulated_limits(run)]
+
+
+def _simulated_limits(run: RunData) -> Iterator[str]:
+    """What a run tells of memory, where simulated devices alone tell it."""
+    told: dict[str | None, list[str]] = {}
+    for record in run.cases:
+        code = record.error.code if record.error is not None else None
+        if claim_of(code) == "capacity" or forecast_of(record) is not None:
+            if record.device is None or not record.device.simulated or record.placement is None:
+                return
+            told.setdefault(record.device.target, []).append(record.placement.qnn)
+    for target, versions in told.items():
+        limits = limits_of_simulation("capacity", target, versions)
+        yield f"Of memory: {limits}."
 
 
 def _bisections(run: RunData) -> Iterator[Block]:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from harness.contexts.capacity.packing import Alternative, Room, Size, changes, forecast
 from harness.contexts.context.schedule import Residency, schedule
 from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.simulators import limits_of_simulation
 
 MOST_CONTEXTS: Final = 8192
 """How many contexts can be asked about."""
@@ -59,6 +60,8 @@ class Fit:
     Each of `sessions` protection domains has `budget_bytes`, None without a limit. So many `loads`
     succeed. `changes` tells what would come of other ways; it is empty where all fit. A context
     that is refused even alone never fits: nothing is packed then, and `loads` counts those before.
+    `fits` is None where nobody knows, as the library has no limit; `simulated` says what a limit
+    that was measured on a simulator leaves open.
     `most` is how many of such contexts, in turn, can be loaded together (up to 8192); None where
     there is no limit, or they do not all fit.
     """
@@ -69,13 +72,14 @@ class Fit:
     budget_bytes: int | None
     sessions: int
     budget: Literal["given", "calibrated", "no limit"]
-    fits: bool
+    fits: bool | None
     loads: int
     first_refused: FirstRefused | None
     contexts: tuple[FitContext, ...]
     domains: tuple[FitDomain, ...]
     changes: tuple[Alternative, ...]
     most: int | None = None
+    simulated: str | None = None
 
 
 def fit(
@@ -105,13 +109,16 @@ def fit(
         budget_bytes=room.budget if room else None,
         sessions=limit.sessions,
         budget=budget if room else "no limit",
-        fits=found.fits and loads is None,
+        fits=loads is None and found.fits and (room is not None or None),
         loads=found.loads if loads is None else loads,
         first_refused=refused,
         contexts=tuple(contexts),
         domains=tuple(map(FitDomain, found.domains, found.used)) if loads is None else (),
         changes=() if found.fits or loads is not None else tuple(changes(sizes, limit)),
         most=_most(contexts, room) if found.fits and loads is None else None,
+        simulated=None
+        if room is not None and budget == "given"
+        else limits_of_simulation("capacity", "linux-x64", [qnn]),
     )
 
 
@@ -126,8 +133,7 @@ def _most(contexts: Sequence[FitContext], room: Room | None) -> int | None:
 def fit_lines(told: Fit) -> Iterator[str]:
     """A `Fit` for people, each domain as a bar."""
     yield from _problems(told)
-    budget = "without a limit" if told.budget == "no limit" else f"budget {told.budget}"
-    how = f"QNN {told.qnn}, {told.residency}, {budget}"
+    how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
     if any(one.refused for one in told.contexts):
         refused_ones = sum(one.refused for one in dict.fromkeys(told.contexts))
         refuses = f"QNN {told.qnn} refuses {counted(refused_ones, 'context')} even alone"
@@ -136,8 +142,11 @@ def fit_lines(told: Fit) -> Iterator[str]:
     for number, domain in enumerate(told.domains):
         held = counted(len(domain.contexts), "context")
         if told.budget_bytes is None:
-            yield f"no limit: {held} take {domain.used_bytes:,} bytes; --budget BYTES sets one"
-            continue
+            yield f"{held} take {domain.used_bytes:,} bytes"
+            yield f"not known whether they fit: {told.simulated}"
+            yield "--budget BYTES gives a limit"
+            yield from _what_counts(told)
+            return
         filled = round(_BAR_CHARS * domain.used_bytes / told.budget_bytes)
         bar = "#" * filled + "." * (_BAR_CHARS - filled)
         yield f"PD {number} [{bar}] {domain.used_bytes:,} of {told.budget_bytes:,} bytes, {held}"
@@ -147,6 +156,7 @@ def fit_lines(told: Fit) -> Iterator[str]:
             more = " or more" if told.most == MOST_CONTEXTS else ""
             yield f"at most, taken in turn and kept loaded: {told.most}{more}"
         yield from _what_counts(told)
+        yield from filter(None, [told.simulated])
         return
     refused = told.first_refused
     yield (
@@ -154,6 +164,7 @@ def fit_lines(told: Fit) -> Iterator[str]:
         f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({how})"
     )
     yield from _what_counts(told)
+    yield from filter(None, [told.simulated])
     for change in told.changes:
         if change.fits or change.loads > told.loads:
             answer = "all fit" if change.fits else f"{change.loads} fit"

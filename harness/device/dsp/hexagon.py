@@ -21,7 +21,7 @@ from harness.device.dsp.dsp import DspPrograms
 from harness.device.dsp.qemu import VECTOR_FLOAT, find_qemu
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.files.notices import working
-from harness.ground.files.verified_folder import made_file
+from harness.ground.files.verified_folder import holder_of, lock_of, made_file
 
 DSP_ARCHS: Final = (68, 69, 73, 75, 79)
 """The Hexagons whose skels the loader takes, of QNN 2.40 to 2.51; v81's brings a C++ library of its
@@ -74,6 +74,20 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
         return folder / built.name
 
     return made_file(built, make, what=_DOING, timeout_s=_BUILD_S)
+
+
+def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why a DSP would not begin at once: its loader is to be compiled first, or is being compiled.
+
+    None where it is there, or nothing can compile it. Raises ConfigError, InfraError.
+    """
+    built = _built(cache, environment)
+    if built.is_file() or _compiler(environment) is None:
+        return None
+    who = holder_of(lock_of(built))
+    if who is not None:
+        return f"{who} is at {_DOING}"
+    return "its DSP's loader is not compiled yet: the first run does it, in some minutes"
 
 
 def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:

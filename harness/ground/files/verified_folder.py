@@ -27,7 +27,8 @@ import filelock
 from harness.ground.errors import InfraError
 from harness.ground.files.cache import cache_problem
 from harness.ground.files.names_inside import NotInsideError, name_problem, open_below, read_inside
-from harness.ground.files.whole_file import sha256_of, write_json
+from harness.ground.files.notices import working
+from harness.ground.files.whole_file import read_json, sha256_of, write_json
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ _FORMAT = 1
 _MAX_MANIFEST_BYTES = 16 << 20
 _FILE_NAME = re.compile(r"[A-Za-z0-9_+=@,.-]+(?:/[A-Za-z0-9_+=@,.-]+)*")
 _ABANDONED_S = 24 * 3600.0
+_LOOK_S: Final = 0.5
+_MAX_NOTE_BYTES: Final = 1000
 _UNFINISHED = ".unfinished-"
 
 
@@ -177,31 +180,73 @@ def publish(folder: Path, final: Path) -> None:
 def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
     """Holds a lock file while others who want the same wait; a dead holder's lock is free.
 
-    Raises InfraError if another process holds it for more than `timeout_s`.
+    Who waits says within a second for whom, and since when that is at it. Raises InfraError if
+    another process holds it for more than `timeout_s`.
     """
+    holder = filelock.FileLock(lock)
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        holder = filelock.FileLock(lock)
         try:
-            holder.acquire(timeout=0)
+            holder.acquire(timeout=min(_LOOK_S, timeout_s))
         except filelock.Timeout:
-            _log.info(f"waiting for another process that is at {what}")
-            holder.acquire(timeout=timeout_s)
-    except filelock.Timeout as error:
-        raise InfraError(
-            f"another process is at {what} and did not finish within {timeout_s:g} s"
-        ) from error
+            _wait(holder, lock, what, timeout_s)
+        write_json(_note(lock), {"pid": os.getpid(), "since": time.strftime("%H:%M:%S")})
     except OSError as error:
+        holder.release()
         raise cache_problem(error) from error
     try:
         yield
     finally:
+        _note(lock).unlink(missing_ok=True)
         holder.release()
+
+
+def _wait(holder: filelock.BaseFileLock, lock: Path, what: str, timeout_s: float) -> None:
+    begun = time.monotonic()
+    _log.warning(f"waiting for {_holder_of(lock)}, at {what}")
+    with working("") as tell:
+        while (waited := time.monotonic() - begun + _LOOK_S) < timeout_s:
+            tell(f"waiting for {_holder_of(lock)}, at {what}", int(waited), int(timeout_s), "s")
+            try:
+                holder.acquire(timeout=_LOOK_S)
+                return
+            except filelock.Timeout:
+                pass
+    raise InfraError(f"{_holder_of(lock)} is at {what} and did not finish within {timeout_s:g} s")
+
+
+def holder_of(lock: Path) -> str | None:
+    """Who holds a lock of `locked`, and since when; None if nobody does."""
+    if not lock.exists():
+        return None
+    try:
+        with filelock.FileLock(lock, timeout=0):
+            return None
+    except filelock.Timeout:
+        return _holder_of(lock)
+    except OSError as error:
+        raise cache_problem(error) from error
+
+
+def _holder_of(lock: Path) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        note = read_json(_note(lock), _MAX_NOTE_BYTES)
+        return f"process {int(note['pid'])} (since {str(note['since'])[:8]})"
+    return "another process"
+
+
+def _note(lock: Path) -> Path:
+    return lock.with_name(f"{lock.name}.holder")
 
 
 def key_of(made_from: object) -> str:
     """A short name that changes with what a file is made from: anything whose repr tells it all."""
     return hashlib.sha256(repr(made_from).encode()).hexdigest()[:24]
+
+
+def lock_of(file: Path) -> Path:
+    """The lock that `made_file` holds while it makes a file."""
+    return file.with_name(f"{file.name}.lock")
 
 
 def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s: float) -> Path:
@@ -212,7 +257,7 @@ def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s:
     """
     if not file.is_file():
         with (
-            locked(file.with_name(f"{file.name}.lock"), what, timeout_s=timeout_s),
+            locked(lock_of(file), what, timeout_s=timeout_s),
             work_folder(file.parent) as work,
         ):
             if not file.is_file():

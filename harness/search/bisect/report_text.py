@@ -29,6 +29,7 @@ from harness.answers.report.pages import clip, link, page
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AXES
+from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.libraries.runtimes.difference import Difference, NameList
 from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured, figure
@@ -211,10 +212,28 @@ def summary(result: BisectionResult) -> list[str]:
     lines += [*_failed_otherwise(result), *_reasons(result)]
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
+    lines += filter(None, [_simulated(result)])
     if answer:
         spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
         lines.append(f"runs: {answer.runs}{spoilt}; {result.bound.text}")
     return lines
+
+
+def _simulated(result: BisectionResult) -> str | None:
+    """What a change found on simulated devices leaves open; nothing where none was found."""
+    records = [run.record for run in result.runs if run.record is not None]
+    devices = [record.device for record in records if record.device is not None]
+    if not result.edges or not devices:
+        return None
+    timed = (result.match or "").startswith(("measurement", "op-slower:"))
+    bad = bad_side(result)
+    code = bad.error.code if bad is not None and bad.error is not None else None
+    return limits_of_simulation(
+        "speed" if timed else claim_of(code),
+        result.target,
+        [record.placement.qnn for record in records if record.placement is not None],
+        simulated=all(device.simulated for device in devices),
+    )
 
 
 def _notes(result: BisectionResult) -> Iterator[str]:

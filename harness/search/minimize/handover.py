@@ -20,6 +20,7 @@ from harness.contexts.compiler.litert import LITERT_VERSION
 from harness.contexts.sources.artefact_sources import Given, own_folder
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.engines import ENGINES, EXECUTORCH, LITERT
+from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.ground.facts.socs import SOCS
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.ground.files.names_inside import name_problem
@@ -207,10 +208,16 @@ def _readme(
     plan = manifest.plan
     assert plan is not None
     engine = ENGINES[plan.engine]
-    simulated = "simulated" if record.device is not None and record.device.simulated else None
-    ran = filter(None, (plan.build_id, plan.backend, plan.soc, plan.target, simulated))
+    simulated = record.device is not None and record.device.simulated
+    ran = filter(
+        None,
+        (plan.build_id, plan.backend, plan.soc, plan.target, "simulated" if simulated else None),
+    )
+    claim = claim_of(record.error.code if record.error is not None else None)
+    limits = limits_of_simulation(claim, plan.target, [plan.qnn], simulated=simulated)
     yield f"QNN {plan.qnn or 'unknown'} ({', '.join(ran)}), run by {engine.title}:"
     yield from (f"  {line}" for line in came_to(record))
+    yield from (f"  {line}" for line in filter(None, [limits]))
     yield ""
     if manifest.pieces:
         pieces = [f"{one.file}: {one.artefact} {one.origin}".rstrip() for one in manifest.pieces]

@@ -324,7 +324,7 @@ def fit_command(
 
     What each takes is what the real library reserves when it loads it alone, here. Without
     --budget the simulator's own is taken, which is measured once and kept; a device has another.
-    Ends with 1 if not all fit.
+    Ends with 1 if not all fit, or that is not known, as of a simulator that has no limit.
     """
     if remeasure and budget is not None:
         raise click.UsageError("--remeasure measures the budget, and --budget gives it: name one")

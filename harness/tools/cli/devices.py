@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.device.adb.device import UNPLUGGED
+from harness.device.dsp.hexagon import loader_missing
 from harness.device.lab.attach import LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
 from harness.device.lab.hands import Hands, needs_hands
@@ -28,7 +29,7 @@ from harness.device.store.claims import holder
 from harness.device.store.clean import Cleaned, clean as clean_device
 from harness.ground.errors import HarnessError, InfraError
 from harness.ground.errors.outgoing_text import outgoing
-from harness.ground.files.cache import cache_root, quarantine_root
+from harness.ground.files.cache import BOARDS, cache_root, quarantine_root
 from harness.ground.host.deadline import Deadline
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
@@ -209,6 +210,9 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
     if why_off is not None:
         row.state = "off" if config.enabled else "disabled"
         row.findings = [why_off] if config.enabled else []
+        return row
+    if config.dsp is not None and (missing := loader_missing(cache_root() / BOARDS)) is not None:
+        row.state, row.findings = "off", [missing]
         return row
     device = lab.device(config.name)
     try:

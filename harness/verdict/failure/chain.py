@@ -25,7 +25,22 @@ ECHO: Final = (
 )
 """In a line that tells what was asked, and not what was said: a command, with all words in it."""
 
+SHELL_TOOLS: Final = (
+    r"(?:cat|ls|stat|file|find|head|tail|grep|od|xxd|hexdump|strings|dd|cp|mv|rm|chmod|chown|touch"
+    r"|du|df|readlink|realpath|md5sum|sha256sum|lsof|toybox|busybox|sh|bash|dash|mksh)"
+)
+"""Programs that people, and the harness, look at a device with; no program that uses the NPU."""
+
 BENIGN: Final[dict[str, str]] = {
+    rf"^(?:[\w@.:~/ -]{{0,60}}[$#] )?(?:/\S{{0,40}}/)?{SHELL_TOOLS}: .*"
+    r"(?:permission denied|operation not permitted|no such file)": (
+        "a tool of the shell was denied a look, as a shell user always is at device nodes, or "
+        "looked in one place of several (lib/xwrap.c of toybox has the words)"
+    ),
+    rf'avc: +denied .*\bcomm="{SHELL_TOOLS}"': (
+        "the same, as the kernel logs it "
+        "(comm is the name of who asked, https://source.android.com/docs/security/features/selinux)"
+    ),
     ECHO: (
         "adbd logs each command that it is given, `set -x` each that a script runs "
         "(daemon/services.cpp of Android's adb)"

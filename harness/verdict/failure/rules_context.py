@@ -66,6 +66,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 codes=(1002,),
                 evidence=r"fastrpc memory map .*failed with error|remote_mmap64_internal failed",
             ),
+            possible(codes=(8003,)),
         ),
     ),
     Rule(
@@ -97,6 +98,25 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "after a reboot, alone, it works",
         (),
         (possible(codes=tuple(map(dsp_error, (0x2, 0x1E, 0x67, 0x68)))),),
+    ),
+    Rule(
+        "registered-twice",
+        "a buffer was registered with QNN a second time, while its first handle is still in use",
+        "register each buffer once and keep its handle, or end that by QnnMem_deRegister before; "
+        "with ExecuTorch take a newer one, or load the program once in a process",
+        "the first registration in a process works; the line names the handle that has the buffer",
+        (),
+        (possible(codes=(8002,)),),
+    ),
+    Rule(
+        "spill-fill-too-small",
+        "the spill-fill buffer that a group of contexts shares is too small for this one",
+        "load the context with the largest spill-fill first, or name the group's largest size for "
+        "all (max_size of an EPContext node); binaries made without it must be made anew",
+        "`qnn-harness contexts inspect` has the spill-fill of each context; alone it loads",
+        ("microsoft/onnxruntime#22853",),
+        (known(r"Shared spill buffer length \d+ is not enough"),),
+        unrelated=False,
     ),
     Rule(
         "second-load",

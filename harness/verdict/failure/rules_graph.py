@@ -242,11 +242,11 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "stale-handle",
-        "the graph's handle is not valid (any more)",
+        "the handle of a graph or of its memory is not valid (any more)",
         "with ONNX Runtime, load a context binary in place of preparing on the device",
         "a restart of the DSP, or a context freed too early, stands before it in the log",
         ("microsoft/onnxruntime#25422",),
-        (possible(codes=(6001,)),),
+        (possible(codes=(6001, 8001)),),
         unrelated=False,
     ),
     Rule(

@@ -29,9 +29,16 @@ class UnsupportedRule:
     lacks: Literal["dsp", "gpu"] | None = None
 
 
-EMULATORS: Final = (
-    "no phone lacks that; `qnn-harness simulator build-dsp` builds an emulator that can do more"
-)
+EMULATORS: Final = "no phone lacks that; docs/dsp.md says what each emulator lacks"
+_CONVERSIONS: Final = {
+    0xA6E01A10: "of halves whose scale the earlier result limits, as of a float convolution with "
+    "Sigmoid or Tanh",
+    0xA6E01910: "of 16-bit operands that the earlier result limits",
+    0xA6E01710: "of bytes with bias words that bend the sum",
+}
+"""HMX's conversions, some operands of which no emulator has, by what is fixed in their words."""
+_FIXED: Final = 0xFFE03F3F
+_HMX: Final = re.compile(r"HMX instruction ([0-9a-f]{8})\b")
 
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
 
@@ -104,13 +111,20 @@ def emulator_lacks(said: Sequence[Said], error: ErrorRecord | None) -> ErrorReco
     if not lacking:
         return None
     lines = [
-        f"the emulator cannot execute {one.words} ({one.call}: {one.answer})" for one in lacking
+        f"the emulator cannot execute {one.words} ({one.call}: {one.answer}){_meaning(one.words)}"
+        for one in lacking
     ]
     found = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
     if error is None:
         return found
     where = {"api": error.api, "step": error.step, "context": error.context}
     return found.model_copy(update=where).with_line(f"what came of it: {error.message}")
+
+
+def _meaning(words: str) -> str:
+    found = _HMX.search(words)
+    kind = _CONVERSIONS.get(int(found[1], 16) & _FIXED) if found is not None else None
+    return f": a conversion {kind}" if kind is not None else ""
 
 
 def is_unsupported(

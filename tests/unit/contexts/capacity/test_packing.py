@@ -179,8 +179,16 @@ def test_the_answer_names_the_first_that_does_not_fit() -> None:
     assert "    shared spill-fill, largest first: all fit" in text
     assert fit("2.51.0", contexts, Room(100), "given", residency="sequential").fits
     anything = fit("2.47.0", contexts, None, "calibrated")
-    assert (anything.fits, anything.budget_bytes, anything.budget) == (True, None, "no limit")
-    assert "no limit: 3 contexts take 120 bytes" in "\n".join(fit_lines(anything))
+    assert (anything.fits, anything.budget_bytes, anything.budget) == (None, None, "no limit")
+    lines = list(fit_lines(anything))
+    assert lines[0] == "3 contexts take 120 bytes"
+    assert lines[1].startswith(
+        "not known whether they fit: the simulator of QNN 2.47.0 enforces no"
+    )
+    assert "fit: 3 contexts" not in "\n".join(lines)
+    measured = fit("2.51.0", contexts, Room(200), "calibrated")
+    assert any("limit of memory is the simulator's" in line for line in fit_lines(measured))
+    assert "simulator" not in text
 
 
 def test_a_context_that_is_refused_alone_never_fits() -> None:

@@ -12,6 +12,7 @@ from harness.device.dsp.hexagon import (
     build_loader,
     dsp_programs,
     lacks_floats,
+    loader_missing,
     why_no_dsp,
 )
 from harness.device.dsp.qemu import VARIABLE, VECTOR_FLOAT
@@ -36,6 +37,9 @@ def test_nothing_is_built_to_find_out(tmp_path: Path) -> None:
     emulator = mock_qemu(tmp_path / "emulator", "integer")
     can = {"PATH": str(tmp_path), VARIABLE: str(emulator), COMPILER_VARIABLE: sys.executable}
     assert why_no_dsp(tmp_path / "cache", can) is None
+    assert loader_missing(tmp_path / "cache", can) == (
+        "its DSP's loader is not compiled yet: the first run does it, in some minutes"
+    )
     assert not list((tmp_path / "cache").glob("loader*"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import InfraError
+from harness.ground.files.notices import followed_by
 from harness.ground.files.verified_folder import (
     MANIFEST,
     FolderChangedError,
     damage_of,
+    holder_of,
     locked,
     made_file,
     open_verified,
@@ -170,16 +173,25 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
+        who, far = rf"process {holder.pid} \(since \d\d:\d\d:\d\d\)", list[object]()
         with (
-            pytest.raises(InfraError, match="another process is at fetching"),
-            locked(lock, "fetching", timeout_s=0.05),
+            pytest.raises(InfraError, match=f"{who} is at fetching and did not finish within 1 s"),
+            followed_by(lambda _, facts: far.append(facts.get("done"))),
+            locked(lock, "fetching", timeout_s=1),
         ):
             pass
-        assert logged.progress == ["waiting for another process that is at fetching"]
+        (told,) = logged.warnings
+        assert re.fullmatch(f"waiting for {who}, at fetching", told)
+        assert far.pop() is None, "it ends what it told"
+        assert far
+        assert re.fullmatch(who, holder_of(lock) or "")
         holder.kill()
         holder.wait()
+        assert holder_of(lock) is None
         with locked(lock, "fetching", timeout_s=5):
-            pass
+            assert holder_of(lock)
+        assert holder_of(lock) is None
+        assert [file.name for file in lock.parent.iterdir()] in (["one.lock"], [])
 
 
 def test_all_damage_is_named_though_sizes_and_times_are_as_they_were(folder: Path) -> None:

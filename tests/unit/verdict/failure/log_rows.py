@@ -647,6 +647,14 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
     ("genie-config known", "Failed to validate standalone-sampler config: x"),
     ("prompt-too-long known", "Context limit exceeded (512 + 1 > 512)"),
     ("prompt-too-long known", "Input is too large for maximum context length available"),
+    (
+        "registered-twice known",
+        "[ERROR] [Qnn ExecuTorch]: QnnDsp <E> Memory Handle duplicate found, matches Handle ID 0x2",
+    ),
+    (
+        "spill-fill-too-small known",
+        "QnnDsp <E> Shared spill buffer length 4096 is not enough, need at least 8192 bytes",
+    ),
     # numbers of other programs
     (None, "ERROR 14001 side-by-side configuration is incorrect\nerror code: 1008 (disk)"),
     (None, "mysql: ERROR 1002: no\nrunning task failed with 4000"),
@@ -665,6 +673,18 @@ _EXCERPTS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     (None, 'W linker: "libQnnHtpV68Skel.so" is 32-bit instead of 64-bit'),
     (None, "E method.cpp:939] Overriding output data pointer allocated by memory plan"),
+    (None, "cat: /dev/adsprpc-smd: Permission denied"),
+    (None, "shell@device:/ $ cat: /dev/adsprpc-smd: Permission denied"),
+    (None, "/system/bin/sh: can't open /dev/fastrpc-cdsp: Permission denied"),
+    (None, "ls: /dev/dma_heap/system: Permission denied"),
+    (None, "ls: /vendor/dsp/cdsp/libQnnHtpV73Skel.so: No such file or directory"),
+    (None, "md5sum: libQnnHtpV73Stub.so: No such file or directory"),
+    (
+        None,
+        'W cat: type=1400 audit(0.0:9): avc: denied { read } for comm="cat" name="adsprpc-smd" '
+        "scontext=u:r:shell:s0 tclass=chr_file permissive=0",
+    ),
+    ("fastrpc-denied known", "open of /dev/adsprpc-smd failed: Permission denied"),
     (None, "HTTP error 500 from the server, error: 32"),
     (None, ""),
 )

@@ -255,10 +255,12 @@ def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
         failure_rows.OLD_DAEMON,
         failure_rows.NO_LOG_SKEL,
         "adbd    : service shell,v2,raw:grep 'CONN Reset'",
+        "cat: /dev/adsprpc-smd: Permission denied",
+        'avc: denied { getattr } for comm="ls" path="/dev/adsprpc-smd" permissive=0',
     ],
 )
 def test_benign_lines_are_never_a_failure(line: str) -> None:
-    assert len(BENIGN) == 11
+    assert len(BENIGN) == 13
     passed = judge(run(START, begin(), log(line), end(), DONE))
     assert (passed.outcome, passed.error) == ("passed", None)
     failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error
@@ -345,6 +347,7 @@ def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
             "tensor-refused",
             "wrong-outputs",
             "outputs-too-far",
+            "spill-fill-too-small",
         ),
     }
     assert {rule.id for rule in RULES if not rule.unrelated} == answers

@@ -23,7 +23,16 @@ _CONTEXT = {
     *("damaged-binary", "newer-context", "older-libraries", "other-htp-arch", "other-vtcm-size"),
     *("unknown-soc", "unknown-dsp-arch", "epcontext-incomplete", "skel-refused-context"),
 }
-_MEMORY = {"not-mapped", "no-memory", "dsp-memory", "pd-exhausted", "no-channel", "vtcm-overflow"}
+_MEMORY = {
+    "not-mapped",
+    "no-memory",
+    "dsp-memory",
+    "pd-exhausted",
+    "no-channel",
+    "vtcm-overflow",
+} | {
+    *("registered-twice", "spill-fill-too-small"),
+}
 _SESSION = {
     *("no-fastrpc", "fastrpc-denied", "no-dsp-session", "no-unsigned-pd", "no-further-pd"),
     *("skel-refused", "skel-not-found", "stub-not-loaded", "pd-died", "dsp-restarted", "npu-busy"),
@@ -54,7 +63,11 @@ LABELS = {
     "cpu": _GRAPH | {"dsp-restarted"},
     "system": _GRAPH | _CONTEXT | {"dsp-restarted", "fastrpc-denied"},
     "genie": _GRAPH | _CONTEXT | _LIBRARIES | {"genie-config", "prompt-too-long"},
-    "executorch": _GRAPH | _CONTEXT | _MEMORY | _LIBRARIES | {"dlc-fallback", "second-load"},
+    "executorch": _GRAPH
+    | _CONTEXT
+    | _MEMORY
+    | _LIBRARIES
+    | {"dlc-fallback", "second-load", "prompt-too-long"},
     "executorch-core": _CONTEXT | _LIBRARIES,
     "litert": _GRAPH | _CONTEXT | _MEMORY | _LIBRARIES | _LITERT,
     "litert-core": _GRAPH | _CONTEXT | _LIBRARIES | _LITERT,

@@ -17,7 +17,7 @@ VERSIONS = (
 )
 """Versions of pytest and pytest-xdist; the newest where there is none."""
 
-UNIT = ("ending", "neighbours", "notices", "parallel", "scheduler", "terminal")
+UNIT = ("neighbours", "notices", "parallel", "scheduler", "terminal")
 INTEGRATION = ("live", "parallel", "programs_beside", "retries")
 TESTS = (
     *(f"tests/unit/run/pytest_plugin/test_{name}.py" for name in UNIT),

@@ -231,9 +231,10 @@ def a_run_gone_on_with(world: Watched, one: Example) -> None:
     for below in ("", "logs/", "logs/case/"):
         world.put(run.path, Example(one.number, f"{below}{one.name}", one.place))
     world.seen()
-    again = RunFolder.resume(run.path, command=[])
+    again = RunFolder.held(run.path)
+    again.resume([])
     again.journal.append(record())
-    again.journal.close()
+    again.close()
 
 
 def evidence(world: Watched, one: Example) -> None:

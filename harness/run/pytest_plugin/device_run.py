@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.ground.errors import HarnessError
+from harness.ground.host.ending import Ending
 from harness.run.pytest_plugin.asked import Selection
 from harness.run.pytest_plugin.attempts import Attempts, Twins
-from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.records import Records
 

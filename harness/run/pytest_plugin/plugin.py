@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.host.ending import Ending
 from harness.run.pytest_plugin.asked import Selection
 from harness.run.pytest_plugin.collected import (
     Collected,
@@ -23,7 +24,6 @@ from harness.run.pytest_plugin.collected import (
     placements_for,
 )
 from harness.run.pytest_plugin.device_run import Run
-from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.markers import MARKERS, MISTAKE, takes_bench
 from harness.run.pytest_plugin.neighbours import (
     ignored_options,
@@ -158,6 +158,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if RUN in config.stash:
         config.stash[RUN].close()
+        config.stash[RUN].records.let_go()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -425,10 +426,16 @@ def pytest_report_teststatus(
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
+    run = config.stash[RUN]
+    if not (run.options.plan or config.option.collectonly):
+        try:
+            run.records.hold()
+        except HarnessError as error:
+            _stop(config, error, begun=False)
     if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
         # A worker could only crash over it.
         try:
-            config.stash[RUN].asked.check()
+            run.asked.check()
         except HarnessError as error:
             _stop(config, error, begun=False)
 

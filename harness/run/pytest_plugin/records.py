@@ -23,8 +23,8 @@ from harness.run.pytest_plugin.terminal import RECORDS
 if TYPE_CHECKING:
     from harness.contexts.sources.contexts import Source
     from harness.device.lab.health import LabEvent
+    from harness.ground.host.ending import Ending
     from harness.run.pytest_plugin.asked import Selection
-    from harness.run.pytest_plugin.ending import Ending
     from harness.verdict.results.known_issue_lint import CollectedTests
     from harness.verdict.results.record import CaseRecord, DeviceEvent
     from harness.verdict.results.run_folder import RunFolder
@@ -49,6 +49,7 @@ class Records:
         self._asked = asked
         self._ending = ending
         self._works_for = works_for
+        self._held: RunFolder | None = None
         self._events: list[Record] = []
 
     @property
@@ -64,6 +65,19 @@ class Records:
             return RunFolder.open(self._asked.options.resume).path
         return self._works_for or self._asked.options.reports / new_run_id()
 
+    def hold(self) -> None:
+        """Keeps the run to be resumed from other processes. Raises ConfigError or InfraError."""
+        from harness.verdict.results.run_folder import RunFolder
+
+        if self._asked.options.resume is not None and not self.is_worker:
+            self._held = RunFolder.held(self._asked.options.resume)
+
+    def let_go(self) -> None:
+        """Others may complete it."""
+        for folder in (self.folder, self._held):
+            if folder is not None:
+                folder.close()
+
     def open_folder(self) -> RunFolder:
         """The folder of the run, made on first use. Raises ConfigError or InfraError."""
         from harness.verdict.results.run_folder import RunFolder
@@ -71,7 +85,8 @@ class Records:
         if self.folder is None and self._works_for is not None:
             self.folder = RunFolder(self._works_for)
         elif self.folder is None and self._asked.options.resume is not None:
-            self.folder = RunFolder.resume(self._asked.options.resume, command=sys.argv)
+            self.folder = self._held or RunFolder.held(self._asked.options.resume)
+            self.folder.resume(sys.argv)
         elif self.folder is None:
             self.folder = RunFolder.create(
                 self._asked.options.reports,

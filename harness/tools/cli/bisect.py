@@ -20,7 +20,6 @@ from harness.ground.facts.axes import EACH, SEARCHED, AxisName
 from harness.ground.facts.backends import BACKENDS
 from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
-from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.search.bisect.answers import Question, Stopped
 from harness.search.bisect.case_run import MisfitError, named_again
@@ -185,7 +184,6 @@ def bisect(context: click.Context, /, **given: Any) -> int:
         shared = {name: given[name] for name in ("reports", "as_json")}
         context.default_map = dict.fromkeys(bisect.commands, shared)
         return FOUND
-    Ending().watch()
     stop_at = _stop_at(given["max_minutes"])
     if given["resume"] is not None:
         _refuse_what_was_asked_before(context)
@@ -257,7 +255,6 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
     """Begin again from a log, which may be edited: answers corrected, lines taken out."""
     if not dry_run:
-        Ending().watch()
         return go_on_with([replayed(file, reports)], None, as_json=as_json)
     log = read_log(log_text(file), file=str(file))
     step = search_of(log).next()

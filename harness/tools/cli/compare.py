@@ -27,7 +27,6 @@ from harness.answers.history.previous import histories, previous_of, since_previ
 from harness.answers.history.side_by_side import compared
 from harness.answers.report.projections import project
 from harness.ground.errors import HarnessError
-from harness.run.pytest_plugin.ending import Ending
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.notifications import Message, notify as send_message, require_channels
 from harness.search.nightly.processes import ENOUGH_S, bisection
@@ -144,7 +143,6 @@ def compare(
         _notify(whole, folder, lab_file)
     bisections = None
     if bisects:
-        Ending().watch()
         wanted = [*found["new"], *found["changed"], *(found["known"] if known_too else ())]
         until = time.monotonic() + 60 * max_minutes
         bisections = tuple(_bisect(wanted, lab, reports, until, as_json=as_json))

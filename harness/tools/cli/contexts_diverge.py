@@ -15,7 +15,6 @@ from harness.ground.files.whole_file import disk_errors, write_whole
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import resolve_versions
 from harness.libraries.runtimes.pypi import all_versions
-from harness.run.pytest_plugin.ending import Ending
 from harness.search.diverge.divergence import as_page, lines
 from harness.search.diverge.driver import FirstWrong
 from harness.search.diverge.sides import Cpu, HtpPlace, Qnn
@@ -88,7 +87,6 @@ def diverge_command(
     Exit codes: 0 no op goes wrong, 1 one does, or the model is refused, 2 the input is wrong,
     3 the lab failed.
     """
-    Ending().watch()
     for file in filter(None, (model, reference)):
         _require_model(file)
     tested = resolve_versions(qnn, field="--qnn")[-1] if qnn else all_versions()[-1]

@@ -20,7 +20,6 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.backends import BACKENDS
 from harness.ground.facts.engines import QNN
 from harness.libraries.containers.manifest import Expects
-from harness.run.pytest_plugin.ending import Ending
 from harness.search.bisect.answers import Point
 from harness.search.bisect.match import Judged
 from harness.search.minimize.driver import Minimization, Result
@@ -121,7 +120,6 @@ def minimize_command(
     Exit codes: 0 nothing more can be left away, 1 it did not fail, or --max-runs were over,
     2 the input is wrong, 3 the lab failed (--resume goes on).
     """
-    Ending().watch()
     if (case is None) == (resume is None):
         raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
     if output is not None and (output.is_dir() or not output.parent.is_dir()):

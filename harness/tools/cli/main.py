@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import sys
+import traceback
 from importlib import resources
 from typing import Final, TextIO, cast
 
@@ -41,7 +42,8 @@ COMMANDS: Final = {
 """Each command, a function in the module of its name, and the first sentence of its help."""
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-_NO_NAMES: Final = (errno.ENAMETOOLONG, errno.ELOOP)
+_INPUT: Final = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
+_MOST_CHARS: Final = 300
 
 
 class LazyGroup(click.Group):
@@ -98,8 +100,9 @@ class LazyGroup(click.Group):
     help="Print the versions of the package and of what it writes.",
     message="%(prog)s, version %(version)s\nschemas: results 2, all others 1",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of an internal error.")
 @click.pass_context
-def commands(context: click.Context) -> None:
+def commands(context: click.Context, verbose: bool) -> None:
     """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
 
     Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed, 130 it was
@@ -110,7 +113,10 @@ def commands(context: click.Context) -> None:
 
 def main() -> None:
     """Entry point: every error of the harness is one line on stderr and its exit code."""
+    from harness.ground.host.ending import Ending
+
     sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
+    Ending().watch()
     try:
         code = commands.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -125,16 +131,30 @@ def main() -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except OSError as error:
-        if error.errno in _NO_NAMES:
-            _complain(f"error: {error.filename}: {error.strerror}")
-            sys.exit(ConfigError.exit_code)
-        if error.errno not in _NO_ROOM:
-            raise
+    except Exception as error:
+        code = _told(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong that is no error of the harness's own kind; return the exit code."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and error.filename is not None and number in _INPUT:
+        _complain(f"error: {error.filename}: {error.strerror}")
+        return int(ConfigError.exit_code)
+    if isinstance(error, OSError) and number in _NO_ROOM:
         _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
         _forget_output()
-        code = HarnessError.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+    elif isinstance(error, MemoryError):
+        _complain("error: this computer has not enough memory for that")
+    else:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_CHARS].rstrip(":")
+        verbose = {"-v", "--verbose"} & set(sys.argv[1:2])
+        advice = "it with this traceback" if verbose else "it with what `qnn-harness -v ...` prints"
+        if verbose:
+            _complain("".join(traceback.format_exception(error)))
+        _complain(f"error: internal error: {said}; please report {advice}")
+    return int(HarnessError.exit_code)
 
 
 def _guarded(stream: TextIO) -> TextIO:

@@ -16,7 +16,6 @@ from click.core import ParameterSource
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets
 from harness.ground.yaml_lines.models import did_you_mean
-from harness.run.pytest_plugin.ending import Ending
 from harness.run.pytest_plugin.options import LONG
 from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
 from harness.search.nightly.chain import Chain
@@ -67,7 +66,6 @@ def nightly(
     Exit codes: 0 nothing new fails, and all that was selected has a verdict; 1 something new fails,
     or has vanished; else 2 the input is wrong, 3 the lab failed or not all was run.
     """
-    Ending().watch()
     reports = reports.absolute()
     begun: Chain | None = None
     if not resume and lab_file == DEFAULT_LAB and not lab_file.exists():

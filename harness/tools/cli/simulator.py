@@ -141,6 +141,6 @@ def _wait_while_up(done: threading.Event, server: str, devices: Sequence[Simulat
 
 def _told_to_end() -> threading.Event:
     done = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: done.set())
     return done

@@ -48,9 +48,10 @@ class Journal:
     calls a second.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """Open it. Raise BlockingIOError if another process has it `alone`."""
         self.path = path
-        self._lines = AppendedLines(path, sync_every_s=_SYNC_EVERY_S)
+        self._lines = AppendedLines(path, alone=alone, sync_every_s=_SYNC_EVERY_S)
 
     def __enter__(self) -> Self:
         return self

@@ -129,11 +129,12 @@ class RunFolder:
                 "devices": list(devices),
                 "lab": lab,
                 "host": _host(),
+                "process": _process(),
                 "versions": dict(_versions()),
                 **(more or {}),
             }
         )
-        folder._journal = Journal(folder.path / JOURNAL)
+        folder._journal = Journal(folder.path / JOURNAL, alone=True)
         point_to(folder.path, LATEST)
         return folder
 
@@ -161,29 +162,49 @@ class RunFolder:
         return found
 
     @classmethod
-    def resume(cls, path: Path, *, command: Sequence[str]) -> Self:
-        """Opens a run that was cut short, to complete it; run.json notes it, `latest` follows.
+    def held(cls, path: Path) -> Self:
+        """Opens a run that was cut short, to complete it, and keeps other processes from that.
 
-        Raises ConfigError if `path` is no run's folder or another version wrote a line of its
-        journal, InfraError if the disk fails.
+        The kernel lets go of it when this process ends, however it does. Raises ConfigError if
+        `path` is no run's folder, is still run, or another version wrote a line of its journal,
+        InfraError if the disk fails.
         """
         folder = cls.open(path)
         try:
             refuse_links(folder.path)
+            folder._journal = Journal(folder.path / JOURNAL, alone=True)
+        except BlockingIOError as error:
+            process = folder.info().get("process")
+            known = process if isinstance(process, dict) else {}
+            away = known.get("host") != platform.node()
+            on = f" on {str(known.get('host'))[:100]}" if away and known else ""
+            who = f"process {known['id']}{on}" if type(known.get("id")) is int else "a process"
+            raise ConfigError(f"is still run by {who}", file=folder.path) from error
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
         except OSError as error:
             problem = f"cannot be gone on with: {error.strerror}"
             raise ConfigError(problem, file=error.filename or folder.path) from error
         if (foreign := folder.contents().left_out.foreign) is not None:
+            folder.close()
             raise ConfigError(foreign.problem, file=folder.path / JOURNAL, line=foreign.line)
-        info = folder.info()
+        return folder
+
+    def resume(self, command: Sequence[str]) -> None:
+        """Notes in run.json that it is gone on with; `latest` follows. Raises InfraError."""
+        info = self.info()
         earlier = info.get("resumed")
         again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
         resumed = [*(earlier if isinstance(earlier, list) else []), again]
-        folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
-        point_to(folder.path, LATEST)
-        return folder
+        now = {"resumed": resumed, "process": _process(), "finished": None, "exit_code": None}
+        self._write_info(info | now)
+        point_to(self.path, LATEST)
+
+    def close(self) -> None:
+        """Lets go of it; safe to call twice."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     def remove(self) -> None:
         """Takes the folder away, and that of all runs if it was the first; `latest` goes back."""
@@ -293,9 +314,7 @@ class RunFolder:
 
         It ended now, where not `finished` at another time. Raises InfraError.
         """
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
+        self.close()
         ended = {"finished": rfc3339(finished or datetime.now(UTC))}
         self._write_info({**self.info(), **ended, **said})
 
@@ -358,6 +377,10 @@ def point_to(folder: Path, name: str) -> None:
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
+
+
+def _process() -> dict[str, object]:
+    return {"id": os.getpid(), "host": platform.node()}
 
 
 def _host() -> dict[str, object]:

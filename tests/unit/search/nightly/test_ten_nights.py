@@ -157,12 +157,14 @@ class EndedNight(TenNights):
 
     def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
         assert run is not None
-        resumed = RunFolder.resume(run.path, command=["pytest"])
+        resumed = RunFolder.held(run.path)
+        resumed.resume(["pytest"])
         ((case, number),) = read_json(self.path / TIMES, 1 << 20).items()
         for _ in range(min(number, self.left)):
             record = self.mock.attempt("broken").model_copy(update={"run": run.run_id})
             assert record.case == case
             resumed.journal.append(record)
+        resumed.close()
         if number > self.left:
             raise KeyboardInterrupt
         return 0

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from harness.ground.errors import HarnessError
 from harness.tools.cli.main import COMMANDS, commands
+from tests.integration.in_process import qnn_harness
 
 
 def test_help_loads_no_command() -> None:
@@ -96,3 +102,65 @@ def test_the_tab_key_completes(begun: str, completed: list[tuple[str, str]]) -> 
     shell = ShellComplete(commands, {}, "qnn-harness", "_QNN_HARNESS_COMPLETE")
     found = shell.get_completions(words, last)
     assert [(one.type, one.value) for one in found] == completed
+
+
+def every(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        yield (*above, name)
+        if isinstance(command, click.Group):
+            yield from every(command, *above, name)
+
+
+def planted(words: tuple[str, ...], error: BaseException, *before: str) -> tuple[int, str]:
+    """How a command ends whose body, whatever it is given, does nothing but raise this."""
+    command: click.Command | None = commands
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    body = mock.Mock(side_effect=error)
+    nothing: dict[str, Any] = {"params": [], "callback": body, "no_args_is_help": False}
+    nothing |= {"invoke_without_command": True} if isinstance(command, click.Group) else {}
+    with mock.patch.multiple(command, **nothing):
+        done = qnn_harness(*before, *words)
+    assert body.called
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", [*every(commands)], ids=" ".join)
+def test_a_fault_of_ours_is_3_and_one_line_and_its_traceback_only_with_v(
+    words: tuple[str, ...],
+) -> None:
+    code, said = planted(words, RuntimeError("planted\nhere"))
+    (line,) = said.splitlines()
+    assert code == 3
+    assert line.startswith("error: internal error: RuntimeError: planted here; please report it")
+    code, said = planted(words, RuntimeError("planted"), "-v")
+    assert code == 3
+    assert "Traceback (most recent call last)" in said
+    assert said.splitlines()[-1].endswith("please report it with this traceback")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (BrokenPipeError(errno.EPIPE, "gone"), 0, ""),
+        (OSError(errno.ENOSPC, "No space left"), 3, "error: what this prints or keeps could not"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "error: x: Permission denied"),
+        (PermissionError(errno.EPERM, "not permitted"), 3, "error: internal error: PermissionErr"),
+        (OSError(errno.EIO, "broken", "x"), 3, "error: internal error: OSError: [Errno 5] broken"),
+        (KeyboardInterrupt(), 130, ""),
+        (MemoryError(), 3, "error: this computer has not enough memory for that"),
+        (RecursionError("too deep"), 3, "error: internal error: RecursionError: too deep; please"),
+        (AssertionError(), 3, "error: internal error: AssertionError; please report it with"),
+        (HarnessError("so it is"), 3, "error: so it is"),
+        (ValueError("x" * 10_000), 3, "error: internal error: ValueError: xxx"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_how_a_command_ends(error: BaseException, code: int, says: str) -> None:
+    ended, said = planted(("devices",), error)
+    assert (ended, len(said.strip().splitlines())) == (code, bool(says))
+    assert said.startswith(says)
+    assert len(said) < 500

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -91,7 +94,10 @@ def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
     url = "https://user:s3cret@host/x"
     lab = {"runtimes": [{"repository": url}]}
     folder = RunFolder.create(tmp_path, command=["pytest", f"--x={url}"], lab=lab, devices=[])
-    RunFolder.resume(folder.path, command=["pytest", url])
+    folder.close()
+    again = RunFolder.held(folder.path)
+    again.resume(["pytest", url])
+    again.close()
     finish(folder, exit_code=2, problem=f"{url} is gone")
     kept = (folder.path / "run.json").read_text()
     assert "s3cret" not in kept
@@ -110,7 +116,7 @@ def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None
     (folder.path / name).symlink_to(secret)
     before = (folder.path / "run.json").read_bytes()
     with pytest.raises(ConfigError, match=f"{name}: is a link, and links in a folder are not"):
-        RunFolder.resume(folder.path, command=["pytest"])
+        RunFolder.held(folder.path)
     assert (folder.path / "run.json").read_bytes() == before
 
 
@@ -124,7 +130,7 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
     before = journal.read_bytes(), (folder.path / "run.json").read_bytes()
     assert len(RunFolder.open(folder.path).contents().records) == 1
     with pytest.raises(ConfigError, match=r"jsonl:2: is of schema 3.*update this one"):
-        RunFolder.resume(folder.path, command=["pytest"])
+        RunFolder.held(folder.path)
     assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
 
 
@@ -278,3 +284,46 @@ def test_run_ids_sort_by_time(moment: datetime, later: timedelta) -> None:
     first = moment.replace(tzinfo=UTC)
     assert new_run_id(first, "ffff") < new_run_id(first + later, "0000")
     assert re.fullmatch(r"\d{8}T\d{6}Z-ffff", new_run_id(first, "ffff"))
+
+
+def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Of any number of processes one has it, and nobody when that is killed."""
+    script = (
+        "import sys, time; from pathlib import Path\n"
+        "from harness.ground.errors import ConfigError\n"
+        "from harness.verdict.results.run_folder import RunFolder\n"
+        "try:\n"
+        "    held = RunFolder.held(Path(sys.argv[1]))\n"
+        "    held.resume(['pytest'])\n"
+        "except ConfigError as error:\n"
+        "    sys.exit(str(error))\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    folder = create(tmp_path)
+    mine = rf"{re.escape(str(folder.path))}: is still run by process {os.getpid()}$"
+    with pytest.raises(ConfigError, match=mine):
+        RunFolder.held(folder.path)
+    folder.close()
+    words = [sys.executable, "-c", script, str(folder.path)]
+    for _ in range(2):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        racing = [subprocess.Popen(words, **pipes) for _ in range(4)]  # type: ignore[call-overload]
+        until = time.monotonic() + 120
+        while sum(one.poll() is not None for one in racing) < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        (holder,) = (one for one in racing if one.poll() is None)
+        assert holder.stdout.readline() == "held\n"
+        others = [one.communicate()[1] for one in racing if one is not holder]
+        assert all(": is still run by process " in said for said in others)
+        with pytest.raises(ConfigError, match=rf"is still run by process {holder.pid}$"):
+            RunFolder.held(folder.path)
+        info = folder.info()
+        (folder.path / "run.json").write_text(
+            json.dumps(info | {"process": {"id": 7, "host": "elsewhere"}})
+        )
+        with pytest.raises(ConfigError, match=r"is still run by process 7 on elsewhere$"):
+            RunFolder.held(folder.path)
+        holder.kill()
+        holder.communicate()
+    RunFolder.held(folder.path).close()

@@ -10,25 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.pytest_plugin import ending as ending_module
-from harness.run.pytest_plugin.ending import Ending
+from harness.ground.host import ending as ending_module
+from harness.ground.host.ending import Ending
 
-BOTH = (signal.SIGINT, signal.SIGTERM)
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)
 def usual_signals() -> Iterator[None]:
     """As a terminal leaves them, and afterwards as they were."""
-    before = {number: signal.getsignal(number) for number in BOTH}
+    before = {number: signal.getsignal(number) for number in ALL}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("first", BOTH)
-@pytest.mark.parametrize("second", BOTH)
+@pytest.mark.parametrize("first", ALL)
+@pytest.mark.parametrize("second", ALL)
 def test_only_the_first_signal_interrupts(first: signal.Signals, second: signal.Signals) -> None:
     ending = Ending()
     ending.watch()
@@ -55,7 +56,7 @@ def test_what_is_held_is_not_interrupted() -> None:
     ending = Ending()
     ending.watch()
     with ending.held():
-        for number in BOTH:
+        for number in ALL:
             signal.raise_signal(number)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
@@ -78,7 +79,7 @@ def test_what_somebody_else_handles_is_left_alone() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("number", BOTH)
+@pytest.mark.parametrize("number", ALL)
 def test_who_interrupts_collecting_is_shown_no_line_of_code(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -91,3 +92,20 @@ def test_who_interrupts_collecting_is_shown_no_line_of_code(
     assert done.returncode == 2
     assert said.strip("! ") == f"Interrupted: {number.name}"
     assert last.strip("= ").startswith("no tests ran")
+
+
+def test_of_several_in_one_process_the_last_is_heard() -> None:
+    outer, inner = Ending(), Ending()
+    outer.watch()
+    inner.watch()
+    with inner.held():
+        signal.raise_signal(signal.SIGTERM)
+    inner.pytest_unconfigure()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_hang_up_that_nohup_ignores_is_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    Ending().watch()
+    signal.raise_signal(signal.SIGHUP)

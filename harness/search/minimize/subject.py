@@ -42,7 +42,7 @@ from harness.search.minimize.handover import (
     write_case,
 )
 from harness.search.minimize.search import Way
-from harness.verdict.results.case_names import placement_in, split_node_id
+from harness.verdict.results.case_names import split_node_id
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder, run_folders
 
@@ -161,10 +161,6 @@ def subject_of(
     lab: Lab,
     catalog: Catalog,
     given: Given,
-    *,
-    devices: Sequence[str] = (),
-    backend: str | None = None,
-    qnn: str | None = None,
 ) -> Subject:
     """The case of that name. Raises ConfigError for one that cannot be taken apart."""
     base, parameters = split_node_id(case)
@@ -174,14 +170,14 @@ def subject_of(
         why = _OTHER_ENGINE if test in TESTS else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = where_pytest_starts(case, "CASE")
-    where = where_to_run(lab, case, devices, backend)
+    where = where_to_run(lab, case, (), None)
     artefact = open_artefact(root / file)
     sources = contexts_of(artefact, cache_root(), given)
     files = [one for one in sources if isinstance(one, ContextFile)]
     if len(files) < len(sources):
         soc = lab.select(where.devices)[0].soc
         named = where.named or {}
-        compiler = named.get("compiler") or qnn or named.get("qnn")
+        compiler = named.get("compiler") or named.get("qnn")
         if soc is None or soc not in SOCS or compiler is None:
             problem = f"is compiled here: by which QNN, for which SoC? {soc} by {compiler}"
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
@@ -197,7 +193,7 @@ def subject_of(
         residency=residency,
         tolerance=files[0].tolerance,
         graph=files[0].graph,
-        qnn=qnn or (where.named["qnn"] if where.named else None),
+        qnn=where.named["qnn"] if where.named else None,
         backend=where.backend,
         target=where.target,
         max_error=sources.closeness.max_error,
@@ -298,22 +294,11 @@ def _graph(context: Context) -> LoadedGraph | None:
     )
 
 
-def may_be_called(case: str) -> bool:
-    """Whether a case of a file may have this name, with its parameters or without (pure)."""
-    base, parameters = split_node_id(case)
-    if parameters is None or base.partition("::")[2] != QNN.test:
-        return True
-    return placement_in(parameters) is not None and named_way(parameters) is not None
+def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord:
+    """What the journal of a run says of a case.
 
-
-def record_in_run(
-    case: str, run: Path | None, reports: Path, *, must_be_there: bool = False
-) -> CaseRecord | None:
-    """What the journal of a run says of a case; None without a `run` named, if none is there.
-
-    Without a name it is the latest of the last 100 runs of the reports that has the case, with a
-    verdict if one has that. Raises ConfigError for a named run that does not have the case, and for
-    a case that `must_be_there` and is in no run.
+    Without a `run` named it is the latest of the last 100 runs of the reports that has the case,
+    with a verdict if one has that. Raises ConfigError if none has it.
     """
     base, parameters = split_node_id(case)
 
@@ -341,8 +326,6 @@ def record_in_run(
             break
     if len(found) == 1:
         return found[0]
-    if not found and run is None and not must_be_there:
-        return None
     lacks = "has no case" if run is not None else "no run has"
     problem = "several cases are called so" if found else f"{lacks} {case}"
     of_its_file = [one for one in others if split_node_id(one)[0] == base]

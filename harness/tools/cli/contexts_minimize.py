@@ -17,7 +17,6 @@ from harness.contexts.sources.artefact_sources import Given
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.backends import BACKENDS
 from harness.ground.facts.engines import QNN
 from harness.libraries.containers.manifest import Expects
 from harness.search.bisect.answers import Point
@@ -30,7 +29,6 @@ from harness.search.minimize.subject import (
     Subject,
     engine_of,
     expected_of,
-    may_be_called,
     pack_model,
     record_in_run,
     subject_of,
@@ -39,7 +37,6 @@ from harness.tools.cli.bisect_going import RunLines
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
-    complete_devices,
     json_option,
     open_catalog,
     run_timeout_option,
@@ -52,7 +49,7 @@ from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 
 _INTERRUPTED: Final = 130
-_AS_FOR_RUN: Final = "As for `run`."
+_LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
 _RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
@@ -70,26 +67,12 @@ class CaseBundled(Printout):
 
 
 def _case_options(command: AnyCommand) -> AnyCommand:
-    """CASE, and what else says how it ran; options that `run` has, too, are called as there."""
+    """The run that has CASE, which says all else."""
     for option in (
-        click.option("--backend", type=click.Choice(BACKENDS), help="Default: as CASE says."),
-        click.option("--qnn", metavar="VERSION", help="QNN runtime (default: as CASE says)."),
+        click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices."),
         click.option(
-            "--device",
-            multiple=True,
-            metavar="NAME",
-            help="Default: as CASE says.",
-            shell_complete=complete_devices,
+            "--reports", type=NamedPath(), default=Path("reports"), help="Where runs are."
         ),
-        click.option("--lab", "lab_file", type=NamedPath(), help=_AS_FOR_RUN),
-        click.option("--graph", metavar="NAME", help=_AS_FOR_RUN),
-        click.option("--min-sqnr", type=float, metavar="DB", help=_AS_FOR_RUN),
-        click.option("--min-cosine", type=float, metavar="X", help=_AS_FOR_RUN),
-        click.option("--max-error", type=float, metavar="X", help=_AS_FOR_RUN),
-        click.option("--tolerance", type=float, help=_AS_FOR_RUN),
-        click.option("--expected", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
-        click.option("--inputs", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
-        click.option("--reports", type=NamedPath(), default=Path("reports"), help=_AS_FOR_RUN),
         click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
         json_option,
     ):
@@ -129,7 +112,11 @@ def minimize_command(
         found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
     else:
         _require_new(output)
-        subject, _ = _subject(str(case), given, failing=True)
+        record = _record(str(case), given)
+        subject = _subject(record, given)
+        if subject.expects is not None and subject.expects.outcome == "passed":
+            why = f"it passed in {record.run}, and only what fails is made smaller"
+            raise ConfigError(f"{why}: --run DIR names a run where it fails", field="CASE")
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
         task = Minimizing(subject=subject, **{name: given[name] for name in same})
         found = Minimization.create(given["reports"], task, watcher=watcher)
@@ -174,22 +161,21 @@ def bundle_command(case: str, output: Path, as_json: bool, **given: Any) -> None
     is told in it.
     """
     _require_new(output)
-    record = record_in_run(case, given["run"], given["reports"], must_be_there=True)
-    expects = expected_of(record) if record is not None else None
-    if record is None or expects is None:
+    record = _record(case, given)
+    expects = expected_of(record)
+    if expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     engine = engine_of(record.case)
     contexts, subject = list[str](), None
     if engine == QNN:
         with contextlib.suppress(CompileError):  # then the model itself is what there is
-            subject, _ = _subject(case, given)
+            subject = _subject(record, given)
     if subject is not None:
         subject.bundle(output, subject.way, record, expects)
         contexts, plan = subject.names(subject.way), subject.plan
         content = f"{counted(len(contexts), 'context')}, {plan.residency}"
     else:
-        asked = _given(_as_in_its_run(given, record))
-        plan = pack_model(output, record.case, asked, record, expects)
+        plan = pack_model(output, record.case, _as_in_its_run(record, given), record, expects)
         content = f"the model, for {engine.title if engine != QNN else 'the compiler'}"
     file = split_node_id(record.case)[0].partition("::")[0]
     bundled = CaseBundled(
@@ -221,56 +207,38 @@ def _to_run(bundle: str, qnn: str | None) -> str:
     return f"qnn-harness run {shlex.quote(bundle)}{version}"
 
 
-def _subject(
-    case: str, given: dict[str, Any], *, failing: bool = False
-) -> tuple[Subject, CaseRecord | None]:
-    """The case that is meant, as a run knows it, and its record there."""
-    # without a record it is run as its name says, which has to be one that `run` gives
-    must_be_there = not may_be_called(case)
-    record = record_in_run(case, given["run"], given["reports"], must_be_there=must_be_there)
-    if record is not None:
-        given = _as_in_its_run(given, record)
+def _record(case: str, given: Mapping[str, Any]) -> CaseRecord:
+    return record_in_run(case, given["run"], given["reports"])
+
+
+def _subject(record: CaseRecord, given: Mapping[str, Any]) -> Subject:
+    """Return a case as its run knows it, with its contexts."""
     lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
-    subject = subject_of(
-        record.case if record is not None else case,
-        lab_file,
-        load_lab(lab_file),
-        open_catalog(lab_file),
-        _given(given),
-        devices=[part for one in given["device"] for part in one.split(",")],
-        backend=given["backend"],
-        qnn=given["qnn"],
-    )
-    expects = expected_of(record) if record is not None else None
-    if failing and expects is not None and expects.outcome == "passed":
-        where = (
-            "there" if given["run"] is not None else f"in the latest run below {given['reports']}"
-        )
-        why = f"it passed {where}, and only what fails is made smaller"
-        raise ConfigError(f"{why}: --run DIR names a run where it fails", field="CASE")
-    return subject.model_copy(update={"expects": expects}), record
+    asked = _as_in_its_run(record, given)
+    lab, catalog = load_lab(lab_file), open_catalog(lab_file)
+    subject = subject_of(record.case, lab_file, lab, catalog, asked)
+    return subject.model_copy(update={"expects": expected_of(record)})
 
 
-def _as_in_its_run(given: dict[str, Any], record: CaseRecord) -> dict[str, Any]:
-    """What was asked of the file when the case ran, where that is not said anew."""
+def _as_in_its_run(record: CaseRecord, given: Mapping[str, Any]) -> Given:
+    """Return what was asked of the file when the case ran."""
     run = RunFolder(given["run"] or given["reports"] / record.run)
     asked = asked_of_files(run.info().get("command"))
-    names = {name: name.replace("-", "_") for name in asked}
-    unsaid = {name: asked[name] for name, key in names.items() if given.get(key, "") is None}
-    if unsaid:
-        shown = shlex.join(f"--{name}={value}" for name, value in unsaid.items())
-        say(f"as in {run.run_id}: {shown}", err=True)
-    types = {"inputs": Path, "expected": Path, "graph": str, "fallback": str}
+    folders = {
+        name: Path(asked[name]) if name in asked else None for name in ("inputs", "expected")
+    }
     try:
-        return given | {names[one]: types.get(one, float)(said) for one, said in unsaid.items()}
+        limits = {name: float(asked[name]) if name in asked else None for name in _LIMITS}
     except ValueError as error:
         raise ConfigError(f"its command cannot be read: {error}", file=run.path) from error
-
-
-def _given(given: Mapping[str, Any]) -> Given:
-    closeness = ClosenessAsked(given["max_error"], given["min_cosine"], given["min_sqnr"])
-    tolerance, allowed = given["tolerance"] or 0.0, given.get("fallback") == "allow"
-    return Given(given["inputs"], given["expected"], tolerance, given["graph"], allowed, closeness)
+    closeness = ClosenessAsked(limits["max-error"], limits["min-cosine"], limits["min-sqnr"])
+    return Given(
+        **folders,
+        tolerance=limits["tolerance"] or 0.0,
+        graph=asked.get("graph"),
+        fallback=asked.get("fallback") == "allow",
+        closeness=closeness,
+    )
 
 
 class _Progress(RunLines):

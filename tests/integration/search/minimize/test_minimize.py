@@ -119,7 +119,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert again["2.47.0"]["axes"]["residency"] == "resident"
     assert again["2.49.40"]["outcome"] == "passed"
     assert again["2.49.40"]["measurements"]["came_again"] is False
-    assert "what was packed came again: failed, " in said
+    assert "what was packed came again: failed" in said
     cure = "(it was packed with QNN 2.47.0: --qnn 2.47.0)"
     assert f"what was packed did not come {cure}: failed, " in said
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
@@ -136,10 +136,9 @@ def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
     assert (code, record["outcome"]) == (1, "failed"), said
     packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
-    assert f"as in {record['run']}: --max-error=1e-9\n" in packed.stderr
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert (code, again["measurements"]["came_again"]) == (1, True), said
-    assert "what was packed came again: failed, " in said
+    assert "what was packed came again: failed" in said
     code, said, (loose,) = lab.run_files("case.zip", "--qnn=2.51.0", "--max-error=100")
     assert (code, loose["measurements"]["came_again"]) == (0, False), said
 
@@ -186,7 +185,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
             ("bundle", record["case"].replace("window", "resident"), "--output=x.zip"),
             record["case"],
         ),
-        (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
+        (("minimize", "suites/test_limit.py::test_limit"), "no run has suites/test_limit.py"),
         (("minimize", record["case"], "--output=none/x.zip"), "a folder that there is"),
         (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
         (
@@ -204,13 +203,11 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     code, said, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
     assert (code, record["outcome"]) == (0, "passed"), said
-    packed = lab.qnn_harness(
-        "contexts", "bundle", record["case"], "--tolerance=0.01", "--output=case.zip"
-    )
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
     passed = lab.qnn_harness("contexts", "minimize", record["case"])
     assert passed.returncode == 2
-    assert "CASE: it passed in the latest run below reports, and only " in passed.stderr
+    assert f"CASE: it passed in {record['run']}, and only what fails" in passed.stderr
     (lab.folder / "model.onnx").unlink()
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), said
@@ -304,6 +301,7 @@ def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: 
     """The question of pytorch/executorch#14985, handed over: the bundle meets the wall anew."""
     context = context_for(Model("io-heavy", 56), "2.49.40").path.read_bytes()
     write_program(lab.folder / "cut.pte", [context] * 66)
+    assert lab.run_files("cut.pte", "--qnn=2.51.0")[0] == 1
     case = "cut.pte::test_contexts[sim-v73-htp-2.51.0-cut.pte-resident-66]"
     done = lab.qnn_harness(
         "contexts", "minimize", case, "--output=small.zip", "--json", timeout_s=TIMEOUT_S

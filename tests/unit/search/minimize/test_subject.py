@@ -46,24 +46,22 @@ def test_what_cannot_be_taken_apart(
 
 
 def test_a_case_in_a_run(tmp_path: Path) -> None:
-    assert record_in_run(CASE, None, tmp_path) is None
+    with pytest.raises(ConfigError, match="no run has model"):
+        record_in_run(CASE, None, tmp_path)
     folder = RunFolder.create(tmp_path, command=[], lab={}, devices=[])
     other = CASE.replace("66", "3")
     for case in (CASE, other, "suites/test_a.py::test_b[1]", "one.bin::test_contexts[1]"):
         folder.journal.append(record(case=case, outcome="failed"))
     finish(folder, exit_code=1)
     found = record_in_run(CASE, None, tmp_path)
-    assert found is not None
     assert found.case == CASE
     short = record_in_run("one.bin::test_contexts", folder.path, tmp_path)
-    assert short is not None
     assert short.case == "one.bin::test_contexts[1]"
-    assert record_in_run("none.bin::test_contexts", None, tmp_path) is None
     with pytest.raises(ConfigError, match="has no case none") as told:
         record_in_run("none.bin::test_contexts", folder.path, tmp_path)
     assert told.value.choices == [CASE, other, "one.bin::test_contexts[1]"]
     with pytest.raises(ConfigError, match="no run has model") as told:
-        record_in_run(CASE.replace("66", "5"), None, tmp_path, must_be_there=True)
+        record_in_run(CASE.replace("66", "5"), None, tmp_path)
     assert told.value.choices == [CASE, other]
     with pytest.raises(ConfigError, match="several cases are called so") as told:
         record_in_run("model.pte::test_contexts", None, tmp_path)

@@ -18,11 +18,11 @@ from typing import Any
 import adbutils
 import pytest
 
-from harness.device.adb.connection import connect_to
+from harness.device.adb.address import SshAddress
+from harness.device.adb.client import SyncStream
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import adb_binary
-from harness.device.adb.sync import SyncStream
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.properties import device_properties
 from harness.device.store.deploy import Deployer
@@ -98,11 +98,11 @@ def hash_and_link(device: AdbDevice, folder: str) -> None:
 
 
 def push_each(device: AdbDevice, paths: Iterable[Path], remote: str) -> None:
-    class OverSocket(adbutils.AdbConnection):  # type: ignore[misc]  # adbutils carries no types
-        """adbutils knows TCP ports only."""
+    """By adbutils alone, but for the address that it does not know."""
 
+    class OverSocket(adbutils.AdbConnection):  # type: ignore[misc]  # adbutils carries no types
         def _safe_connect(self) -> socket.socket:
-            return connect_to(device.server.address, 10)
+            return bare_connection(device)
 
     class Client(adbutils.AdbClient):  # type: ignore[misc]
         def make_connection(self, timeout: float | None = None) -> OverSocket:
@@ -111,6 +111,12 @@ def push_each(device: AdbDevice, paths: Iterable[Path], remote: str) -> None:
     sync = Client().device(device.serial).sync
     for path in paths:
         sync.push(path, f"{remote}/{path.name}")
+
+
+def bare_connection(device: AdbDevice) -> socket.socket:
+    address = device.server.address
+    assert not isinstance(address, SshAddress)
+    return address.connect(10)
 
 
 class Counting(AdbDevice):
@@ -235,7 +241,7 @@ def test_shell_round_trip(place: Place, show_figures: Callable[..., None]) -> No
 
 def bare_shell(device: AdbDevice) -> None:
     """`true` over a connection to the adb server with nothing around it."""
-    with connect_to(device.server.address, 10) as bare:
+    with bare_connection(device) as bare:
         for request in (f"host:transport:{device.serial}", "shell,v2,raw:true"):
             bare.sendall(b"%04x%b" % (len(request), request.encode()))
             assert bare.recv(4, socket.MSG_WAITALL) == b"OKAY"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.device.adb.connection import MAX_REQUEST_BYTES
+from harness.device.adb.client import MAX_REQUEST_BYTES, Device, SyncStream
 from harness.device.adb.server import AdbServer, state_advice
-from harness.device.adb.sync import SyncStream
 from harness.device.adb.wireless import has_address, where_now
+from harness.device.transport.channel import Channel
 from harness.device.transport.device import SHORT_S, Transport
+from harness.device.transport.faults import device_faults
 from harness.device.transport.files import Progress, PushItem, RemoteStat
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell import run_script
@@ -33,31 +32,6 @@ _TEMPORARY_FOLDER: Final = (
     'for d in "$TMPDIR" /data/local/tmp /tmp;do '
     '[ -n "$d" ]&&[ -d "$d" ]&&[ -w "$d" ]&&{ echo "$d";exit 0;};done;exit 1'
 )
-
-
-@dataclass(frozen=True)
-class AdbLink:
-    """Shells of adbd, by an adb server."""
-
-    server: AdbServer
-    serial: str
-    shell_v2: bool
-
-    def open(self, call: ShellCall) -> socket.socket:
-        """As `Link.open`. Raises InternalError for a script that no request can hold."""
-        script = call.script
-        if call.token is not None and self.shell_v2:
-            script = v2_script(script, call.token)
-        elif call.token is not None:
-            script = legacy_script(script, call.token, call.stdin_file)
-        text = ("shell,v2,raw:" if self.shell_v2 else "shell:") + script
-        service = text.encode("utf-8", "surrogateescape")
-        if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
-            raise InternalError(
-                f"a script of {len(service)} bytes does not fit into one adb request, or has a "
-                "NUL; pass its data by stdin"
-            )
-        return self.server.transport(self.serial, service, call.deadline, command=call.command)
 
 
 class AdbDevice(Transport):
@@ -81,13 +55,44 @@ class AdbDevice(Transport):
     def features(self) -> frozenset[str]:
         return self._known_features(Deadline(SHORT_S))
 
+    @property
+    def shell_v2(self) -> bool:
+        return "shell_v2" in self.features
+
     def _known_features(self, deadline: Deadline) -> frozenset[str]:
         if self._features is None:
-            self._features = self.server.features(self.serial, deadline=deadline)
+            with device_faults(self.serial, "features"):
+                text: str = self._client(deadline).get_features()
+            self._features = frozenset(filter(None, text.strip().split(",")))
         return self._features
 
-    def _link(self, deadline: Deadline) -> AdbLink:
-        return AdbLink(self.server, self.serial, "shell_v2" in self._known_features(deadline))
+    def _client(self, deadline: Deadline) -> Device:
+        return self.server.client(deadline).device(self.serial)
+
+    def _link(self, deadline: Deadline) -> Link:
+        self._known_features(deadline)
+        return self
+
+    def open(self, call: ShellCall) -> Channel:
+        """As `Link.open`. Raises InternalError for a script that no request can hold."""
+        script = call.script
+        if call.token is not None and self.shell_v2:
+            script = v2_script(script, call.token)
+        elif call.token is not None:
+            script = legacy_script(script, call.token, call.stdin_file)
+        text = ("shell,v2,raw:" if self.shell_v2 else "shell:") + script
+        service = text.encode("utf-8", "surrogateescape")
+        if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
+            raise InternalError(
+                f"a script of {len(service)} bytes does not fit into one adb request, or has a "
+                "NUL; pass its data by stdin"
+            )
+        return self._open(service, call.deadline, call.command)
+
+    def _open(self, service: str | bytes, deadline: Deadline, command: str) -> Channel:
+        with device_faults(self.serial, command):
+            channel: Channel = self._client(deadline).open_service(service).conn
+        return channel
 
     def connect(self, *, timeout_s: float) -> None:
         """As `Transport.connect`: by its adb server, where it has an address."""
@@ -109,7 +114,7 @@ class AdbDevice(Transport):
         if has_address(self.serial):
             self.server.disconnect(self.serial)
             self._connect(timeout_s)
-        elif self.server.state(self.serial, deadline=Deadline(_RECONNECT_S)) in _KNOWN_STATES:
+        elif self.server.state(self.serial, timeout_s=_RECONNECT_S) in _KNOWN_STATES:
             # whether it helped is for the one to say who uses the device next
             with contextlib.suppress(InfraError):
                 self.server.reconnect(self.serial, deadline=Deadline(_RECONNECT_S))
@@ -125,7 +130,7 @@ class AdbDevice(Transport):
 
     def is_there(self, *, timeout_s: float) -> bool:
         """Whether its adb server says so. Raises InfraError if that does not answer."""
-        return self.server.state(self.serial, deadline=Deadline(timeout_s)) == "device"
+        return self.server.state(self.serial, timeout_s=timeout_s) == "device"
 
     def disconnect(self) -> None:
         """Has the adb server drop a device that is connected by TCP."""
@@ -133,12 +138,10 @@ class AdbDevice(Transport):
 
     def reboot(self, *, timeout_s: float) -> None:
         """As `Transport.reboot`, by adbd's own service."""
-        deadline = Deadline(timeout_s)
-        with self.server.transport(self.serial, "reboot:", deadline) as opened:
-            opened.settimeout(deadline.remaining() or 0.01)
-            with contextlib.suppress(OSError):
-                while opened.recv(4096):
-                    pass
+        channel = self._open("reboot:", Deadline(timeout_s), "reboot")
+        with contextlib.closing(channel), contextlib.suppress(OSError, EOFError):
+            while channel.receive():
+                pass
 
     def _leave_stdin(self, stdin: bytes, link: Link, deadline: Deadline) -> str:
         where = run_script(
@@ -163,7 +166,7 @@ class AdbDevice(Transport):
         return self._sync(Deadline(timeout_s))
 
     def _sync(self, deadline: Deadline) -> SyncStream:
-        return SyncStream(self.server, self.serial, self._known_features(deadline), deadline)
+        return SyncStream(self._client(deadline), self._known_features(deadline))
 
     def push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from harness.device.adb.address import USER_SERVER, ServerAddress
-from harness.device.adb.connection import BoundedConnection
+from harness.device.adb.client import Client, adbutils
 from harness.device.adb.wireless import has_address
-from harness.device.transport.faults import AdbFailError, device_faults, server_faults
+from harness.device.transport.faults import AdbFailError, server_faults
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.outliving import run_outliving
@@ -49,44 +46,18 @@ def state_advice(state: str, serial: str, other: str) -> str:
     return STATE_ADVICE.get(state, other)
 
 
-_FIELD = re.compile(r"(usb|product|model|device|features|transport_id):(\S*)")
-
-
 @dataclass(frozen=True)
 class SeenDevice:
     """One line of the adb server's device list.
 
     `state` is adb's word: device, offline, unauthorized, authorizing, connecting, recovery,
-    sideload, bootloader, host, or `no permissions`, whose explanation is in `detail`. Texts are
-    empty where the server does not tell.
+    sideload, bootloader, host, or `no permissions`. `model` is empty where the server does not
+    tell it.
     """
 
     serial: str
     state: str
     model: str = ""
-    detail: str = ""
-
-
-def parse_devices(text: str) -> list[SeenDevice]:
-    """Reads the answer to `host:devices-l`; lines that make no sense are left out."""
-    seen = []
-    for line in text.splitlines():
-        serial, _, rest = line.strip().partition(" ")
-        if "\t" in serial:
-            serial, _, rest = line.strip().partition("\t")
-        rest = rest.strip()
-        if not serial or not rest:
-            continue
-        model, first = "", len(rest)
-        for match in _FIELD.finditer(rest):
-            if match.start() == 0 or rest[match.start() - 1] == " ":
-                model = match[2] if match[1] == "model" else model
-                first = min(first, match.start())
-        state, detail = rest[:first].strip(), ""
-        if state.startswith("no permissions"):
-            state, detail = "no permissions", state.removeprefix("no permissions").strip(" ;")
-        seen.append(SeenDevice(serial, state or "unknown", model, detail))
-    return seen
 
 
 @dataclass(frozen=True)
@@ -115,11 +86,15 @@ class AdbServer:
             return False
         return True
 
+    def client(self, deadline: Deadline) -> Client:
+        """adbutils' client of this server for one action."""
+        return Client(self.address, deadline)
+
     def version(self, *, deadline: Deadline) -> int:
         """The server's protocol version (41 for adb 29 to 36). Raises InfraError."""
-        answer = self.query("host:version", deadline=deadline)
         with self._faults(str(self)):
-            return int(answer, 16)
+            version: int = self.client(deadline).server_version()
+            return version
 
     def query(self, request: str, *, deadline: Deadline) -> str:
         """Sends one host request and returns its answer.
@@ -127,49 +102,23 @@ class AdbServer:
         Raises InfraError, its text the server's own where it said FAIL.
         """
         with self._faults(str(self)):
-            return self._query(request, deadline)
-
-    def _query(self, request: str, deadline: Deadline) -> str:
-        with BoundedConnection(self.address, deadline) as connection:
-            connection.send_command(request)
-            connection.check_okay()
-            return connection.read_string_block()
+            return self.client(deadline).query(request)
 
     def devices(self, *, timeout_s: float = _REQUEST_S) -> list[SeenDevice]:
         """Every device the server knows, whatever its state. Raises InfraError."""
-        return parse_devices(self.query("host:devices-l", deadline=Deadline(timeout_s)))
+        with self._faults(str(self)):
+            infos = self.client(Deadline(timeout_s)).list(extended=True)
+        # the one state of two words, of which adbutils takes the first
+        states = [{"no": "no permissions"}.get(info.state, info.state) for info in infos]
+        return [
+            SeenDevice(info.serial, state, info.tags.get("model", ""))
+            for info, state in zip(infos, states, strict=True)
+        ]
 
-    def state(self, serial: str, *, deadline: Deadline) -> str | None:
+    def state(self, serial: str, *, timeout_s: float) -> str | None:
         """The state of one device as in `SeenDevice`, None if the server does not know it."""
-        found = parse_devices(self.query("host:devices-l", deadline=deadline))
-        return next((seen.state for seen in found if seen.serial == serial), None)
-
-    def features(self, serial: str, *, deadline: Deadline) -> frozenset[str]:
-        """What the device's daemon can do. Raises DeviceError."""
-        with device_faults(serial, "features"):
-            text = self._query(f"host-serial:{serial}:features", deadline)
-        return frozenset(filter(None, text.strip().split(",")))
-
-    def transport(
-        self, serial: str, service: str | bytes, deadline: Deadline, *, command: str | None = None
-    ) -> socket.socket:
-        """Opens a service on a device and returns the connected socket, which the caller closes.
-
-        `command` names the service in errors. Raises DeviceLost if server or device are not
-        there, DeviceRefused if our key is not accepted, DeviceTimeout at the deadline.
-        """
-        if command is None:
-            command = service if isinstance(service, str) else service.decode("utf-8", "replace")
-        with (
-            device_faults(serial, command),
-            BoundedConnection(self.address, deadline) as connection,
-        ):
-            # `host:transport:` is understood by every server; `host:tport:` saves nothing.
-            connection.send_command(f"host:transport:{serial}")
-            connection.check_okay()
-            connection.send_command(service)
-            connection.check_okay()
-            return connection.detach()
+        seen = self.devices(timeout_s=timeout_s)
+        return next((device.state for device in seen if device.serial == serial), None)
 
     def connect(self, address: str, *, deadline: Deadline) -> None:
         """Connects a device by TCP address and returns once its state is `device`.
@@ -202,7 +151,8 @@ class AdbServer:
     def _try_connect(self, address: str, deadline: Deadline) -> str:
         with self._faults(f"{self}, connecting {address}", but=(TimeoutError,)):
             try:
-                return self._query(f"host:connect:{address}", deadline).strip()
+                answer: str = self.client(deadline).connect(address)
+                return answer.strip()
             except AdbFailError as fail:
                 return str(fail)
 
@@ -210,7 +160,7 @@ class AdbServer:
         """The device's state once it is no longer on its way to another one."""
         while True:
             # the list itself is quick: it gets a moment even where the deadline has just passed
-            state = self.state(address, deadline=Deadline(max(0.5, deadline.remaining())))
+            state = self.state(address, timeout_s=max(0.5, deadline.remaining()))
             if state not in ("connecting", "authorizing") or deadline.expired:
                 return state
             time.sleep(min(0.02, deadline.remaining()))
@@ -221,15 +171,9 @@ class AdbServer:
         Raises InfraError if the device is not back at the deadline.
         """
         with self._faults(f"{self}, reconnecting {serial}"):
-            self._query(f"host-serial:{serial}:reconnect", deadline)
-        state = None
-        while not deadline.expired:
-            state = self.state(serial, deadline=deadline)
-            if state == "device":
-                return
-            time.sleep(min(_RETRY_S, deadline.remaining()))
-        there = f"it is {state}" if state else "it is not there"
-        raise InfraError(f"{serial} did not come back in {deadline.seconds:g} s: {there}")
+            client = self.client(deadline)
+            client.query(f"host-serial:{serial}:reconnect")
+            client.wait_for(serial)
 
     def restart(self, *, deadline: Deadline) -> None:
         """Ends the server, if it answers, and starts one at its address, by the adb on PATH.
@@ -248,10 +192,7 @@ class AdbServer:
         Raises InfraError only if the server itself does not answer.
         """
         with self._faults(f"{self}, disconnecting {address}"):
-            try:
-                self._query(f"host:disconnect:{address}", Deadline(_REQUEST_S))
-            except AdbFailError:
-                return
+            self.client(Deadline(_REQUEST_S)).disconnect(address)
 
 
 def adb_binary() -> Path:
@@ -260,10 +201,7 @@ def adb_binary() -> Path:
     ADBUTILS_ADB_PATH names another one on purpose. Raises ConfigError if there is none.
     """
     named = os.environ.get("ADBUTILS_ADB_PATH")
-    wheel = find_spec("adbutils")  # it is found without being loaded, which takes long
-    path = Path(
-        named or Path(wheel.origin if wheel and wheel.origin else "").parent / "binaries/adb"
-    )
+    path = Path(named or Path(adbutils.__file__).parent / "binaries/adb")
     if not os.access(path, os.X_OK):
         raise ConfigError(f"no adb program at {path}", field="ADBUTILS_ADB_PATH" if named else None)
     return path

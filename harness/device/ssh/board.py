@@ -7,21 +7,19 @@ connection has ended. Files travel as a tar on stdin, which every board can take
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
 import secrets
 import shlex
-import socket
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from harness.device.ssh.connection import shared_connection
 from harness.device.ssh.login import SshLogin
 from harness.device.transport.bridge import Bridge
+from harness.device.transport.channel import Channel
 from harness.device.transport.device import SHORT_S, PacketTransport
 from harness.device.transport.faults import device_faults
 from harness.device.transport.files import (
@@ -29,16 +27,14 @@ from harness.device.transport.files import (
     Progress,
     PushItem,
     RemoteStat,
-    local_faults,
+    opened,
     path_bytes,
 )
 from harness.device.transport.link import ShellCall
 from harness.device.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
 from harness.ground.errors import ConfigError, DeviceLost, DeviceTimeout, InfraError, InternalError
-from harness.ground.files.whole_file import open_regular
 from harness.ground.host.deadline import Deadline
 
-_READ_BYTES: Final = 256 << 10
 _BLOCK: Final = 512
 _RETRY_S: Final = 0.5
 _ANY_BYTES: Final = 1 << 62  # who takes them counts them
@@ -72,7 +68,7 @@ class SshBoard(PacketTransport):
     def __repr__(self) -> str:
         return f"SshBoard({self.login})"
 
-    def open(self, call: ShellCall) -> socket.socket:
+    def open(self, call: ShellCall) -> Channel:
         """As `Link.open`. Raises ConfigError where this computer has no ssh."""
         mark = secrets.token_hex(8)
         told = f"exec sh -c {shlex.quote(told_script(call.script, call.token, mark))}"
@@ -87,7 +83,7 @@ class SshBoard(PacketTransport):
             bridge = Bridge(self._connection.command(told), told=ToldStreams(mark))
         except OSError as error:
             raise ConfigError(f"ssh cannot be run: {error}") from error
-        return bridge.socket
+        return Channel(bridge.socket, call.deadline)
 
     def connect(self, *, timeout_s: float) -> None:
         """As `Transport.connect`: we are let in, and its login shell runs what it is given.
@@ -207,37 +203,13 @@ def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes
         path_bytes(file.remote)
         info = tarfile.TarInfo(file.remote.lstrip("/"))
         info.mode = file.mode & 0o7777
-        with _opened(file, info) as blocks:
+        with opened(file) as content:
+            info.size, info.mtime = content.size, int(content.mtime_s)
             yield info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-            for block in blocks:
+            for block in content.blocks:
                 yield block
                 sent += len(block)
                 if progress is not None:
                     progress(sent)
         yield bytes(-info.size % _BLOCK)
     yield bytes(2 * _BLOCK)
-
-
-@contextlib.contextmanager
-def _opened(file: PushItem, info: tarfile.TarInfo) -> Iterator[Iterator[bytes]]:
-    """The content of a file; its size and time go into `info`."""
-    if isinstance(file.source, bytes):
-        info.size, info.mtime = len(file.source), int(time.time())
-        yield iter([file.source])
-        return
-    with local_faults(file.source):
-        source = open_regular(file.source, file.size)
-    with source:
-        found = os.fstat(source.fileno())
-        info.size, info.mtime = found.st_size, int(found.st_mtime)
-        yield _blocks(source, file.source, info.size)
-
-
-def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
-    while size:
-        with local_faults(path):
-            block = source.read(min(_READ_BYTES, size))
-        if not block:
-            raise InfraError(f"{path} on this host became shorter meanwhile")
-        size -= len(block)
-        yield block

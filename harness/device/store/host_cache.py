@@ -23,10 +23,10 @@ from filelock import FileLock
 
 from harness.device.adb.address import SshAddress
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.sync import QUEUED_BYTES
-from harness.device.adb.tunnel import running_there
+from harness.device.adb.tunnel import tunnel
 from harness.device.transport.channel import Channel
 from harness.device.transport.device import Transport
+from harness.device.transport.files import BLOCK_BYTES
 from harness.device.transport.questions import PREFIX
 from harness.ground.files.local_file import LocalFile
 from harness.ground.files.whole_file import open_regular
@@ -146,7 +146,7 @@ def _script(
 ) -> Iterator[_Script]:
     text = resources("harness.device.store").joinpath("host", f"{name}.sh").read_text("ascii")
     command = shlex.join(("sh", "-c", text, "sh", host.cache_folder or "", *arguments))
-    with running_there(host, command, deadline.at_most(_BEGIN_S)) as channel:
+    with tunnel(host).running(command, deadline.at_most(_BEGIN_S)) as channel:
         yield _Script(channel, deadline)
 
 
@@ -190,9 +190,9 @@ class _Script:
         """Sends a file's content, unless it ends before."""
         sent = 0
         with open_regular(local.path, local.size) as file, contextlib.suppress(EOFError):
-            while block := file.read(QUEUED_BYTES):
+            while block := file.read(BLOCK_BYTES):
                 self._channel.queue(block)
-                while self._channel.queued_bytes >= QUEUED_BYTES:
-                    self._heard += self._channel.receive(room_below=QUEUED_BYTES)
+                while self._channel.queued_bytes >= BLOCK_BYTES:
+                    self._heard += self._channel.receive(room_below=BLOCK_BYTES)
                 sent += len(block)
                 progress("sending to its host", sent)

@@ -6,11 +6,13 @@ import select
 import socket
 from collections import deque
 
+from harness.device.transport.faults import ProtocolError
 from harness.ground.host.deadline import Deadline
 
 RECEIVE_BYTES = 256 * 1024
 _MAX_BUFFERS = 512  # below IOV_MAX, 1024 on Linux
 _SMALL_BYTES = 32 * 1024
+_MAX_MESSAGE_BYTES = 64 * 1024
 
 
 class Channel:
@@ -26,6 +28,7 @@ class Channel:
         self._socket = connected
         self._deadline = deadline
         self._queue: deque[memoryview] = deque()
+        self._held = bytearray()
         self._poll = select.poll()
         self._watched = 0
         self.queued_bytes = 0
@@ -76,12 +79,39 @@ class Channel:
             sent -= len(first)
             self._queue.popleft()
 
+    def recv(self, count: int) -> bytes:
+        """Exactly so many bytes. Raises ProtocolError for more than a message may have, 64 KiB."""
+        if not 0 <= count <= _MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"a message of {count} bytes")
+        while len(self._held) < count:
+            self._held += self._receive(0)
+        data = bytes(self._held[:count])
+        del self._held[:count]
+        return data
+
+    @property
+    def has_input(self) -> bool:
+        """Whether input has arrived that nobody has taken yet."""
+        return bool(self._held)
+
+    def make_room(self, below: int) -> None:
+        """Sends until fewer bytes are queued, and takes in what has arrived."""
+        self._held += self._receive(below)
+        while self.deaf is None and self.queued_bytes >= below:
+            self._held += self._receive(below)
+
     def receive(self, *, room_below: int = 0) -> bytes:
         """What has arrived, waiting for it if need be; b"" when output may be queued again.
 
         With `room_below`, returns b"" as soon as fewer bytes of output are queued, so that a sender
         of much data can go on. Without it, returns only with input.
         """
+        if self._held:
+            data, self._held = bytes(self._held), bytearray()
+            return data
+        return self._receive(room_below)
+
+    def _receive(self, room_below: int) -> bytes:
         while True:
             # also when there is always something to receive
             if self._deadline.expired:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
+from harness.device.transport.channel import Channel
 from harness.device.transport.ending import END_GRACE_S, ask_for_processes, end_script
 from harness.device.transport.files import IncomingFile, Progress, PushItem, RemoteStat, is_sized
 from harness.device.transport.link import Link, ShellCall
@@ -209,7 +209,7 @@ class PacketTransport(Transport):
         return self
 
     @abstractmethod
-    def open(self, call: ShellCall) -> socket.socket:
+    def open(self, call: ShellCall) -> Channel:
         """As `Link.open`."""
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:

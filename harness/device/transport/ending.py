@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.device.transport.channel import Channel
 from harness.device.transport.faults import device_faults
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell_protocol import EXIT, TOKEN_VARIABLE, PacketReader
@@ -93,7 +92,7 @@ def ask_for_processes(link: Link, script: str, *, timeout_s: float = END_GRACE_S
 def _said(link: Link, script: str, deadline: Deadline) -> bytes:
     said, words = bytearray(), "end the processes of a call"
     with contextlib.suppress(InfraError), device_faults(link.serial, words):
-        channel = Channel(link.open(ShellCall(script, deadline, words)), deadline)
+        channel = link.open(ShellCall(script, deadline, words))
         reader = PacketReader()
         with contextlib.closing(channel):
             while b"ended" not in said and len(said) < _MAX_SAID_BYTES:

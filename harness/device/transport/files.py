@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +16,16 @@ from typing import Any, Final, Self
 
 from harness.device.transport.faults import reason
 from harness.ground.errors import DeviceError, DeviceRefused, InfraError
+from harness.ground.files.whole_file import open_regular
 
 MAX_PATH_BYTES: Final = 1024
 """adbd refuses longer paths."""
 
 PSEUDO_FOLDERS: Final = ("/proc/", "/sys/", "/dev/")
 """Sizes there say nothing about content."""
+
+BLOCK_BYTES: Final = 256 << 10
+"""So much of a local file is read at a time."""
 
 _LATEST_S: Final = 1 << 33
 """The latest time of a file: a device may say anything."""
@@ -80,6 +86,44 @@ def local_faults(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InfraError(f"{path} on this host: {error.strerror or reason(error)}") from error
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a `PushItem` sends: its size, its modification time, and the blocks it comes in."""
+
+    size: int
+    mtime_s: float
+    blocks: Iterator[bytes]
+
+
+@contextlib.contextmanager
+def opened(item: PushItem) -> Iterator[Content]:
+    """The content of a file to be sent.
+
+    Raises InfraError where it cannot be read, also in the midst of it.
+    """
+    if isinstance(item.source, bytes):
+        whole = item.source
+        pieces = (whole[n : n + BLOCK_BYTES] for n in range(0, len(whole), BLOCK_BYTES))
+        yield Content(len(whole), time.time(), pieces)
+        return
+    with local_faults(item.source):
+        source = open_regular(item.source, item.size)
+    with source:
+        status = os.fstat(source.fileno())
+        blocks = _blocks(source, item.source, status.st_size)
+        yield Content(status.st_size, status.st_mtime, blocks)
+
+
+def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
+    while size:
+        with local_faults(path):
+            block = source.read(min(BLOCK_BYTES, size))
+        if not block:
+            raise InfraError(f"{path} on this host became shorter meanwhile")
+        size -= len(block)
+        yield block
 
 
 def is_sized(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.device.transport.channel import Channel
 from harness.ground.host.deadline import Deadline
 
 
@@ -33,8 +33,8 @@ class Link(Protocol):
     @property
     def shell_v2(self) -> bool: ...
 
-    def open(self, call: ShellCall) -> socket.socket:
-        """Begins a script and returns the socket to it, which the caller closes.
+    def open(self, call: ShellCall) -> Channel:
+        """Begins a script and returns the channel to it, which the caller closes.
 
         Raises DeviceLost if the device is not there, DeviceRefused if we are not let in,
         DeviceTimeout at the deadline.

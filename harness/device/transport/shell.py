@@ -265,7 +265,7 @@ def run_script(
     with contextlib.ExitStack() as cleanup:
         try:
             wanted = ShellCall(script, deadline, words, token, stdin_file)
-            channel = Channel(link.open(wanted), deadline)
+            channel = link.open(wanted)
             cleanup.callback(channel.close)
             begun = True
             for kind, data in _mapped(call.output(channel, stdin), serial, words, output):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import socket
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from harness.device.transport.bridge import Bridge
+from harness.device.transport.channel import Channel
 from harness.device.transport.device import SHORT_S, PacketTransport
-from harness.device.transport.files import Progress, PushItem, RemoteStat, local_faults, path_bytes
+from harness.device.transport.files import (
+    BLOCK_BYTES,
+    Progress,
+    PushItem,
+    RemoteStat,
+    opened,
+    path_bytes,
+)
 from harness.device.transport.link import ShellCall
 from harness.device.transport.shell_protocol import v2_script
 from harness.ground.errors import DeviceTimeout, InfraError
@@ -21,7 +26,6 @@ from harness.ground.files.whole_file import open_regular
 from harness.ground.host.deadline import Deadline
 
 SERIAL: Final = "this-computer"
-_READ_BYTES: Final = 1 << 20
 
 
 class ThisComputer(PacketTransport):
@@ -45,7 +49,7 @@ class ThisComputer(PacketTransport):
         made._leaves_nothing = True
         return made
 
-    def open(self, call: ShellCall) -> socket.socket:
+    def open(self, call: ShellCall) -> Channel:
         """As `Link.open`. Raises InfraError if no shell can be started."""
         script = call.script if call.token is None else v2_script(call.script, call.token)
         try:
@@ -54,7 +58,7 @@ class ThisComputer(PacketTransport):
             )
         except (OSError, ValueError) as error:
             raise InfraError(f"cannot start a shell on this computer: {error}") from error
-        return bridge.socket
+        return Channel(bridge.socket, call.deadline)
 
     def connect(self, *, timeout_s: float) -> None:
         """Nothing: it is here."""
@@ -80,32 +84,24 @@ class ThisComputer(PacketTransport):
         deadline, sent = Deadline(timeout_s), 0
         for file in files:
             command = f"push {file.remote}"
-            with self._faults(command), self._content(file) as (source, mtime):
+            with self._faults(command), opened(file) as content:
                 path = path_bytes(file.remote)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)  # it may be running
                 with open(path, "xb", buffering=0) as target:
-                    for block in self._blocks(source, deadline, command):
+                    for block in self._in_time(content.blocks, deadline, command):
                         target.write(block)
                         sent += len(block)
                         if progress is not None:
                             progress(sent)
                     os.fchmod(target.fileno(), file.mode)
-                os.utime(path, (mtime, mtime))
+                os.utime(path, (content.mtime_s, content.mtime_s))
 
-    @contextlib.contextmanager
-    def _content(self, file: PushItem) -> Iterator[tuple[IO[bytes], float]]:
-        if isinstance(file.source, bytes):
-            yield io.BytesIO(file.source), time.time()
-            return
-        with local_faults(file.source):
-            source = open_regular(file.source, file.size)
-        with source:
-            yield source, os.fstat(source.fileno()).st_mtime
-
-    def _blocks(self, source: IO[bytes], deadline: Deadline, command: str) -> Iterator[bytes]:
-        while block := source.read(_READ_BYTES):
+    def _in_time(
+        self, blocks: Iterable[bytes], deadline: Deadline, command: str
+    ) -> Iterator[bytes]:
+        for block in blocks:
             yield block
             if deadline.expired:
                 problem = f"not done within {deadline.seconds:g} s"
@@ -126,7 +122,8 @@ class ThisComputer(PacketTransport):
         self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
     ) -> None:
         with self._faults(command), open_regular(Path(remote)) as source:
-            for block in self._blocks(source, deadline, command):
+            blocks = iter(lambda: source.read(BLOCK_BYTES), b"")
+            for block in self._in_time(blocks, deadline, command):
                 take(block)
 
     @contextlib.contextmanager

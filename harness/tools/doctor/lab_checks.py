@@ -178,13 +178,10 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Checked:
         )
     if found.state == "device":
         return _check(device.name, "attached", "ok", f"{found.serial} {found.model}".strip())
-    detail = f" ({found.detail})" if found.detail else ""
     advice = state_advice(found.state, found.serial, "see `adb devices -l`")
     # an address is connected anew by whoever uses it
     status: Status = "warn" if has_address(found.serial) and found.state == "offline" else "fail"
-    return _check(
-        device.name, "attached", status, f"{found.serial} is {found.state}{detail}", advice
-    )
+    return _check(device.name, "attached", status, f"{found.serial} is {found.state}", advice)
 
 
 def stranger_check(seen: SeenDevice) -> Checked:

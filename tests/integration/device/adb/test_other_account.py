@@ -168,7 +168,8 @@ def test_the_port_cannot_be_taken_while_the_device_reboots(
         assert not deadline.expired
         if looked_for.expired:  # on a busy computer the second that it is away may pass unseen
             private.server.connect(simulated.address, deadline=Deadline(CONNECT_S))
-            private.server.transport(simulated.address, "reboot:", Deadline(CONNECT_S)).close()
+            device = private.server.client(Deadline(CONNECT_S)).device(simulated.address)
+            device.open_service("reboot:").close()
             looked_for = Deadline(5)
         try:
             socket.create_connection((host, int(port)), timeout=60).close()

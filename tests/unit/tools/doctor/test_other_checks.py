@@ -180,7 +180,7 @@ BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
         (DESK, [SeenDevice("1A2B", "device", model="Pixel")], "ok", "1A2B Pixel"),
         (DESK, [SeenDevice("1A2B", "unauthorized")], "fail", "accept this computer's key"),
         (DESK, [SeenDevice("1A2B", "offline")], "fail", "adb reconnect"),
-        (DESK, [SeenDevice("1A2B", "no permissions", detail="udev")], "fail", "add a udev rule"),
+        (DESK, [SeenDevice("1A2B", "no permissions")], "fail", "add a udev rule"),
         (DESK, [SeenDevice("1A2B", "bootloader")], "fail", "fastboot reboot"),
         (DESK, [SeenDevice("OTHER", "device")], "fail", "it sees OTHER (device)"),
         (DESK, [], "fail", "unplugged or switched off: adb does not see 1A2B; it sees no device"),

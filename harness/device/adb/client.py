@@ -1,0 +1,421 @@
+"""adbutils as the harness uses it: subclasses with what it lacks (2.12), and why.
+
+- Importing it loads Pillow and requests: 60 ms and 11 MB of each worker (`_Later`).
+- It starts a server where none answers, by the adb on PATH; it knows no Unix sockets, and sleeps
+  10 ms to close a connection (`Connection`).
+- Its timeouts are for each receive, so that a device that says a little now and then is waited for
+  without end; a stalled sync has none. Here one deadline is for all of an action, and each message
+  has a bound, since a device may say any length (`Channel`).
+- A cut link is short data or AdbError("connection closed"), like a refusal. Here it is EOFError or
+  OSError, what is no adb is ProtocolError, and a refusal AdbFailError (`Connection.check_okay`).
+- Each service costs a connection more, to ask the server's version (`Device.open_transport`).
+- A shell has no stdin, collects all output without a bound, and cannot be heard while it runs. So
+  `Device.open_service` opens `shell,v2,raw:`, and `transport/shell.py` speaks on it.
+- A push takes a connection for each file and waits for its answer, sends 4 KiB at a time, loses the
+  device's words when that refuses, and the file's modification time; a stat knows no size above
+  4 GiB, no link's target and no reason; a pull leaves half a file (`SyncStream`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import struct
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from errno import ENOENT
+from pathlib import Path
+from stat import S_IFREG
+from types import ModuleType
+from typing import Any, Final
+
+from harness.device.adb.address import ServerAddress, SshAddress
+from harness.device.adb.reach import Reach
+from harness.device.adb.tunnel import tunnel
+from harness.device.transport.channel import Channel
+from harness.device.transport.faults import (
+    AdbFailError,
+    NoServerError,
+    OutOfReachError,
+    ProtocolError,
+    device_faults,
+)
+from harness.device.transport.files import (
+    BLOCK_BYTES,
+    IncomingFile,
+    Progress,
+    PushItem,
+    RemoteStat,
+    is_sized,
+    opened,
+    path_bytes,
+)
+from harness.ground.errors import ConfigError, DeviceError, DeviceRefused
+from harness.ground.host.deadline import Deadline
+
+
+class _Later(ModuleType):
+    """Stands for a module while another is imported, and loads it when it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:  # an annotation that is evaluated
+            return Any
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextlib.contextmanager
+def _loaded_later(*names: str) -> Iterator[None]:
+    standing = {name: _Later(name) for name in names if name not in sys.modules}
+    sys.modules.update(standing)
+    try:
+        yield
+    except ValueError as error:
+        field = "ANDROID_ADB_SERVER_PORT"  # it is read when adbutils is imported
+        raise ConfigError(f"not a port: {os.environ.get(field)!r}", field=field) from error
+    finally:
+        for name in standing:
+            del sys.modules[name]
+
+
+with _loaded_later("requests", "PIL.Image"):
+    import adbutils as adbutils
+
+MAX_REQUEST_BYTES: Final = 0xFFFF
+"""A request to the adb server carries its length in four hex digits."""
+
+_PATIENT_S: Final = 2.0
+_CHUNK_BYTES: Final = 64 << 10  # the most that one DATA message may carry
+_MAX_UNANSWERED: Final = 256
+_STAT_V2: Final = struct.Struct("<IQQIIIIQqqq")
+
+
+class Refusal(AdbFailError, adbutils.AdbError):  # type: ignore[misc]  # adbutils carries no types
+    """What the server said behind FAIL, for the harness and for adbutils' own methods."""
+
+
+class Connection(adbutils.AdbConnection):  # type: ignore[misc]
+    """A connection to an adb server; `conn` is its `Channel`, which has the deadline.
+
+    Raises NoServerError, TimeoutError, AdbFailError, ProtocolError, OSError, EOFError.
+    """
+
+    def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
+        self._address, self._deadline = address, deadline
+        self._unheard = None if address.is_here else Reach(address)
+        super().__init__(address.host, address.port)
+
+    def _safe_connect(self) -> Channel:
+        """As adbutils' method, which starts a server."""
+        address, deadline = self._address, self._deadline
+        try:
+            return Channel(self._connected(deadline.remaining() or 1e-3), deadline)
+        except OutOfReachError:
+            raise
+        except (TimeoutError, BlockingIOError) as error:
+            # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
+            raise TimeoutError(
+                f"adb server at {address} does not answer within {deadline.seconds:g} s"
+            ) from error
+        except OSError as error:
+            why = error.strerror or error
+            raise NoServerError(f"no adb server at {address}: {why}") from error
+
+    def _connected(self, timeout_s: float) -> Any:
+        """A socket; a server elsewhere that was not reached is not tried by everybody."""
+        address, reach = self._address, self._unheard
+        if reach is not None:
+            reach.require()
+        try:
+            if isinstance(address, SshAddress):
+                return tunnel(address).connect(timeout_s)
+            return address.connect(timeout_s)
+        except OSError as error:
+            # who had no time to wait has learned nothing
+            if reach is not None and (
+                not isinstance(error, TimeoutError) or timeout_s >= _PATIENT_S
+            ):
+                why = f"adb server at {address} is out of reach: {error.strerror or error}"
+                reach.lost(str(error) if isinstance(error, OutOfReachError) else why)
+            raise
+
+    def close(self) -> None:
+        """Closes it at once; safe to call twice."""
+        self.conn.close()
+
+    def read(self, n: int) -> bytes:
+        """Exactly `n` bytes, or EOFError.
+
+        ssh takes connections also where nobody listens at the other end of its tunnel.
+        """
+        try:
+            data: bytes = self.conn.recv(n)
+        except (ConnectionError, EOFError) as error:
+            if self._unheard is None:
+                raise
+            why = f"no adb server at {self._address}: {error}"
+            self._unheard.lost(why)
+            raise NoServerError(why) from error
+        if self._unheard is not None:
+            self._unheard.found()
+            self._unheard = None
+        return data
+
+    def send_command(self, cmd: str | bytes) -> None:
+        """Queues a request, which may be of any bytes. Raises ProtocolError if it is too long."""
+        text = cmd.encode("utf-8", "surrogateescape") if isinstance(cmd, str) else cmd
+        if len(text) > MAX_REQUEST_BYTES:
+            raise ProtocolError(f"a request of {len(text)} bytes does not fit")
+        self.conn.queue(b"%04x%b" % (len(text), text))
+
+    def check_okay(self) -> None:
+        """Reads the status of the last request."""
+        status = self.read(4)
+        if status == b"FAIL":
+            raise Refusal(self.read_string_block())
+        if status != b"OKAY":
+            raise ProtocolError(f"{self._address} did not answer as an adb server does: {status!r}")
+
+
+class Client(adbutils.AdbClient):  # type: ignore[misc]
+    """The client of one server for one action, whose connections all have its deadline."""
+
+    def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
+        super().__init__(address.host, address.port or -1)
+        self._address, self._deadline = address, deadline
+
+    def make_connection(self, timeout: float | None = None) -> Connection:
+        """A connection, for which `timeout` says nothing."""
+        return Connection(self._address, self._deadline)
+
+    def query(self, request: str) -> str:
+        """The answer to a request that adbutils has no method for."""
+        with self.make_connection() as connection:
+            connection.send_command(request)
+            connection.check_okay()
+            answer: str = connection.read_string_block()
+            return answer
+
+    def device(self, serial: str) -> Device:
+        """A device, attached or not."""
+        return Device(self, serial)
+
+
+class Device(adbutils.AdbDevice):  # type: ignore[misc]
+    """A device for one action."""
+
+    def open_transport(
+        self, command: str | None = None, timeout: float | None = None
+    ) -> Connection:
+        """A connection for services of the device, or with a `command` to the server about it.
+
+        `host:transport:` is what every server knows.
+        """
+        connection: Connection = self._client.make_connection()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(connection.close)
+            about = f"host-serial:{self.serial}:{command}"
+            connection.send_command(about if command else f"host:transport:{self.serial}")
+            connection.check_okay()
+            cleanup.pop_all()
+        return connection
+
+    def open_service(self, service: str | bytes) -> Connection:
+        """A connection to a service of the device's own."""
+        connection = self.open_transport()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(connection.close)
+            connection.send_command(service)
+            connection.check_okay()
+            cleanup.pop_all()
+        return connection
+
+
+@dataclass
+class _Sent:
+    """A file on its way; `whole`: all of it is queued, so that the device may take it."""
+
+    command: str
+    size: int = 0
+    checked: bool = True
+    whole: bool = False
+
+
+class SyncStream(adbutils.Sync):  # type: ignore[misc]
+    """File operations on a device, all over one connection and under one deadline.
+
+    After an error other than that a file is missing, the stream is of no more use. Every method
+    raises DeviceRefused with the device's own words, DeviceLost, DeviceTimeout, DeviceError where
+    what arrived is not what was sent, InfraError where a local file cannot be read or written.
+    """
+
+    def __init__(self, device: Device, features: frozenset[str]) -> None:
+        super().__init__(device)
+        self._serial = device.serial
+        self._stat_v2 = "stat_v2" in features
+        self._command = "sync:"
+        self._unanswered: deque[_Sent] = deque()
+        with device_faults(self._serial, self._command):
+            self._connection = device.open_service(self._command)
+        self.conn: Channel = self._connection.conn
+
+    def __enter__(self) -> SyncStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the stream, which makes the device drop a file that came only in part."""
+        self.conn.close()
+
+    @contextlib.contextmanager
+    def _prepare_sync(self, path: str, cmd: str) -> Iterator[SyncStream]:
+        """As adbutils' method, which opens a connection for each file; what it gives is read from
+        by the methods below."""
+        self._request(path, cmd)
+        yield self
+        if cmd == "RECV":
+            self.read(4)  # a length behind DONE
+
+    def _request(self, path: str, cmd: str) -> None:
+        encoded = path_bytes(path)
+        self.conn.queue(cmd.encode() + struct.pack("<I", len(encoded)) + encoded)
+
+    def read(self, length: int) -> bytes:
+        """Exactly so many bytes."""
+        with device_faults(self._serial, self._command):
+            return self.conn.recv(length)
+
+    def read_string(self, length: int) -> str:
+        """The word that a message begins with. Raises DeviceRefused for FAIL."""
+        word = self.read(length)
+        if word == b"FAIL":
+            text = self.read(*struct.unpack("<I", self.read(4))).decode("utf-8", "replace")
+            raise self._error(text or "the device refused without a word", DeviceRefused)
+        return word.decode("ascii", "replace")
+
+    def _error(self, problem: str, kind: type[DeviceError] = DeviceError) -> DeviceError:
+        return kind(problem, serial=self._serial, command=self._command)
+
+    def _strange(self, word: str) -> DeviceError:
+        return self._error(f"an answer that was not asked for: {word!r}")
+
+    def stat(self, path: str, *, follow: bool = True) -> RemoteStat | None:
+        """A file's attributes, None if there is no such file.
+
+        Devices without stat_v2 do not follow a link in the last part of the path. Raises
+        DeviceRefused if the device may not look.
+        """
+        self._command = f"stat {path}"
+        self._ask_stat(path, follow=follow)
+        found = self._told_stat()
+        if found.is_missing:
+            return None
+        if found.error:
+            raise self._error(os.strerror(found.error), DeviceRefused)
+        return found
+
+    def _ask_stat(self, path: str, *, follow: bool) -> None:
+        self._request(path, ("STA2" if follow else "LST2") if self._stat_v2 else "STAT")
+
+    def _told_stat(self) -> RemoteStat:
+        word = self.read_string(4)
+        if word == "STAT":
+            mode, size, mtime_s = struct.unpack("<III", self.read(12))
+            return RemoteStat(mode, size, mtime_s, 0 if mode else ENOENT)
+        if word not in ("STA2", "LST2"):
+            raise self._strange(word)
+        error, _, _, mode, _, _, _, size, _, mtime_s, _ = _STAT_V2.unpack(self.read(_STAT_V2.size))
+        return RemoteStat(mode, size, mtime_s, error)
+
+    def _is_size(self, told: int, true: int) -> bool:
+        """Whether a size that the device tells fits; the old protocol tells 32 bits of it."""
+        return told == (true if self._stat_v2 else true % (1 << 32))
+
+    def pull(self, remote: str, local: Path, max_bytes: int) -> None:
+        """Fetches one file, keeping its modification time and permission bits.
+
+        It is written beside `local`, which appears only when it is complete. More than
+        `max_bytes` is a DeviceError.
+        """
+        found = self.stat(remote)
+        sized = is_sized(found, remote, max_bytes, serial=self._serial, links=True)
+        assert found is not None
+        self._command = f"pull {remote}"
+        with IncomingFile(local) as file:
+            try:
+                for content in self.iter_content(remote):
+                    if file.size + len(content) > max_bytes:
+                        raise self._error(f"more than the {max_bytes} bytes allowed")
+                    file.write(content)
+            except adbutils.AdbError as error:
+                raise self._strange(str(error.args[-1])) from error
+            if sized and not self._is_size(found.size, file.size):
+                raise self._error(f"{file.size} bytes came, not {found.size}")
+            file.keep(found)
+
+    def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
+        """Sends files one behind the other without waiting in between.
+
+        The device makes the folders above them. Each file's size is asked back after it was
+        taken. When one is refused, those behind it may have arrived or not. `progress` gets the
+        number of bytes sent since the call began.
+        """
+        handed_over = reported = 0
+
+        def report() -> None:
+            nonlocal reported
+            # headers are queued, too: what has surely been sent grows by fits and starts
+            reported = max(reported, handed_over - self.conn.queued_bytes)
+            if progress is not None:
+                progress(reported)
+
+        for item in items:
+            sent = _Sent(f"push {item.remote}", checked=item.checked)
+            with opened(item) as content:
+                while len(self._unanswered) >= _MAX_UNANSWERED:
+                    self._take_answer()
+                    report()
+                self._request(f"{item.remote},{S_IFREG | (item.mode & 0o7777)}", "SEND")
+                self._unanswered.append(sent)
+                for block in content.blocks:
+                    self._queue(block)
+                    sent.size += len(block)
+                    handed_over += len(block)
+                    if self.conn.queued_bytes >= BLOCK_BYTES:
+                        self._command = sent.command
+                        with device_faults(self._serial, self._command):
+                            self.conn.make_room(BLOCK_BYTES)
+                        while self.conn.has_input:
+                            self._take_answer()
+                        report()
+                mtime_s = max(0, min(int(content.mtime_s), 0xFFFFFFFF))
+                self.conn.queue(b"DONE" + struct.pack("<I", mtime_s))
+                sent.whole = True
+                if item.checked:
+                    self._ask_stat(item.remote, follow=False)
+        while self._unanswered:
+            self._take_answer()
+            report()
+        report()
+
+    def _queue(self, block: bytes) -> None:
+        for start in range(0, len(block), _CHUNK_BYTES):
+            chunk = memoryview(block)[start : start + _CHUNK_BYTES]
+            self.conn.queue(b"DATA" + struct.pack("<I", len(chunk)), chunk)
+
+    def _take_answer(self) -> None:
+        """Reads the answer to the first of the files that have none."""
+        sent = self._unanswered[0]
+        self._command = sent.command
+        if (word := self.read_string(4)) != "OKAY" or not sent.whole:
+            raise self._strange(word)
+        self.read(4)  # a length of nothing
+        if sent.checked:
+            arrived = self._told_stat()
+            if not self._is_size(arrived.size, sent.size) or arrived.error:
+                raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
+        self._unanswered.popleft()

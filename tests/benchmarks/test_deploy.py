@@ -21,9 +21,9 @@ import pytest
 from harness.device.adb.address import SshAddress
 from harness.device.adb.client import SyncStream
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import adb_binary
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.properties import device_properties
 from harness.device.store.deploy import Deployer
 from harness.device.store.layout import FileSet

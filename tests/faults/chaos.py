@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from harness.device.adb.private_server import harness_key
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.host.deadline import Deadline
 from harness.verdict.results.journal import read_journal

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from harness.device.adb.private_server import harness_key
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.host.deadline import Deadline
 from tests.faults.breakable import CONNECT_S, KeptServer

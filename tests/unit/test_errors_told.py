@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from harness.answers.history.database import open_database
-from harness.device.adb.private_server import harness_key
 from harness.device.adb.server import adb_binary
 from harness.device.lab.lease import Leases
 from harness.device.lab.new_devices import with_addresses
+from harness.device.simulator.private_server import harness_key
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.files.archive import names_of
 from harness.ground.host.guard import spawn_guarded

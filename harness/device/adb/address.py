@@ -4,12 +4,11 @@ behind ssh."""
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from harness.device.ssh.login import SSH_COMPUTER, is_port, login_at
+from harness.device.ssh.login import login_at
 from harness.ground.host.unix_socket import unix_connection
 
 USER_PORT: Final = 5037
@@ -123,51 +122,12 @@ USER_SERVER: Final = TcpAddress()
 """Where the user's own adb server listens."""
 
 
-_SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
-DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_SERIAL})", re.ASCII)
-DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
-"""How the address of a device is written that hangs on an adb server elsewhere."""
-
-
 def ssh_address(
     computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
 ) -> SshAddress | None:
     """The server behind `[user@]host[:port]`, None if it is written in another way."""
     found = login_at(computer)
     return None if found is None else SshAddress(found.login, found.port, behind, port)
-
-
-def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
-    """The server and the serial that `url` names, None if it is no address of a device."""
-    found = DEVICE_URL.fullmatch(url)
-    if found is None or (found[1] == "adb" and "@" in found[2]) or not is_port(found[3]):
-        return None
-    if found[1] == "adb":
-        return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
-    server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
-    return None if server is None else (server, found[4])
-
-
-def why_no_device(url: str) -> str | None:
-    """Which part of `url` keeps it from being the address of a device; None if it is one."""
-    if device_at(url) is not None:
-        return None
-    scheme, _, rest = url.partition("://")
-    computer, _, serial = rest.partition("/")
-    login, at, host = computer.rpartition("@")
-    if scheme not in ("adb", "ssh") or not rest:
-        return "it must begin with adb:// or ssh://, in lower case"
-    if at and scheme == "adb":
-        return "adb:// takes no user before the host"
-    if ":" in login:
-        return "ssh:// takes no password: it must be let in by key"
-    if (found := SSH_COMPUTER.fullmatch(computer)) is None:
-        return f"what stands before the serial must be {'[user@]' * bool(at)}HOST or HOST:PORT"
-    if not is_port(found[2]):
-        return f"port {found[2]} of {host.rpartition(':')[0]} is none of 1 to 65535"
-    if not serial:
-        return "a serial must follow the host, after a slash"
-    return "its serial must be 1 to 128 visible characters without spaces, slashes, ? and #"
 
 
 def _bracketed(host: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.device.adb.address import DEVICE_URLS, is_loopback
+from harness.device.adb.address import is_loopback
 from harness.device.dsp.hexagon import DSP_ARCHS
 from harness.device.lab.device_address import LOCAL, device_address, service_address
+from harness.device.lab.device_url import DEVICE_URLS
 from harness.device.ssh.login import login_at
 from harness.ground.errors import ConfigError
 from harness.ground.facts.platforms import TARGETS

@@ -19,8 +19,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.device.adb.address import DEVICE_URL, DEVICE_URLS, why_no_device
 from harness.device.dsp.dsp import RANGES, DspLimits
+from harness.device.lab.device_url import DEVICE_URL, DEVICE_URLS, why_no_device
 from harness.device.ssh.login import HOST, SSH_COMPUTER, login_at
 from harness.ground.facts.socs import HTP_ARCHS
 from harness.ground.yaml_lines.models import Text, matching

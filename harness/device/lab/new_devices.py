@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from harness.device.adb.address import DEVICE_URLS, why_no_device
 from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.device.lab.attach import AttachedDevice, OpenLab
 from harness.device.lab.device_answers import DeviceAnswers, ask
+from harness.device.lab.device_url import DEVICE_URLS, why_no_device
 from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.device.ssh.login import login_at

@@ -8,13 +8,13 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import AdbServer
 from harness.device.lab.cross_checks import EMULATED_TARGET
 from harness.device.lab.inventory import DEFAULT_WORKDIR, DeviceConfig
 from harness.device.simulator.board import Board, dsp_folder, soc_files
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.emulation import make_board
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.properties import board_properties, device_properties
 from harness.ground.errors import InfraError
 from harness.ground.facts.socs import KERNEL_SOC_IDS, SOCS

@@ -10,9 +10,9 @@ from typing import Final, Self
 
 import yaml
 
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import AdbServer
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.files.scratch import scratch_folder
 from harness.ground.host.deadline import Deadline

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.transport.files import PushItem
 from harness.device.transport.shell_protocol import exit_status
 from harness.ground.errors import ConfigError, DeviceError, DeviceLost

@@ -21,9 +21,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.private_server import harness_key
 from harness.device.adb.server import AdbServer
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.ground.host.deadline import Deadline
 from tests.android.bionic import x64_root
 from tests.integration.device.adb.faulty_link import FaultyLink

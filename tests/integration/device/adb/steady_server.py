@@ -11,8 +11,8 @@ import signal
 import time
 from pathlib import Path
 
-from harness.device.adb.private_server import PrivateAdbServer
 from harness.device.adb.server import AdbServer
+from harness.device.simulator.private_server import PrivateAdbServer
 from harness.ground.host.deadline import Deadline
 
 CRASHES = {128 + number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)}

@@ -17,8 +17,8 @@ import pytest
 
 from harness.device.adb.address import TcpAddress
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import AdbServer
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.transport.ending import END_GRACE_S
 from harness.device.transport.files import PushItem
 from harness.ground.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError

@@ -16,10 +16,10 @@ import pytest
 
 from harness.device.adb.address import UnixAddress
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import adb_binary
 from harness.device.simulator import protocol
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.protocol import Packet, encode
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.conftest import CONNECT_S, OLD_ADB, old_adb

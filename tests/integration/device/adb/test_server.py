@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from harness.device.adb.address import TcpAddress, UnixAddress
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import AdbServer, adb_binary
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.conftest import OLD_ADB, old_adb
@@ -31,7 +31,7 @@ from tests.unit.ground.host.test_guard import wait_gone
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.device.adb.private_server import PrivateAdbServer
+from harness.device.simulator.private_server import PrivateAdbServer
 private = PrivateAdbServer(key_folder=Path(sys.argv[1]))
 private.start()
 print(private.server.address.path, private.pid, flush=True)
@@ -95,7 +95,7 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
         code = (
             "import sys; from pathlib import Path\n"
             "from harness.ground.host.deadline import Deadline\n"
-            "from harness.device.adb.private_server import PrivateAdbServer\n"
+            "from harness.device.simulator.private_server import PrivateAdbServer\n"
             "from harness.ground.errors import InfraError\n"
             "with PrivateAdbServer(key_folder=Path(sys.argv[1])) as private:\n"
             "    print(private.server.devices())\n"

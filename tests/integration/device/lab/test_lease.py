@@ -18,12 +18,12 @@ from queue import SimpleQueue
 
 import pytest
 
-from harness.device.adb.private_server import harness_key
 from harness.device.lab import lease as lease_module, lease_files
 from harness.device.lab.device_address import device_address, is_this_computer
 from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
 from harness.device.lab.lease_files import device_file
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.errors import InfraError
 from tests.faults.breakable import KeptServer

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from harness.device.adb.private_server import harness_key
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.device.simulator.properties import device_properties
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.device.adb.private_server import harness_key
 from harness.device.adb.server import AdbServer
 from harness.device.lab.attach import LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
@@ -23,6 +22,7 @@ from harness.device.lab.inventory import load_lab
 from harness.device.lab.quarantine import Quarantine
 from harness.device.lab.recovery import Recovery, ask_vitals
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.errors import InfraError
 from harness.ground.files.notices import followed_by

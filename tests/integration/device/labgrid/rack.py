@@ -14,8 +14,8 @@ from typing import Self
 
 import yaml
 
-from harness.device.adb.private_server import harness_key
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import GuardedProcess, spawn_guarded

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
 from harness.device.adb.server import AdbServer
 from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.properties import device_properties
 from harness.device.transport.files import PushItem
 from harness.device.transport.shell import Completed

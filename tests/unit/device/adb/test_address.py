@@ -12,9 +12,8 @@ from harness.device.adb.address import (
     SshAddress,
     TcpAddress,
     UnixAddress,
-    device_at,
-    why_no_device,
 )
+from harness.device.lab.device_url import device_at, why_no_device
 from harness.device.ssh.login import SshLogin
 
 ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [

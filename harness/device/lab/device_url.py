@@ -1,0 +1,47 @@
+"""Addresses of devices on adb servers elsewhere, as devices.yaml has them (pure)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from harness.device.adb.address import USER_PORT, SshAddress, TcpAddress, ssh_address
+from harness.device.ssh.login import SSH_COMPUTER, is_port
+
+_SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
+DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_SERIAL})", re.ASCII)
+DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
+"""How the address of a device is written that hangs on an adb server elsewhere."""
+
+
+def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
+    """The server and the serial that `url` names, None if it is no address of a device."""
+    found = DEVICE_URL.fullmatch(url)
+    if found is None or (found[1] == "adb" and "@" in found[2]) or not is_port(found[3]):
+        return None
+    if found[1] == "adb":
+        return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
+    server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
+    return None if server is None else (server, found[4])
+
+
+def why_no_device(url: str) -> str | None:
+    """Which part of `url` keeps it from being the address of a device; None if it is one."""
+    if device_at(url) is not None:
+        return None
+    scheme, _, rest = url.partition("://")
+    computer, _, serial = rest.partition("/")
+    login, at, host = computer.rpartition("@")
+    if scheme not in ("adb", "ssh") or not rest:
+        return "it must begin with adb:// or ssh://, in lower case"
+    if at and scheme == "adb":
+        return "adb:// takes no user before the host"
+    if ":" in login:
+        return "ssh:// takes no password: it must be let in by key"
+    if (found := SSH_COMPUTER.fullmatch(computer)) is None:
+        return f"what stands before the serial must be {'[user@]' * bool(at)}HOST or HOST:PORT"
+    if not is_port(found[2]):
+        return f"port {found[2]} of {host.rpartition(':')[0]} is none of 1 to 65535"
+    if not serial:
+        return "a serial must follow the host, after a slash"
+    return "its serial must be 1 to 128 visible characters without spaces, slashes, ? and #"

@@ -166,6 +166,11 @@ class BreakableLab:
         return self._server.server
 
     @property
+    def port(self) -> int:
+        """Where its adb server listens."""
+        return self._server.port
+
+    @property
     def workdir(self) -> str:
         """The work folder of the device behind the relay."""
         top = str(self._storage("first")) if self.kind == SIMULATED else ""

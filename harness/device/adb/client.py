@@ -24,7 +24,7 @@ import os
 import struct
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from errno import ENOENT
 from pathlib import Path
@@ -33,7 +33,6 @@ from types import ModuleType
 from typing import Any, Final
 
 from harness.device.adb.address import ServerAddress, SshAddress
-from harness.device.adb.reach import Reach
 from harness.device.adb.tunnel import tunnel
 from harness.device.transport.channel import Channel
 from harness.device.transport.faults import (
@@ -45,14 +44,14 @@ from harness.device.transport.faults import (
 )
 from harness.device.transport.files import (
     BLOCK_BYTES,
-    IncomingFile,
     Progress,
     PushItem,
     RemoteStat,
-    is_sized,
     opened,
     path_bytes,
+    take_file,
 )
+from harness.device.transport.reach import Reach
 from harness.ground.errors import ConfigError, DeviceError, DeviceRefused
 from harness.ground.host.deadline import Deadline
 
@@ -108,38 +107,31 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         super().__init__(address.host, address.port)
 
     def _safe_connect(self) -> Channel:
-        """As adbutils' method, which starts a server."""
-        address, deadline = self._address, self._deadline
-        try:
-            return Channel(self._connected(deadline.remaining() or 1e-3), deadline)
-        except OutOfReachError:
-            raise
-        except (TimeoutError, BlockingIOError) as error:
-            # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
-            raise TimeoutError(
-                f"adb server at {address} does not answer within {deadline.seconds:g} s"
-            ) from error
-        except OSError as error:
-            why = error.strerror or error
-            raise NoServerError(f"no adb server at {address}: {why}") from error
+        """As adbutils' method, which starts a server.
 
-    def _connected(self, timeout_s: float) -> Any:
-        """A socket; a server elsewhere that was not reached is not tried by everybody."""
-        address, reach = self._address, self._unheard
+        A server elsewhere that was not reached is not tried by everybody.
+        """
+        address, deadline, reach = self._address, self._deadline, self._unheard
+        timeout_s = deadline.remaining() or 1e-3
         if reach is not None:
             reach.require()
         try:
-            if isinstance(address, SshAddress):
-                return tunnel(address).connect(timeout_s)
-            return address.connect(timeout_s)
+            way = tunnel(address) if isinstance(address, SshAddress) else address
+            return Channel(way.connect(timeout_s), deadline)
         except OSError as error:
+            late = isinstance(error, TimeoutError)
+            why = f"adb server at {address} is out of reach: {error.strerror or error}"
             # who had no time to wait has learned nothing
-            if reach is not None and (
-                not isinstance(error, TimeoutError) or timeout_s >= _PATIENT_S
-            ):
-                why = f"adb server at {address} is out of reach: {error.strerror or error}"
+            if reach is not None and (not late or timeout_s >= _PATIENT_S):
                 reach.lost(str(error) if isinstance(error, OutOfReachError) else why)
-            raise
+            if isinstance(error, OutOfReachError):
+                raise
+            # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
+            if late or isinstance(error, BlockingIOError):
+                why = f"adb server at {address} does not answer within {deadline.seconds:g} s"
+                raise TimeoutError(why) from error
+            why = f"no adb server at {address}: {error.strerror or error}"
+            raise NoServerError(why) from error
 
     def close(self) -> None:
         """Closes it at once; safe to call twice."""
@@ -180,7 +172,10 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
 
 
 class Client(adbutils.AdbClient):  # type: ignore[misc]
-    """The client of one server for one action, whose connections all have its deadline."""
+    """The client of one server for one action, whose connections all have its deadline.
+
+    Raises what `Connection` does.
+    """
 
     def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
         super().__init__(address.host, address.port or -1)
@@ -190,11 +185,20 @@ class Client(adbutils.AdbClient):  # type: ignore[misc]
         """A connection, for which `timeout` says nothing."""
         return Connection(self._address, self._deadline)
 
+    def open(self, *requests: str | bytes) -> Connection:
+        """A connection on which each of the requests was taken."""
+        connection = self.make_connection()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(connection.close)
+            for request in requests:
+                connection.send_command(request)
+                connection.check_okay()
+            cleanup.pop_all()
+        return connection
+
     def query(self, request: str) -> str:
         """The answer to a request that adbutils has no method for."""
-        with self.make_connection() as connection:
-            connection.send_command(request)
-            connection.check_okay()
+        with self.open(request) as connection:
             answer: str = connection.read_string_block()
             return answer
 
@@ -209,37 +213,27 @@ class Device(adbutils.AdbDevice):  # type: ignore[misc]
     def open_transport(
         self, command: str | None = None, timeout: float | None = None
     ) -> Connection:
-        """A connection for services of the device, or with a `command` to the server about it.
-
-        `host:transport:` is what every server knows.
-        """
-        connection: Connection = self._client.make_connection()
-        with contextlib.ExitStack() as cleanup:
-            cleanup.callback(connection.close)
-            about = f"host-serial:{self.serial}:{command}"
-            connection.send_command(about if command else f"host:transport:{self.serial}")
-            connection.check_okay()
-            cleanup.pop_all()
+        """A connection for services of the device, or with a `command` to the server about it."""
+        about = f"host-serial:{self.serial}:{command}"
+        connection: Connection = self._client.open(about if command else self._service)
         return connection
 
-    def open_service(self, service: str | bytes) -> Connection:
-        """A connection to a service of the device's own."""
-        connection = self.open_transport()
-        with contextlib.ExitStack() as cleanup:
-            cleanup.callback(connection.close)
-            connection.send_command(service)
-            connection.check_okay()
-            cleanup.pop_all()
-        return connection
+    @property
+    def _service(self) -> str:
+        return f"host:transport:{self.serial}"  # every server knows it
+
+    def open_service(self, service: str | bytes) -> Channel:
+        """A channel to a service of the device's own."""
+        channel: Channel = self._client.open(self._service, service).conn
+        return channel
 
 
 @dataclass
 class _Sent:
-    """A file on its way; `whole`: all of it is queued, so that the device may take it."""
+    """A file on its way; once `whole`, all of it is queued, so that the device may take it."""
 
-    command: str
+    item: PushItem
     size: int = 0
-    checked: bool = True
     whole: bool = False
 
 
@@ -258,8 +252,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         self._command = "sync:"
         self._unanswered: deque[_Sent] = deque()
         with device_faults(self._serial, self._command):
-            self._connection = device.open_service(self._command)
-        self.conn: Channel = self._connection.conn
+            self.conn = device.open_service(self._command)
 
     def __enter__(self) -> SyncStream:
         return self
@@ -331,31 +324,19 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         error, _, _, mode, _, _, _, size, _, mtime_s, _ = _STAT_V2.unpack(self.read(_STAT_V2.size))
         return RemoteStat(mode, size, mtime_s, error)
 
-    def _is_size(self, told: int, true: int) -> bool:
-        """Whether a size that the device tells fits; the old protocol tells 32 bits of it."""
-        return told == (true if self._stat_v2 else true % (1 << 32))
-
     def pull(self, remote: str, local: Path, max_bytes: int) -> None:
-        """Fetches one file, keeping its modification time and permission bits.
+        """Fetches one file, as `Transport.pull`."""
 
-        It is written beside `local`, which appears only when it is complete. More than
-        `max_bytes` is a DeviceError.
-        """
-        found = self.stat(remote)
-        sized = is_sized(found, remote, max_bytes, serial=self._serial, links=True)
-        assert found is not None
-        self._command = f"pull {remote}"
-        with IncomingFile(local) as file:
+        def fetch(take: Callable[[bytes], None]) -> None:
+            self._command = f"pull {remote}"
             try:
                 for content in self.iter_content(remote):
-                    if file.size + len(content) > max_bytes:
-                        raise self._error(f"more than the {max_bytes} bytes allowed")
-                    file.write(content)
+                    take(content)
             except adbutils.AdbError as error:
                 raise self._strange(str(error.args[-1])) from error
-            if sized and not self._is_size(found.size, file.size):
-                raise self._error(f"{file.size} bytes came, not {found.size}")
-            file.keep(found)
+
+        told = {"serial": self._serial, "exact": self._stat_v2}
+        take_file(remote, local, max_bytes, self.stat(remote), fetch, **told)
 
     def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
         """Sends files one behind the other without waiting in between.
@@ -374,7 +355,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
                 progress(reported)
 
         for item in items:
-            sent = _Sent(f"push {item.remote}", checked=item.checked)
+            sent = _Sent(item)
             with opened(item) as content:
                 while len(self._unanswered) >= _MAX_UNANSWERED:
                     self._take_answer()
@@ -386,7 +367,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
                     sent.size += len(block)
                     handed_over += len(block)
                     if self.conn.queued_bytes >= BLOCK_BYTES:
-                        self._command = sent.command
+                        self._command = f"push {item.remote}"
                         with device_faults(self._serial, self._command):
                             self.conn.make_room(BLOCK_BYTES)
                         while self.conn.has_input:
@@ -410,12 +391,13 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
     def _take_answer(self) -> None:
         """Reads the answer to the first of the files that have none."""
         sent = self._unanswered[0]
-        self._command = sent.command
+        self._command = f"push {sent.item.remote}"
         if (word := self.read_string(4)) != "OKAY" or not sent.whole:
             raise self._strange(word)
         self.read(4)  # a length of nothing
-        if sent.checked:
+        if sent.item.checked:
             arrived = self._told_stat()
-            if not self._is_size(arrived.size, sent.size) or arrived.error:
+            size = sent.size if self._stat_v2 else sent.size % (1 << 32)
+            if arrived.size != size or arrived.error:
                 raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
         self._unanswered.popleft()

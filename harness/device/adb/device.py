@@ -16,7 +16,6 @@ from harness.device.transport.device import SHORT_S, Transport
 from harness.device.transport.faults import device_faults
 from harness.device.transport.files import Progress, PushItem, RemoteStat
 from harness.device.transport.link import Link, ShellCall
-from harness.device.transport.shell import run_script
 from harness.device.transport.shell_protocol import legacy_script, v2_script
 from harness.ground.errors import DeviceRefused, InfraError, InternalError
 from harness.ground.host.deadline import Deadline
@@ -91,8 +90,7 @@ class AdbDevice(Transport):
 
     def _open(self, service: str | bytes, deadline: Deadline, command: str) -> Channel:
         with device_faults(self.serial, command):
-            channel: Channel = self._client(deadline).open_service(service).conn
-        return channel
+            return self._client(deadline).open_service(service)
 
     def connect(self, *, timeout_s: float) -> None:
         """As `Transport.connect`: by its adb server, where it has an address."""
@@ -143,29 +141,19 @@ class AdbDevice(Transport):
             while channel.receive():
                 pass
 
-    def _leave_stdin(self, stdin: bytes, link: Link, deadline: Deadline) -> str:
-        where = run_script(
-            link,
-            _TEMPORARY_FOLDER,
-            deadline=deadline,
-            max_output_bytes=4096,
-            abandoned=self._abandoned.append,
-        )
+    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
+        where = self.shell(_TEMPORARY_FOLDER, timeout_s=deadline.remaining(), max_output_bytes=4096)
         folder = where.stdout.decode("utf-8", "surrogateescape").strip()
         if not where.ok or not folder.startswith("/"):
-            raise DeviceRefused(
-                "no folder where a script's input could be left", serial=self.serial
-            )
+            problem = "no folder where a script's input could be left"
+            raise DeviceRefused(problem, serial=self.serial)
         path = f"{folder}/.qnn-harness-stdin-{secrets.token_hex(8)}"
-        with self._sync(deadline) as stream:
-            stream.push([PushItem(stdin, path, 0o600)])
+        self.push([PushItem(stdin, path, 0o600)], timeout_s=deadline.remaining())
         return path
 
     def sync(self, *, timeout_s: float) -> SyncStream:
         """One stream for several file operations, all under one deadline."""
-        return self._sync(Deadline(timeout_s))
-
-    def _sync(self, deadline: Deadline) -> SyncStream:
+        deadline = Deadline(timeout_s)
         return SyncStream(self._client(deadline), self._known_features(deadline))
 
     def push(

@@ -11,7 +11,6 @@ from typing import Self
 
 from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.reach import Reach
 from harness.device.adb.server import AdbServer, SeenDevice
 from harness.device.adb.wireless import TLS, has_address
 from harness.device.lab.facts import DeviceFacts
@@ -30,6 +29,7 @@ from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
 from harness.device.lab.unknown_arch import unknown_arch
 from harness.device.transport.device import Transport
+from harness.device.transport.reach import Reach
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.facts.platforms import PLATFORMS, Target
 from harness.ground.facts.socs import SOCS

@@ -6,12 +6,13 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
 from harness.device.transport.channel import Channel
 from harness.device.transport.ending import END_GRACE_S, ask_for_processes, end_script
-from harness.device.transport.files import IncomingFile, Progress, PushItem, RemoteStat, is_sized
+from harness.device.transport.files import Progress, PushItem, RemoteStat, take_file
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell import Completed, call_mark, run_script
 from harness.ground.errors import DeviceError, DeviceRefused, InfraError
@@ -49,7 +50,7 @@ class Transport(ABC):
     def _link(self, deadline: Deadline) -> Link:
         """What opens shells on it."""
 
-    def _leave_stdin(self, stdin: bytes, link: Link, deadline: Deadline) -> str:
+    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
         raise NotImplementedError
 
     @abstractmethod
@@ -147,7 +148,7 @@ class Transport(ABC):
         link, stdin_file = self._link(deadline), None
         if stdin and not link.shell_v2:
             whole = stdin if isinstance(stdin, bytes) else b"".join(stdin)
-            stdin_file = self._leave_stdin(whole, link, deadline)
+            stdin_file = self._leave_stdin(whole, deadline)
             stdin = b""
         return run_script(
             link,
@@ -214,21 +215,10 @@ class PacketTransport(Transport):
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
         """As `Transport.pull`."""
-        command, deadline = f"pull {remote}", Deadline(timeout_s)
+        deadline = Deadline(timeout_s)
         found = self.stat(remote, timeout_s=timeout_s)
-        sized = is_sized(found, remote, max_bytes, serial=self.serial)
-        assert found is not None
-        with IncomingFile(local) as file:
-
-            def take(data: bytes) -> None:
-                if file.size + len(data) > max_bytes:
-                    raise self._error(f"more than the {max_bytes} bytes allowed", command)
-                file.write(data)
-
-            self._fetch(remote, take, deadline, command)
-            if sized and file.size != found.size:
-                raise self._error(f"{file.size} bytes came, not {found.size}", command)
-            file.keep(found)
+        fetch = partial(self._fetch, remote, deadline=deadline, command=f"pull {remote}")
+        take_file(remote, local, max_bytes, found, fetch, serial=self.serial)
 
     @abstractmethod
     def _fetch(

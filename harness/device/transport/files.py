@@ -145,6 +145,40 @@ def is_sized(
     return sized
 
 
+def take_file(
+    remote: str,
+    local: Path,
+    max_bytes: int,
+    found: RemoteStat | None,
+    fetch: Callable[[Callable[[bytes], None]], None],
+    *,
+    serial: str,
+    exact: bool = True,
+) -> None:
+    """Takes a file that a device was asked for: `fetch` hands on its content, piece by piece.
+
+    It is written beside `local`, which appears only when it is complete. `found` is what the device
+    says of it; unless `exact`, sizes modulo 4 GiB, and of a link what it is. Raises DeviceError for
+    more than `max_bytes`, or less than the device said.
+    """
+    sized = is_sized(found, remote, max_bytes, serial=serial, links=not exact)
+    assert found is not None
+    with IncomingFile(local) as file:
+
+        def take(data: bytes) -> None:
+            if file.size + len(data) > max_bytes:
+                raise _wrong(f"more than the {max_bytes} bytes allowed")
+            file.write(data)
+
+        def _wrong(problem: str) -> DeviceError:
+            return DeviceError(problem, serial=serial, command=f"pull {remote}")
+
+        fetch(take)
+        if sized and found.size != (file.size if exact else file.size % (1 << 32)):
+            raise _wrong(f"{file.size} bytes came, not {found.size}")
+        file.keep(found)
+
+
 class IncomingFile:
     """A file that comes piece by piece: it stands beside its place until all of it is there."""
 

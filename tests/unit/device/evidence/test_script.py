@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from harness.device.adb.connection import MAX_REQUEST_BYTES
 
+from harness.device.adb.client import MAX_REQUEST_BYTES
 from harness.device.evidence.script import (
     NO_STACK,
     collect_script,

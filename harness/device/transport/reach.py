@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Hashable
 from typing import Final
 
 from filelock import FileLock
 
-from harness.device.adb.address import ServerAddress
 from harness.device.transport.faults import OutOfReachError
 from harness.ground.host.socket_folder import host_file
 
@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 16 << 10
 class Reach:
     """What is known of the way to one server."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, address: Hashable) -> None:
         self._file = host_file(address, "away")
 
     def require(self) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from harness.device.adb.address import TcpAddress
-from harness.device.adb.reach import Reach
 from harness.device.adb.server import AdbServer
 from harness.device.transport.faults import OutOfReachError
+from harness.device.transport.reach import Reach
 from harness.ground.errors import InfraError
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.socket_folder import host_file

@@ -6,10 +6,13 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from harness.device.ssh.login import login_at
+from harness.device.ssh.login import SshLogin
 from harness.ground.host.unix_socket import unix_connection
+
+if TYPE_CHECKING:
+    from harness.device.ssh.connection import SharedConnection
 
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
@@ -115,19 +118,26 @@ class SshAddress:
     def start_command(self) -> str:
         return TcpAddress(self.behind, self.port).start_command
 
+    @property
+    def tunnel(self) -> SharedConnection:
+        """The connection of ssh whose socket leads to the server.
+
+        It may take 15 s to be begun, whatever time its users have: others wait for it, too.
+        """
+        from harness.device.ssh.connection import shared_connection
+
+        login, server = SshLogin(self.login, self.ssh_port), TcpAddress(self.behind, self.port)
+        return shared_connection(login, self, forward=str(server), name=str(self), least_s=15.0)
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it, by the tunnel. Raises OutOfReachError with what ssh said."""
+        return self.tunnel.connect(timeout_s)
+
 
 ServerAddress = TcpAddress | UnixAddress | SshAddress
 
 USER_SERVER: Final = TcpAddress()
 """Where the user's own adb server listens."""
-
-
-def ssh_address(
-    computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
-) -> SshAddress | None:
-    """The server behind `[user@]host[:port]`, None if it is written in another way."""
-    found = login_at(computer)
-    return None if found is None else SshAddress(found.login, found.port, behind, port)
 
 
 def _bracketed(host: str) -> str:

@@ -32,8 +32,7 @@ from stat import S_IFREG
 from types import ModuleType
 from typing import Any, Final
 
-from harness.device.adb.address import ServerAddress, SshAddress
-from harness.device.adb.tunnel import tunnel
+from harness.device.adb.address import ServerAddress
 from harness.device.transport.channel import Channel
 from harness.device.transport.faults import (
     AdbFailError,
@@ -107,17 +106,14 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         super().__init__(address.host, address.port)
 
     def _safe_connect(self) -> Channel:
-        """As adbutils' method, which starts a server.
-
-        A server elsewhere that was not reached is not tried by everybody.
-        """
+        """As adbutils' method, which starts a server."""
+        # a server elsewhere that was not reached is not tried by everybody
         address, deadline, reach = self._address, self._deadline, self._unheard
         timeout_s = deadline.remaining() or 1e-3
         if reach is not None:
             reach.require()
         try:
-            way = tunnel(address) if isinstance(address, SshAddress) else address
-            return Channel(way.connect(timeout_s), deadline)
+            return Channel(address.connect(timeout_s), deadline)
         except OSError as error:
             late = isinstance(error, TimeoutError)
             why = f"adb server at {address} is out of reach: {error.strerror or error}"
@@ -138,10 +134,8 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         self.conn.close()
 
     def read(self, n: int) -> bytes:
-        """Exactly `n` bytes, or EOFError.
-
-        ssh takes connections also where nobody listens at the other end of its tunnel.
-        """
+        """Exactly `n` bytes, or EOFError."""
+        # ssh takes connections also where nobody listens at the other end of its tunnel
         try:
             data: bytes = self.conn.recv(n)
         except (ConnectionError, EOFError) as error:
@@ -172,10 +166,7 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
 
 
 class Client(adbutils.AdbClient):  # type: ignore[misc]
-    """The client of one server for one action, whose connections all have its deadline.
-
-    Raises what `Connection` does.
-    """
+    """The client of one server for one action, whose connections all have its deadline."""
 
     def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
         super().__init__(address.host, address.port or -1)
@@ -210,21 +201,19 @@ class Client(adbutils.AdbClient):  # type: ignore[misc]
 class Device(adbutils.AdbDevice):  # type: ignore[misc]
     """A device for one action."""
 
-    def open_transport(
-        self, command: str | None = None, timeout: float | None = None
-    ) -> Connection:
+    def open_transport(self, command: str | None = None, timeout: float = 0) -> Connection:
         """A connection for services of the device, or with a `command` to the server about it."""
-        about = f"host-serial:{self.serial}:{command}"
-        connection: Connection = self._client.open(about if command else self._service)
+        way = f"host-serial:{self.serial}:{command}" if command else self._transport
+        connection: Connection = self._client.open(way)
         return connection
 
     @property
-    def _service(self) -> str:
+    def _transport(self) -> str:
         return f"host:transport:{self.serial}"  # every server knows it
 
     def open_service(self, service: str | bytes) -> Channel:
         """A channel to a service of the device's own."""
-        channel: Channel = self._client.open(self._service, service).conn
+        channel: Channel = self._client.open(self._transport, service).conn
         return channel
 
 
@@ -240,9 +229,9 @@ class _Sent:
 class SyncStream(adbutils.Sync):  # type: ignore[misc]
     """File operations on a device, all over one connection and under one deadline.
 
-    After an error other than that a file is missing, the stream is of no more use. Every method
-    raises DeviceRefused with the device's own words, DeviceLost, DeviceTimeout, DeviceError where
-    what arrived is not what was sent, InfraError where a local file cannot be read or written.
+    After an error other than that a file is missing, it is of no more use. Raises DeviceRefused
+    with the device's own words, DeviceLost, DeviceTimeout, DeviceError where what arrived is not
+    what was sent, InfraError where a local file cannot be read or written.
     """
 
     def __init__(self, device: Device, features: frozenset[str]) -> None:
@@ -266,8 +255,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _prepare_sync(self, path: str, cmd: str) -> Iterator[SyncStream]:
-        """As adbutils' method, which opens a connection for each file; what it gives is read from
-        by the methods below."""
+        """As adbutils' method, which opens a connection for each file; its users read from us."""
         self._request(path, cmd)
         yield self
         if cmd == "RECV":
@@ -297,11 +285,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         return self._error(f"an answer that was not asked for: {word!r}")
 
     def stat(self, path: str, *, follow: bool = True) -> RemoteStat | None:
-        """A file's attributes, None if there is no such file.
-
-        Devices without stat_v2 do not follow a link in the last part of the path. Raises
-        DeviceRefused if the device may not look.
-        """
+        """As `Transport.stat`; without stat_v2, a link at the end of `path` is not followed."""
         self._command = f"stat {path}"
         self._ask_stat(path, follow=follow)
         found = self._told_stat()
@@ -335,16 +319,11 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
             except adbutils.AdbError as error:
                 raise self._strange(str(error.args[-1])) from error
 
-        told = {"serial": self._serial, "exact": self._stat_v2}
-        take_file(remote, local, max_bytes, self.stat(remote), fetch, **told)
+        found, exact = self.stat(remote), self._stat_v2
+        take_file(remote, local, max_bytes, found, fetch, serial=self._serial, exact=exact)
 
     def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
-        """Sends files one behind the other without waiting in between.
-
-        The device makes the folders above them. Each file's size is asked back after it was
-        taken. When one is refused, those behind it may have arrived or not. `progress` gets the
-        number of bytes sent since the call began.
-        """
+        """As `Transport.push`, without waiting in between; sizes are asked back."""
         handed_over = reported = 0
 
         def report() -> None:
@@ -363,7 +342,9 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
                 self._request(f"{item.remote},{S_IFREG | (item.mode & 0o7777)}", "SEND")
                 self._unanswered.append(sent)
                 for block in content.blocks:
-                    self._queue(block)
+                    for start in range(0, len(block), _CHUNK_BYTES):
+                        chunk = memoryview(block)[start : start + _CHUNK_BYTES]
+                        self.conn.queue(b"DATA" + struct.pack("<I", len(chunk)), chunk)
                     sent.size += len(block)
                     handed_over += len(block)
                     if self.conn.queued_bytes >= BLOCK_BYTES:
@@ -382,11 +363,6 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
             self._take_answer()
             report()
         report()
-
-    def _queue(self, block: bytes) -> None:
-        for start in range(0, len(block), _CHUNK_BYTES):
-            chunk = memoryview(block)[start : start + _CHUNK_BYTES]
-            self.conn.queue(b"DATA" + struct.pack("<I", len(chunk)), chunk)
 
     def _take_answer(self) -> None:
         """Reads the answer to the first of the files that have none."""

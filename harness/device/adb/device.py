@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from harness.device.transport.faults import device_faults
 from harness.device.transport.files import Progress, PushItem, RemoteStat
 from harness.device.transport.link import Link, ShellCall
 from harness.device.transport.shell_protocol import legacy_script, v2_script
-from harness.ground.errors import DeviceRefused, InfraError, InternalError
+from harness.ground.errors import InfraError, InternalError
 from harness.ground.host.deadline import Deadline
 
 UNPLUGGED: Final = "is unplugged or switched off"
@@ -26,18 +25,11 @@ UNPLUGGED: Final = "is unplugged or switched off"
 _RECONNECT_S: Final = 3.0
 _KNOWN_STATES: Final = ("device", "offline")
 
-# where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
-_TEMPORARY_FOLDER: Final = (
-    'for d in "$TMPDIR" /data/local/tmp /tmp;do '
-    '[ -n "$d" ]&&[ -d "$d" ]&&[ -w "$d" ]&&{ echo "$d";exit 0;};done;exit 1'
-)
-
 
 class AdbDevice(Transport):
-    """A device by its serial on an adb server.
+    """A device by its serial on an adb server; each call opens its own connection and closes it.
 
-    Holds no connection: each call opens its own and closes it. `features`, if given, says what its
-    daemon can do, so that it is not asked.
+    `features`, if given, says what its daemon can do, so that it is not asked.
     """
 
     def __init__(
@@ -46,9 +38,6 @@ class AdbDevice(Transport):
         super().__init__(serial)
         self.server = server
         self._features = features
-
-    def __repr__(self) -> str:
-        return f"AdbDevice({self.serial!r}, {self.server})"
 
     @property
     def features(self) -> frozenset[str]:
@@ -82,10 +71,8 @@ class AdbDevice(Transport):
         text = ("shell,v2,raw:" if self.shell_v2 else "shell:") + script
         service = text.encode("utf-8", "surrogateescape")
         if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
-            raise InternalError(
-                f"a script of {len(service)} bytes does not fit into one adb request, or has a "
-                "NUL; pass its data by stdin"
-            )
+            problem = "does not fit into one adb request, or has a NUL; pass its data by stdin"
+            raise InternalError(f"a script of {len(service)} bytes {problem}")
         return self._open(service, call.deadline, call.command)
 
     def _open(self, service: str | bytes, deadline: Deadline, command: str) -> Channel:
@@ -99,10 +86,8 @@ class AdbDevice(Transport):
         states = {seen.serial: seen.state for seen in self.server.devices()}
         if self.serial not in states:
             there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
-            raise InfraError(
-                f"device {self.serial} {UNPLUGGED}: it is not attached to the {self.server}, which "
-                f"sees {there}"
-            )
+            where = f"it is not attached to the {self.server}, which sees {there}"
+            raise InfraError(f"device {self.serial} {UNPLUGGED}: {where}")
         if (state := states[self.serial]) != "device":
             advice = state_advice(state, self.serial, "see `adb devices -l`")
             raise InfraError(f"device {self.serial} is {state}: {advice}")
@@ -140,16 +125,6 @@ class AdbDevice(Transport):
         with contextlib.closing(channel), contextlib.suppress(OSError, EOFError):
             while channel.receive():
                 pass
-
-    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
-        where = self.shell(_TEMPORARY_FOLDER, timeout_s=deadline.remaining(), max_output_bytes=4096)
-        folder = where.stdout.decode("utf-8", "surrogateescape").strip()
-        if not where.ok or not folder.startswith("/"):
-            problem = "no folder where a script's input could be left"
-            raise DeviceRefused(problem, serial=self.serial)
-        path = f"{folder}/.qnn-harness-stdin-{secrets.token_hex(8)}"
-        self.push([PushItem(stdin, path, 0o600)], timeout_s=deadline.remaining())
-        return path
 
     def sync(self, *, timeout_s: float) -> SyncStream:
         """One stream for several file operations, all under one deadline."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,8 +39,8 @@ _HEAL: Final = "`qnn-harness devices heal` connects it anew, and reboots it if t
 
 
 def state_advice(state: str, serial: str, other: str) -> str:
-    """What to do about a device in such a state, `other` where nobody knows; one that is reached
-    by an address, as simulated ones are, hangs on no cable (pure)."""
+    """What to do about a device in such a state, `other` where nobody knows (pure)."""
+    # one that is reached by an address, as simulated ones are, hangs on no cable
     if state == "offline" and has_address(serial):
         return _HEAL
     return STATE_ADVICE.get(state, other)
@@ -48,12 +48,7 @@ def state_advice(state: str, serial: str, other: str) -> str:
 
 @dataclass(frozen=True)
 class SeenDevice:
-    """One line of the adb server's device list.
-
-    `state` is adb's word: device, offline, unauthorized, authorizing, connecting, recovery,
-    sideload, bootloader, host, or `no permissions`. `model` is empty where the server does not
-    tell it.
-    """
+    """One line of a server's device list: adb's word for the state; the model, or ""."""
 
     serial: str
     state: str
@@ -62,61 +57,56 @@ class SeenDevice:
 
 @dataclass(frozen=True)
 class AdbServer:
-    """An adb server by its address: ours, the user's (the default) or one on another host.
-
-    Holds no connection and no state: safe to share between threads. Nothing here starts a server.
-    """
+    """An adb server by its address: ours, the user's (the default) or one on another host."""
 
     address: ServerAddress = USER_SERVER
 
     def __str__(self) -> str:
         return f"adb server at {self.address}"
 
-    def _faults(
-        self, what: str, *, but: tuple[type[BaseException], ...] = ()
-    ) -> contextlib.AbstractContextManager[None]:
-        where = "" if self.address.is_here else f" on {self.address.host}"
-        return server_faults(what, but=but, start=self.address.start_command + where)
+    @contextlib.contextmanager
+    def _client(
+        self, deadline: Deadline, doing: str = "", *, but: tuple[type[BaseException], ...] = ()
+    ) -> Iterator[Client]:
+        """adbutils' client for one action; what goes wrong is InfraError, except for `but`."""
+        there = "" if self.address.is_here else f" on {self.address.host}"
+        start = f"{self.address.start_command}{there}"
+        with server_faults(f"{self}{doing}", but=but, start=start):
+            yield self.client(deadline)
+
+    def client(self, deadline: Deadline) -> Client:
+        """adbutils' client of this server for one action, which raises what `Connection` does."""
+        return Client(self.address, deadline)
 
     def is_running(self, *, timeout_s: float = _REQUEST_S) -> bool:
         """Whether an adb server answers there."""
-        try:
-            self.version(deadline=Deadline(timeout_s))
-        except InfraError:
-            return False
-        return True
-
-    def client(self, deadline: Deadline) -> Client:
-        """adbutils' client of this server for one action."""
-        return Client(self.address, deadline)
+        with contextlib.suppress(InfraError):
+            return self.version(deadline=Deadline(timeout_s)) > 0
+        return False
 
     def version(self, *, deadline: Deadline) -> int:
         """The server's protocol version (41 for adb 29 to 36). Raises InfraError."""
-        with self._faults(str(self)):
-            version: int = self.client(deadline).server_version()
-            return version
+        with self._client(deadline) as client:
+            return int(client.server_version())
 
     def query(self, request: str, *, deadline: Deadline) -> str:
-        """Sends one host request and returns its answer.
-
-        Raises InfraError, its text the server's own where it said FAIL.
-        """
-        with self._faults(str(self)):
-            return self.client(deadline).query(request)
+        """The answer to one host request. Raises InfraError with the server's words if it fails."""
+        with self._client(deadline) as client:
+            return client.query(request)
 
     def devices(self, *, timeout_s: float = _REQUEST_S) -> list[SeenDevice]:
         """Every device the server knows, whatever its state. Raises InfraError."""
-        with self._faults(str(self)):
-            infos = self.client(Deadline(timeout_s)).list(extended=True)
+        with self._client(Deadline(timeout_s)) as client:
+            infos = client.list(extended=True)
         # the one state of two words, of which adbutils takes the first
-        states = [{"no": "no permissions"}.get(info.state, info.state) for info in infos]
+        words = {"no": "no permissions"}
         return [
-            SeenDevice(info.serial, state, info.tags.get("model", ""))
-            for info, state in zip(infos, states, strict=True)
+            SeenDevice(info.serial, words.get(info.state, info.state), info.tags.get("model", ""))
+            for info in infos
         ]
 
     def state(self, serial: str, *, timeout_s: float) -> str | None:
-        """The state of one device as in `SeenDevice`, None if the server does not know it."""
+        """The state of one device, None if the server does not know it. Raises InfraError."""
         seen = self.devices(timeout_s=timeout_s)
         return next((device.state for device in seen if device.serial == serial), None)
 
@@ -124,14 +114,20 @@ class AdbServer:
         """Connects a device by TCP address and returns once its state is `device`.
 
         A device that does not listen yet is tried again until the deadline; one that refuses our
-        key fails at once. `adb connect` itself reports success for some failures
-        (`already connected` to an offline device), so only the state counts. Raises InfraError
-        saying why.
+        key fails at once. `adb connect` reports success also for an offline device, so only the
+        state counts. Raises InfraError saying why.
         """
         why = "no answer"
         while not deadline.expired:
-            with contextlib.suppress(TimeoutError):
-                why = self._try_connect(address, deadline)
+            doing = f", connecting {address}"
+            with (
+                contextlib.suppress(TimeoutError),
+                self._client(deadline, doing, but=(TimeoutError,)) as client,
+            ):
+                try:
+                    why = str(client.connect(address)).strip()
+                except AdbFailError as fail:
+                    why = str(fail)
             state = self._settled_state(address, deadline)
             if state == "device":
                 return
@@ -148,14 +144,6 @@ class AdbServer:
         self.disconnect(address)
         raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")
 
-    def _try_connect(self, address: str, deadline: Deadline) -> str:
-        with self._faults(f"{self}, connecting {address}", but=(TimeoutError,)):
-            try:
-                answer: str = self.client(deadline).connect(address)
-                return answer.strip()
-            except AdbFailError as fail:
-                return str(fail)
-
     def _settled_state(self, address: str, deadline: Deadline) -> str | None:
         """The device's state once it is no longer on its way to another one."""
         while True:
@@ -166,33 +154,24 @@ class AdbServer:
             time.sleep(min(0.02, deadline.remaining()))
 
     def reconnect(self, serial: str, *, deadline: Deadline) -> None:
-        """Has the server open its connection to a device anew (`adb reconnect`), and waits for it.
-
-        Raises InfraError if the device is not back at the deadline.
-        """
-        with self._faults(f"{self}, reconnecting {serial}"):
-            client = self.client(deadline)
+        """Has a connection to a device opened anew, and waits for that. Raises InfraError."""
+        with self._client(deadline, f", reconnecting {serial}") as client:
             client.query(f"host-serial:{serial}:reconnect")
             client.wait_for(serial)
 
     def restart(self, *, deadline: Deadline) -> None:
-        """Ends the server, if it answers, and starts one at its address, by the adb on PATH.
-
-        Another version would be ended by the user's next command. Raises InfraError.
-        """
+        """Ends the server, if it answers, and starts one at its address. Raises InfraError."""
         with contextlib.suppress(InfraError):
             self.query("host:kill", deadline=deadline.at_most(_REQUEST_S))
+        # another version than that on PATH would be ended by the user's next command
         adb = shutil.which("adb") or str(adb_binary())
         command = [adb, "-L", self.address.spec, "start-server"]
         run_outliving(command, what="`adb start-server`", within_s=deadline.remaining())
 
     def disconnect(self, address: str) -> None:
-        """Drops a device connected by TCP; nothing happens if it is not there.
-
-        Raises InfraError only if the server itself does not answer.
-        """
-        with self._faults(f"{self}, disconnecting {address}"):
-            self.client(Deadline(_REQUEST_S)).disconnect(address)
+        """Drops a device connected by TCP, if it is there. Raises InfraError if nobody answers."""
+        with self._client(Deadline(_REQUEST_S), f", disconnecting {address}") as client:
+            client.disconnect(address)
 
 
 def adb_binary() -> Path:

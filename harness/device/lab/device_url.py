@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from harness.device.adb.address import USER_PORT, SshAddress, TcpAddress, ssh_address
-from harness.device.ssh.login import SSH_COMPUTER, is_port
+from harness.device.adb.address import USER_PORT, SshAddress, TcpAddress
+from harness.device.ssh.login import SSH_COMPUTER, is_port, login_at
 
 _SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
 DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_SERIAL})", re.ASCII)
 DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
 """How the address of a device is written that hangs on an adb server elsewhere."""
+
+
+def ssh_address(
+    computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
+) -> SshAddress | None:
+    """The server behind `[user@]host[:port]`, None if it is written in another way."""
+    found = login_at(computer)
+    return None if found is None else SshAddress(found.login, found.port, behind, port)
 
 
 def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:

@@ -29,7 +29,6 @@ from harness.device.adb.address import (
     ServerAddress,
     TcpAddress,
     UnixAddress,
-    ssh_address,
 )
 from harness.device.dsp.hexagon import why_no_dsp
 from harness.device.lab.cross_checks import (
@@ -44,7 +43,7 @@ from harness.device.lab.device_address import (
     is_this_computer,
     service_address,
 )
-from harness.device.lab.device_url import device_at
+from harness.device.lab.device_url import device_at, ssh_address
 from harness.device.lab.fields import (
     Address,
     Adreno,

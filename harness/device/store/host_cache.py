@@ -23,7 +23,6 @@ from filelock import FileLock
 
 from harness.device.adb.address import SshAddress
 from harness.device.adb.device import AdbDevice
-from harness.device.adb.tunnel import tunnel
 from harness.device.transport.channel import Channel
 from harness.device.transport.device import Transport
 from harness.device.transport.files import BLOCK_BYTES
@@ -146,7 +145,7 @@ def _script(
 ) -> Iterator[_Script]:
     text = resources("harness.device.store").joinpath("host", f"{name}.sh").read_text("ascii")
     command = shlex.join(("sh", "-c", text, "sh", host.cache_folder or "", *arguments))
-    with tunnel(host).running(command, deadline.at_most(_BEGIN_S)) as channel:
+    with host.tunnel.running(command, deadline.at_most(_BEGIN_S)) as channel:
         yield _Script(channel, deadline)
 
 

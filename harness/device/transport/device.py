@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,13 @@ from harness.ground.host.deadline import Deadline
 MAX_OUTPUT_BYTES: Final = 8 << 20
 SHORT_S: Final = 15.0
 _MAX_ABANDONED: Final = 64
+
+
+# where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
+_TEMPORARY_FOLDER: Final = (
+    'for d in "$TMPDIR" /data/local/tmp /tmp;do '
+    '[ -n "$d" ]&&[ -d "$d" ]&&[ -w "$d" ]&&{ echo "$d";exit 0;};done;exit 1'
+)
 
 
 class Transport(ABC):
@@ -49,9 +57,6 @@ class Transport(ABC):
     @abstractmethod
     def _link(self, deadline: Deadline) -> Link:
         """What opens shells on it."""
-
-    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
-        raise NotImplementedError
 
     @abstractmethod
     def connect(self, *, timeout_s: float) -> None:
@@ -164,6 +169,16 @@ class Transport(ABC):
             doing=doing,
             collect=collect,
         )
+
+    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
+        where = self.shell(_TEMPORARY_FOLDER, timeout_s=deadline.remaining(), max_output_bytes=4096)
+        folder = where.stdout.decode("utf-8", "surrogateescape").strip()
+        if not where.ok or not folder.startswith("/"):
+            problem = "no folder where a script's input could be left"
+            raise DeviceRefused(problem, serial=self.serial)
+        path = f"{folder}/.qnn-harness-stdin-{secrets.token_hex(8)}"
+        self.push([PushItem(stdin, path, 0o600)], timeout_s=deadline.remaining())
+        return path
 
     def end_abandoned(self, *, timeout_s: float) -> bool:
         """Ends what earlier calls of this object left running when their link was lost.

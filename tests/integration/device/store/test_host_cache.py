@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from harness.device.adb.address import SshAddress, ssh_address
+from harness.device.adb.address import SshAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
+from harness.device.lab.device_url import ssh_address
 from harness.device.store import host_cache
 from harness.device.store.deploy import Deployer
 from harness.ground.host.deadline import Deadline
@@ -37,7 +38,7 @@ SMALL = 100_000
 WORKER = """
 import sys
 from pathlib import Path
-from harness.device.adb.address import ssh_address
+from harness.device.lab.device_url import ssh_address
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
 from harness.device.store.deploy import Deployer

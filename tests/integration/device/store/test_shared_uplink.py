@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.adb.address import ssh_address
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
+from harness.device.lab.device_url import ssh_address
 from harness.device.transport.files import PushItem
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.lab.ssh_host import SSHD, SshHost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -45,6 +46,59 @@ def test_help(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     our_s, plain_s, times = ratio(ours, [sys.executable, "-c", "import click"], tmp_path)
     show_figures("--help", s=round(our_s, 3), import_click_s=round(plain_s, 3), ratio=times)
     assert times < 3
+
+
+PLAIN = {
+    "10 files of plain tests": (10, "def test_a():\n    pass\n\ndef test_b():\n    pass\n", 1.15),
+    "20,000 plain cases": (
+        1,
+        "import pytest\n@pytest.mark.parametrize('number', range(20_000))\n"
+        "def test_nothing(number):\n    pass\n",
+        1.3,
+    ),
+}
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize(("title", "files", "text", "most"), [(k, *v) for k, v in PLAIN.items()])
+def test_collection_of_plain_tests(
+    tmp_path: Path,
+    show_figures: Callable[..., None],
+    title: str,
+    files: int,
+    text: str,
+    most: float,
+) -> None:
+    """The same tests with the plug-in and without it: medians of three in turn."""
+    for number in range(files):
+        (tmp_path / f"test_{number}.py").write_text(text)
+    plain = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
+    plain += ["-p", "no:labgrid", "-c", os.devnull, "--rootdir", tmp_path, tmp_path]
+    pairs = [
+        [processor_s(one, tmp_path, tmp_path / "bytecode") for one in (plain, alone)]
+        for alone in [[*plain, "-p", "no:qnn_harness"]] * 4
+    ][1:]
+    our_s, plain_s = (statistics.median(column) for column in zip(*pairs, strict=True))
+    figures = {"s": round(our_s, 2), "plain_s": round(plain_s, 2)}
+    show_figures(f"collecting {title}", **figures, ratio=round(our_s / plain_s, 2))
+    assert our_s / plain_s <= most
+
+
+FIRST = '''"""A worker says what it has used before its first case."""
+import os
+import resource
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    file = os.environ["TOOK"] + os.environ["PYTEST_XDIST_WORKER"]
+    if not os.path.exists(file):
+        with open(file, "w") as output:
+            output.write(f"{used.ru_utime + used.ru_stime} {used.ru_maxrss * 1024}")
+'''
 
 
 @pytest.mark.benchmark
@@ -150,3 +204,50 @@ def test_collection_of_many_cases_by_workers(
     )
     assert our_s / plain_s < 1.3
     assert our_bytes / plain_bytes < 1.3
+
+
+@pytest.mark.benchmark
+def test_a_worker_before_its_first_case(
+    simulated_lab: Path, tmp_path: Path, show_figures: Callable[..., None]
+) -> None:
+    """Processor time and memory, beside a worker of pytest-xdist that runs plain tests."""
+    (tmp_path / "conftest.py").write_text(FIRST)
+    (tmp_path / "test_ours.py").write_text(
+        "import pytest\nfrom harness.probe.plan import Plan, Step\n\n"
+        "@pytest.mark.device\ndef test_ours(bench):\n"
+        "    bench.run(Plan((Step('noop', {}),))).check()\n"
+    )
+    (tmp_path / "test_plain.py").write_text("def test_plain():\n    pass\n")
+    common = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "1"]
+    common += ["-c", os.devnull, "--rootdir", tmp_path]
+    ways = {
+        "ours": ["--lab", simulated_lab, "--reports", tmp_path / "reports", "test_ours.py"],
+        "plain": ["-p", "no:qnn_harness", "test_plain.py"],
+    }
+    used: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
+    for round_ in range(4):
+        for name, more in ways.items():
+            took = tmp_path / f"{name}{round_}"
+            environment = os.environ | {"TOOK": str(took)}
+            subprocess.run(
+                list(map(str, [*common, *more])),
+                cwd=tmp_path,
+                env=environment,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            (file,) = tmp_path.glob(f"{name}{round_}gw*")
+            used[name].append(tuple(map(float, file.read_text().split())))
+    (our_s, our_bytes), (plain_s, plain_bytes) = (
+        [statistics.median(column) for column in zip(*rounds[1:], strict=True)]
+        for rounds in used.values()
+    )
+    show_figures(
+        "a worker before its first case",
+        processor_s=round(our_s, 2),
+        plain_s=round(plain_s, 2),
+        mb=round(our_bytes / 1e6),
+        plain_mb=round(plain_bytes / 1e6),
+    )
+    assert our_s / plain_s < 4
+    assert our_bytes < 70e6

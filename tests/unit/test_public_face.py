@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -114,3 +115,27 @@ def test_the_face_loads_nothing_by_itself() -> None:
 def test_what_suites_take_does_not_load_what_few_need() -> None:
     loaded = loaded_by("harness.Bench, harness.Model, harness.ContextFile")
     assert not {"numpy", "onnx", "onnxruntime", "flatbuffers", "jinja2"} & loaded
+
+
+HEAVY = {"numpy", "onnx", "pydantic", "yaml", "jinja2", "sqlalchemy", "rich", "adbutils", "regex"}
+
+
+def test_plain_tests_load_nothing_heavy(tmp_path: Path) -> None:
+    """The plug-in is in every run of pytest, whatever that collects."""
+    (tmp_path / "test_plain.py").write_text(
+        "import sys\ndef test_loaded():\n    print('loaded', *sys.modules)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-sp", "no:cacheprovider"]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command += ["-p", "harness.run.pytest_plugin.plugin", "-c", os.devnull, tmp_path]
+    done = subprocess.run(
+        [*map(str, command), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    (loaded,) = re.findall("loaded (.*)", done.stdout)
+    assert "harness.run.pytest_plugin.plugin" in loaded.split()
+    assert not HEAVY & set(loaded.split())

@@ -24,7 +24,6 @@ from harness.run.pytest_plugin.pytest_internals import reword
 from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB
 from harness.verdict.results.case_names import NO_PLACEMENT
-from harness.verdict.results.record import Asked
 
 if TYPE_CHECKING:
     from harness.contexts.sources.context_file import Files
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from harness.run.pytest_plugin.options import ContextsAsked
     from harness.run.workbench.placement import Need, Placement
     from harness.verdict.results.known_issue_lint import CollectedTests
+    from harness.verdict.results.record import Asked
 
 _WORKER_SAYS = "qnn_harness_collected"
 _NO_LAB = (
@@ -265,6 +265,8 @@ def asked_of(item: pytest.Item, contexts: ContextsAsked) -> Asked | None:
 
 @cache
 def _asked(contexts: ContextsAsked) -> Asked | None:
+    from harness.verdict.results.record import Asked
+
     given = {field: getattr(contexts, field) for field in Asked.model_fields}
     given["tolerance"] = contexts.tolerance or None
     given["fallback"] = "allow" if contexts.fallback == "allow" else None

@@ -6,6 +6,7 @@ that the binaries of all compilers share one reference.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -38,6 +39,7 @@ from harness.ground.files.verified_folder import (
     work_folder,
     write_manifest,
 )
+from harness.ground.files.whole_file import keep_whole, read_bounded
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import ORT_HOST_VERSION, CompilerHost
 from harness.probe.build import ProbeBuilder
@@ -255,9 +257,17 @@ class ContextStore:
         publish(folder, self._binary_folder(wanted))
 
     def _key(self, spec: Model) -> str:
+        """The digest of a model's bytes, which is noted: to build them takes onnx and numpy."""
         alone = spec.without_inputs
         if alone not in self._keys:
-            self._keys[alone] = hashlib.sha256(spec.serialized()).hexdigest()
+            note = self._root / "digests" / alone.recipe if alone.recipe else None
+            digest = _noted(note) if note is not None else None
+            if digest is None:
+                digest = hashlib.sha256(spec.serialized()).hexdigest()
+                if note is not None:
+                    with contextlib.suppress(InfraError):  # a full cache may be read-only
+                        keep_whole(note, digest.encode())
+            self._keys[alone] = digest
         return self._keys[alone]
 
     def _facts(self, spec: Model) -> dict[str, Any]:
@@ -342,6 +352,13 @@ def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
 
 def _sizes(reference: VerifiedFolder, kind: str) -> dict[str, int]:
     return {name: reference.files[file].size for name, file in reference.data[kind].items()}
+
+
+def _noted(note: Path) -> str | None:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        found = read_bounded(note, 64).decode()
+        return found if re.fullmatch("[0-9a-f]{64}", found) else None
+    return None
 
 
 def _short_key(facts: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -222,6 +224,11 @@ class Model:
             opset_imports=[helper.make_opsetid("", kind.opset)],
         )
 
+    @property
+    def recipe(self) -> str:
+        """The digest of all that its bytes depend on; empty for what is in a file of a user."""
+        return hashlib.sha256(f"{self.model}\n{_makers()}".encode()).hexdigest()
+
     def serialized(self) -> bytes:
         """The model as bytes, the same every time."""
         return bytes(self.build().SerializeToString(deterministic=True))
@@ -242,6 +249,15 @@ class Model:
     def expected(self) -> dict[str, Path]:
         """Raw files of what its outputs should be, by name: none, a reference is computed."""
         return {}
+
+
+@cache
+def _makers() -> str:
+    """The code that builds models, and the versions of what it builds them with."""
+    made = hashlib.sha256(" ".join(map(version, ("numpy", "onnx"))).encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        made.update(path.read_bytes())
+    return made.hexdigest()
 
 
 class OnnxFiles:

@@ -123,6 +123,11 @@ class OnnxModel(Model):
         """By how much an output may differ from the reference, in units of its raw values."""
         return self.within
 
+    @property
+    def recipe(self) -> str:
+        """None: the file is read each time, as it may have changed."""
+        return ""
+
     def build(self) -> onnx.ModelProto:
         """The model, weights included. Raises ConfigError if it is not the one it was."""
         loaded = read_model(self.path)

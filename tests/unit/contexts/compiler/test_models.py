@@ -197,3 +197,31 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "onnx").write_text("in the way")
     with pytest.raises(InfraError, match="cannot keep"):
         OnnxFiles(tmp_path).path(Model("tiny"))
+
+
+def test_a_model_whose_digest_is_noted_is_not_built(tmp_path: Path) -> None:
+    """Workers of a run would each load onnx and numpy for contexts that are there already."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from harness.contexts.compiler.compile import ContextStore\n"
+        "from harness.contexts.compiler.models import Model\n"
+        "store = ContextStore(Path(sys.argv[1]), None, None)\n"
+        "print(store._key(Model('tiny')), 'onnx' in sys.modules, 'numpy' in sys.modules)"
+    )
+
+    def key() -> list[str]:
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    built = [hashlib.sha256(Model("tiny").serialized()).hexdigest(), "True", "True"]
+    assert key() == built
+    assert key() == [built[0], "False", "False"]
+    (note,) = (tmp_path / "contexts/digests").iterdir()
+    for damage in (b"", b"\xff" * 64, b"0" * 65, b"Z" * 64):
+        note.write_bytes(damage)
+        assert key() == built
+    assert (
+        len({Model("tiny").recipe, Model("tiny", variant=1).recipe, Model("io-heavy", 2).recipe})
+        == 3
+    )
+    assert Model("tiny", prepare="spill-fill").recipe == Model("tiny").recipe

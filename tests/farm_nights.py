@@ -29,7 +29,8 @@ from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, new_run_id
-from harness.verdict.results.run_numbers import INFO, number_folder, take_number
+from harness.verdict.results.run_info import INFO
+from harness.verdict.results.run_numbers import number_folder, take_number
 
 BEGIN: Final = datetime(2026, 11, 1, 22, tzinfo=UTC)
 COMMAND: Final = ("pytest", "-m", "device")

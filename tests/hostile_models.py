@@ -50,6 +50,23 @@ def relu(*shape: int, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
     return model([helper.make_node("Relu", ["x"], ["y"])], shape, kind=kind)
 
 
+def relu_many(number: int) -> onnx.ModelProto:
+    """As many nodes as this, each of some bytes."""
+    return model([helper.make_node("Relu", ["x"], ["y"])] * number)
+
+
+def weighty(calls: int) -> onnx.ModelProto:
+    """A function with a constant of 100 kB that is called so often."""
+    value = helper.make_tensor("v", TensorProto.UINT8, [100_000], bytes(100_000), raw=True)
+    heavy = function("heavy", ["Relu"])
+    heavy.node.append(helper.make_node("Constant", [], ["c"], value=value))
+    names = ["x", *(f"t{at}" for at in range(calls - 1)), "y"]
+    nodes = [
+        helper.make_node("heavy", [names[at]], [names[at + 1]], domain="own") for at in range(calls)
+    ]
+    return model(nodes, functions=[heavy])
+
+
 def made_within(elements: int) -> onnx.ModelProto:
     """An op that makes a tensor of any size, of which nothing goes in or comes out."""
     nodes = [

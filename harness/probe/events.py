@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from zlib import crc32
 
 from harness.ground.errors.outgoing_text import (
@@ -20,6 +20,7 @@ from harness.ground.errors.outgoing_text import (
     may_have_secrets,
     without_secrets_in,
 )
+from harness.ground.files.bounded_json import JsonError, parse_json, without_depths
 from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
@@ -74,8 +75,8 @@ def _kept(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
     if len(event) > MAX_EVENT_BYTES or found is None or int(found[1], 16) != crc32(content):
         return log_without_secrets(line, of_noise)
     try:
-        said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
-    except (ValueError, RecursionError):
+        said = _parsed(content)
+    except ValueError:
         return log_without_secrets(line, of_noise)
     safe = _safe(said, of_events)
     if safe != said or log_without_secrets(content) != content:
@@ -198,9 +199,8 @@ class TranscriptParser:
             self._refuse("damaged", text)
             return
         try:
-            said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
-            event = _safe(said, self._key)
-        except (ValueError, RecursionError):
+            event = _safe(_parsed(content), self._key)
+        except ValueError:
             self._refuse("not JSON", text)
             return
         try:
@@ -376,11 +376,20 @@ _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
 }
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+def _parsed(content: bytes) -> Event:
+    """Return what an event says, of which halves of characters and what nobody nests so deep cost
+    only themselves. Raises ValueError."""
+    try:
+        event: Event = parse_json(content + b"}")
+    except JsonError:
+        text = content.decode("utf-8", "surrogatepass").encode("utf-8", "replace")
+        text = _ESCAPE.sub(lambda found: b"?" if found[1] else found[0], text)
+        event = parse_json(without_depths(text + b"}"))
+    return event
 
 
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_ESCAPE: Final = re.compile(rb"(?s)\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
+"""An escape of JSON; half a character has a group."""
 
 
 def _count(event: Event, key: str) -> int:
@@ -398,8 +407,7 @@ def _text(event: Event, key: str) -> str:
     value = event.get(key)
     if type(value) is not str:
         raise _WrongError(f"{key} is not text")
-    # JSON can escape halves of surrogate pairs, which no file could hold
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return value
 
 
 def _maybe_text(event: Event, key: str) -> str | None:

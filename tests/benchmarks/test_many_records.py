@@ -74,7 +74,12 @@ def test_taking_in_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
 def test_reports_cost_a_few_times_what_reading_does(tmp_path: Path, earlier: bool) -> None:
     run = journal(tmp_path / "b", failing=10)
     for at, one in enumerate([journal(tmp_path / "a", failing=9), run] if earlier else []):
-        info = {"started": f"2026-11-2{at}T06:00:00Z", "finished": "later", "selection": ["all"]}
+        info = {
+            "schema": 1,
+            "started": f"2026-11-2{at}T06:00:00Z",
+            "finished": "later",
+            "selection": ["all"],
+        }
         (one / "run.json").write_text(json.dumps(info))
     words = [sys.executable, "-c", REPORT, str(run)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
 from sqlalchemy import Column, Connection, bindparam, case, delete, exists, func, select, update
 
 from harness.answers.history.attempts import Attempt
@@ -22,6 +21,7 @@ from harness.answers.history.tables import attempts, device_runs, runs
 from harness.answers.history.timeline import Filter, LackingRun
 from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import ENGINES
+from harness.ground.files.bounded_json import parse_json, parse_model
 from harness.ground.files.names_inside import open_below
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
@@ -80,10 +80,9 @@ def import_run(database: Database, path: Path) -> Imported:
     folder = RunFolder.open(path)
     journal = folder.path / JOURNAL
     info = folder.info()
-    named = info.get("run")
-    run = bounded(named if isinstance(named, str) and named else folder.run_id)
+    run = bounded(info.get("run") or folder.run_id)
     number = RunNumber.of(folder.run_id, info)
-    seen = _Seen(str(info.get("started") or "") or _first(journal)[0], hosts_in(info))
+    seen = _Seen((info.get("started") or "") or _first(journal)[0], hosts_in(info))
     with database.transaction() as connection:
         digest, told = _digest(journal), bounded(json.dumps([info.get(name) for name in _TOLD]))
         held, beside = _held(connection, run), None
@@ -208,7 +207,7 @@ def refuse_unknown(database: Database, asked: Filter) -> None:
         query = select(attempts.c.axes, attempts.c.device).distinct()
         for text, device in rows_of(connection, query):
             any_held = True
-            axes.update(json.loads(text))
+            axes.update(parse_json(text))
             devices.update([device] if device else [])
     for name, _ in asked.axes if any_held else ():
         if name not in axes:
@@ -232,8 +231,8 @@ def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
         anew = []
         for run, line, outcome, text in rows_of(connection, failures):
             try:
-                error = ErrorRecord.model_validate_json(text)
-            except ValidationError:
+                error = parse_model(ErrorRecord, text)
+            except ValueError:
                 continue  # of a harness with other fields: it stays as it was
             new = _surer(outcome, error, known)
             if new == error:
@@ -294,13 +293,13 @@ _SAME: Final = (
 )
 _FIELDS: Final = {"case": "name", "failure": "signature", **{name: name for name in _SAME}}
 """The column of each field of an attempt that is held."""
-_object = lru_cache(1000)(json.loads)
+_object = lru_cache(1000)(parse_json)
 """The axes or figures of an attempt; many have them in common, so nobody may change them."""
 
 
 @lru_cache(1000)
 def _placement(said: str | None) -> PlacementRecord | None:
-    return None if said is None else PlacementRecord.model_validate_json(said)
+    return None if said is None else parse_model(PlacementRecord, said)
 
 
 def _columns(*names: str) -> list[Column[Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from pydantic import ValidationError
 from sqlalchemy import select, update
 
 from harness.answers.history.database import Database, insert_new
 from harness.answers.history.rows import bounded, without_nul
 from harness.answers.history.tables import nights
+from harness.ground.files.bounded_json import parse_model
 from harness.verdict.failure.error import Part
 
 
@@ -73,6 +73,6 @@ def nights_held(database: Database) -> dict[str, NightTold]:
     with database.transaction(writes=False) as connection:
         query = select(nights.c.run, nights.c.said).order_by(nights.c.night)
         for run, said in connection.execute(query):
-            with contextlib.suppress(ValidationError):  # of a harness with other fields
-                found[run] = NightTold.model_validate_json(said)
+            with contextlib.suppress(ValueError):  # of a harness with other fields
+                found[run] = parse_model(NightTold, said)
     return found

@@ -55,16 +55,14 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
 
 
 def hosts_in(info: Mapping[str, Any]) -> dict[str, str]:
-    """The computer that each device of a run hangs on, by its run.json, which could hold anything;
-    under "" the one that it was run from."""
-    lab, own = info.get("lab"), info.get("host")
-    devices = lab.get("devices") if isinstance(lab, dict) else None
-    rows = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+    """The computer that each device of a run hangs on, by its run.json; under "" the one that it
+    was run from."""
+    devices = info.get("lab", {}).get("devices", [])
     found = {
-        bounded(str(one.get("name"))): bounded(str(one["host"])) for one in rows if one.get("host")
+        bounded(one.get("name", "")): bounded(one["host"]) for one in devices if one.get("host")
     }
-    if isinstance(own, dict) and own.get("name"):
-        found.setdefault("", bounded(str(own["name"])))
+    if own := info.get("host", {}).get("name"):
+        found.setdefault("", bounded(own))
     return found
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Self
 
-from pydantic import ValidationError
 from sqlalchemy import bindparam, func, select
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts
@@ -22,6 +21,7 @@ from harness.answers.history.states import said_versions
 from harness.answers.history.tables import attempts, device_runs, runs
 from harness.answers.history.timeline import MARKS, CaseLine, Filter, lines_of
 from harness.answers.history.told import by_run
+from harness.ground.files.bounded_json import parse_model
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
 
@@ -151,8 +151,8 @@ class CauseHeld(NamedTuple):
     @property
     def record(self) -> ErrorRecord | None:
         """How a case went wrong; None if that is not held."""
-        with contextlib.suppress(ValidationError):
-            return None if self.error is None else ErrorRecord.model_validate_json(self.error)
+        with contextlib.suppress(ValueError):
+            return None if self.error is None else parse_model(ErrorRecord, self.error)
         return None
 
 

@@ -50,7 +50,7 @@ def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
     """The files of tests, models and inputs that are others in a run than before, or are there in
     one alone, by run.json of each; none where one does not say."""
     was, now = ((info or {}).get("code") for info in (base, new))
-    if not (isinstance(was, dict) and isinstance(now, dict) and was and now):
+    if not was or not now:
         return ()
     return tuple(name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name))
 
@@ -58,9 +58,7 @@ def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
 def devices_gone(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, ...]:
     """The devices that a run does not use any more, by run.json of each."""
     was, now = ((info or {}).get("devices") for info in (base, new))
-    if not (isinstance(was, list) and isinstance(now, list)):
-        return ()
-    return tuple(one for one in was if isinstance(one, str) and one not in now)
+    return () if was is None or now is None else tuple(one for one in was if one not in now)
 
 
 def files_used(

@@ -21,6 +21,7 @@ from harness.answers.history.timeline_json import (
     kind_row,
 )
 from harness.ground.errors import InfraError
+from harness.ground.files.bounded_json import parse_model
 
 _TABLES: Final = (
     "PRAGMA journal_mode = OFF",
@@ -60,13 +61,13 @@ class History:
     def kinds(self, most: int | None = None) -> Iterator[KindRow]:
         """The first kinds of failures, the most frequent before others."""
         found = self._select("SELECT row FROM kinds ORDER BY failures DESC, rowid", most)
-        return map(KindRow.model_validate_json, found)
+        return (parse_model(KindRow, row) for row in found)
 
     def cases(self, most: int | None = None, *, troubled: bool = False) -> Iterator[CaseRow]:
         """The first cases, those that fail before others; also of the `troubled` cases alone."""
         only = "WHERE troubled" if troubled else ""
         query = f"SELECT row FROM cases {only} ORDER BY passes, judged DESC, rate, name, rowid"
-        return map(CaseRow.model_validate_json, self._select(query, most))
+        return (parse_model(CaseRow, row) for row in self._select(query, most))
 
     def _select(self, query: str, most: int | None) -> Iterator[str]:
         limit = "" if most is None else f" LIMIT {most}"

@@ -245,8 +245,7 @@ def _tail(folder: Path, name: str) -> bytes:
 
 
 def _lab_words(info: Mapping[str, Any]) -> list[str]:
-    command = info.get("command")
-    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    words: list[str] = info.get("command", [])
     for at, word in enumerate(words):
         if word.partition("=")[0] in ("--lab", "--qnn-lab"):
             return words[at : at + 1 + ("=" not in word)]
@@ -263,6 +262,5 @@ def _seconds(duration: float) -> str:
 
 
 def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
-    links = info.get("known_issues")
-    pairs = links.items() if isinstance(links, Mapping) else ()
-    return {str(name): str(link) for name, link in pairs if str(link).startswith("https://")}
+    links: Mapping[str, str | None] = info.get("known_issues", {})
+    return {name: link for name, link in links.items() if link and link.startswith("https://")}

@@ -17,7 +17,7 @@ from harness.ground.files.whole_file import disk_errors
 from harness.verdict.results.journal import Damage, lines_in, uncollected
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from harness.verdict.results.run_folder import JOURNAL, OUTPUTS, RunFolder, making_folders
-from harness.verdict.results.run_numbers import INFO
+from harness.verdict.results.run_info import INFO
 
 _KEPT: Final = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -129,12 +129,12 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
     merged.keep_selected({case for run in runs for case in run.selected_cases() or ()})
     infos = [run.info() for run in runs]
 
-    def values(key: str, kind: type[Any]) -> list[Any]:
-        return [info[key] for info in infos if type(info.get(key)) is kind]
+    def values(key: str) -> list[Any]:
+        return [info[key] for info in infos if info.get(key) is not None]
 
     ends = [info.get("problem") or (not info.get("finished") and "no end") for info in infos]
     problems = [f"{run.run_id}: {why}" for run, why in zip(runs, ends, strict=True) if why]
-    codes = [*values("exit_code", int), _INCOMPLETE if problems else 0]
+    codes = [*values("exit_code"), _INCOMPLETE if problems else 0]
     said = {
         "schema": infos[0].get("schema"),
         "kind": "run",
@@ -142,12 +142,12 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
         "started": infos[0].get("started"),
         "exit_code": merged.coverage().exit_code or max(codes),
         "problem": "; ".join(problems) or None,
-        "other_failures": any(values("other_failures", bool)),
+        "other_failures": any(values("other_failures")),
         "drift": [output.document().model_dump() for output in merged.drift() if output.drifts],
-        "devices": list(dict.fromkeys(map(str, chain(*values("devices", list))))),
-        "known_issues": dict(chain(*(issues.items() for issues in values("known_issues", dict)))),
-        "lab": next(iter(values("lab", dict)), {}),
-        "selection": sorted(set(map(str, chain(*values("selection", list))))),
+        "devices": list(dict.fromkeys(chain(*values("devices")))),
+        "known_issues": dict(chain(*(issues.items() for issues in values("known_issues")))),
+        "lab": next(iter(values("lab")), {}),
+        "selection": sorted(set(chain(*values("selection")))),
         "merged": [{key: info.get(key) for key in _KEPT} for info in infos],
     }
     merged.end(said, max(_moment(run, key) for run in runs for key in ("started", "finished")))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from harness import __version__
 from harness.answers.history.database import Database
@@ -37,6 +37,7 @@ from harness.answers.site.links import FRONT, page_of
 from harness.answers.site.night_page import front_page, night_page, nights_page, sentence
 from harness.answers.site.pages import Known, framed
 from harness.ground.errors import InfraError
+from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.verdict.failure.error import Part
 from harness.verdict.results.journal import uncollected
@@ -72,8 +73,8 @@ class SiteNote(Part):
     def read(cls, out: Path) -> SiteNote:
         """That of a folder; an empty one where there is none that can be read."""
         try:
-            return cls.model_validate_json(read_bounded(out / NOTE, _MAX_BYTES))
-        except (OSError, ValidationError):
+            return parse_model(cls, read_bounded(out / NOTE, _MAX_BYTES))
+        except (OSError, ValueError):
             return cls()
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
 from harness.ground.errors import Cause, HarnessError, InfraError
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.notices import followed, working
 from harness.ground.files.scratch import scratch_folder
 from harness.ground.files.whole_file import read_bounded
@@ -253,7 +254,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
     events = []
     # the last piece is empty, or a line that was cut off
     for line in lines[:-1]:
-        event = json.loads(line)
+        event = parse_json(line)
         if isinstance(event, dict):
             events.append(event)
     return events

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WORKER: Final = Path(__file__).with_name("shapes_worker.py")
 MOST_NODES: Final = 200_000
-"""How many nodes the functions of a model come to at most."""
+"""How many nodes a model comes to at most, with those of its functions at each call."""
 
 MOST_CPU_S: Final = 60
 _WALL_S: Final = 5.0 * MOST_CPU_S

@@ -9,8 +9,10 @@ those of onnx.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ _DATA = (
     "string_data",
 )  # fmt: skip
 _KEPT_BYTES = 4096
+_MOST_OVERHEAD = 128 << 20
+_MOST_GROWTH = 16 << 20
 
 
 def main(request_path: str) -> None:
@@ -40,10 +44,15 @@ def _shaped(request: dict[str, Any]) -> bytes:
     import onnx
     from onnx import inliner, shape_inference
 
+    before, size = _peak_bytes(), os.path.getsize(request["model"])
     model = onnx.load(request["model"], load_external_data=False)
-    _require_few_nodes(model, request["most_nodes"])
+    overhead = _peak_bytes() - before - 2 * size
+    if overhead > _MOST_OVERHEAD:
+        raise ValueError(f"its {size:,} bytes are {overhead >> 20} MiB of small parts")
     for tensor in model.graph.initializer:  # no shape follows from what is large
         _without_content(tensor)
+    most_bytes = _MOST_GROWTH + 2 * model.ByteSize()
+    _require_few(model, request["most_nodes"], most_bytes)
     if request["inline"] and model.functions:
         model = inliner.inline_local_functions(model)
     elif not request["inline"]:
@@ -56,7 +65,15 @@ def _shaped(request: dict[str, Any]) -> bytes:
         model = shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # shapes are told where they are known
         print(error, file=sys.stderr)
-    return bytes(model.SerializeToString())
+    content = bytes(model.SerializeToString())
+    if len(content) > most_bytes:  # whoever asked reads it in a process without bounds
+        raise ValueError(f"its nodes and shapes come to {len(content) >> 20} MiB")
+    return content
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10
 
 
 def _without_content(tensor: Any) -> None:
@@ -65,19 +82,32 @@ def _without_content(tensor: Any) -> None:
             tensor.ClearField(name)
 
 
-def _require_few_nodes(model: Any, most: int) -> None:
-    """Raise ValueError if functions call each other so often that too many nodes come of it."""
+def _require_few(model: Any, most: int, most_bytes: int) -> None:
+    """Raise ValueError for too many nodes or values, with those of its functions at each call."""
+    graph = model.graph
+    values = len(graph.initializer) + len(graph.value_info) + len(graph.input) + len(graph.output)
+    for count, parts, bound in (
+        (_sum_over_nodes(model, lambda _: 1), "nodes", most),
+        (values, "values", most),
+        (_sum_over_nodes(model, lambda node: node.ByteSize()), "bytes of nodes", most_bytes),
+    ):
+        if count > bound:
+            raise ValueError(f"it comes to {count:,} {parts}, and {bound:,} are the most")
+
+
+def _sum_over_nodes(model: Any, weight: Callable[[Any], int]) -> int:
+    """Add up a weight of all nodes, those of a function at each of its calls."""
     functions = {
         (function.domain, function.name, function.overload): function
         for function in model.functions
     }
-    counts: dict[tuple[str, str, str], int | None] = {}
+    sums: dict[tuple[str, str, str], int | None] = {}
 
-    def nodes_of(nodes: Any) -> int:
+    def sum_of(nodes: Any) -> int:
         return sum(
             call(node)
             + sum(
-                nodes_of(graph.node)
+                sum_of(graph.node)
                 for attribute in node.attribute
                 for graph in (attribute.g, *attribute.graphs)
             )
@@ -87,16 +117,15 @@ def _require_few_nodes(model: Any, most: int) -> None:
     def call(node: Any) -> int:
         key = (node.domain, node.op_type, node.overload)
         if key not in functions:
-            return 1
-        if key not in counts:
-            counts[key] = None
-            counts[key] = nodes_of(functions[key].node)
-        if (count := counts[key]) is None:
+            return weight(node)
+        if key not in sums:
+            sums[key] = None
+            sums[key] = sum_of(functions[key].node)
+        if (found := sums[key]) is None:
             raise ValueError(f"its function {node.op_type} calls itself")
-        return count
+        return found
 
-    if functions and (count := nodes_of(model.graph.node)) > most:
-        raise ValueError(f"its functions come to {count:,} nodes, and {most:,} are the most")
+    return sum_of(model.graph.node)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.ground.errors import InfraError
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.cache import LEASES_VARIABLE
 
 HEARTBEAT_S: Final = 5.0
@@ -64,10 +65,10 @@ class Holder:
 def parse_holder(content: bytes) -> Holder | None:
     """Reads a lease's file; None if it is empty, half-written or nonsense."""
     try:
-        said = json.loads(content[:MAX_BYTES])
+        said = parse_json(content[:MAX_BYTES])
         texts = {name: _word(said[name]) for name in _TEXTS}
         return Holder(pid=int(said["pid"]), until=_word(said.get("until", "")), **texts)
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

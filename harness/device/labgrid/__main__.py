@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from harness.device.labgrid.place import Wanted
 from harness.device.labgrid.session import tell
 from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.files.bounded_json import parse_json
 
 _NEEDS = "needs labgrid 26 or newer: pip install 'qnn-harness[labgrid]'"
 
@@ -22,7 +22,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # without a buffer, which would take the end of stdin for itself
     with open(0, "rb", buffering=0, closefd=False) as stdin:
-        wanted = Wanted(**json.loads(stdin.readline()))
+        wanted = Wanted(**parse_json(stdin.readline()))
     try:
         try:
             from harness.device.labgrid.keeper import Keeper

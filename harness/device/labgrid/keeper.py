@@ -25,9 +25,19 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.labgrid.place import Place, Wanted, no_place, tags_there, waiting_text
-from harness.device.labgrid.session import ALIVE, HELD, OWNER, changes, lost_file, places_of, tell
+from harness.device.labgrid.session import (
+    ALIVE,
+    HELD,
+    MAX_BYTES,
+    OWNER,
+    changes,
+    lost_file,
+    places_of,
+    tell,
+)
 from harness.device.labgrid.wire import Away, Coordinator, Refused, Unlike
 from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.files.whole_file import read_json
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
@@ -68,9 +78,9 @@ class Keeper:
         self._wanted = wanted
         self._folder = folder
         self._user, self._name = own_names()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             if wanted.places:  # else there is no folder
-                self._name = str(json.loads((folder / OWNER).read_text())["name"])
+                self._name = str(read_json(folder / OWNER, MAX_BYTES)["name"])
         self._held: dict[str, Place] = {}
         self._lost: dict[str, _Lost] = {}
         self._tokens: list[str] = []
@@ -117,8 +127,8 @@ class Keeper:
     def _goes_on(self) -> bool:
         """Takes over from a keeper of this session that died; False if there was none."""
         try:
-            held = places_of(json.loads((self._folder / HELD).read_text()))
-        except OSError:
+            held = places_of(read_json(self._folder / HELD, MAX_BYTES))
+        except (OSError, ValueError):
             return False
         for place in held:
             if len(changes(self._folder, place.name)) % 2:
@@ -315,7 +325,7 @@ class Keeper:
             folder = alive.parent
             with contextlib.suppress(OSError, ValueError, KeyError), open(alive, "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                owner = json.loads((folder / OWNER).read_text())
+                owner = read_json(folder / OWNER, MAX_BYTES)
                 if owner["coordinator"] == self._wanted.coordinator:
                     self._coordinator.give_back(str(owner["name"]))
                     shutil.rmtree(folder)

@@ -27,7 +27,9 @@ from typing import Any, Final
 
 from harness.device.labgrid.place import Place, Service, Wanted
 from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.cache import cache_root
+from harness.ground.files.whole_file import read_json
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.outliving import run_outliving
 
@@ -48,7 +50,7 @@ _PAUSE_S: Final = 5.0
 _REPLACED_S: Final = 15.0
 """So long a keeper that died is replaced in."""
 _CLIENT_S: Final = 60.0
-_MAX_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,8 @@ def _run_client(folder: Path, *words: str) -> None:
     """Runs labgrid's client as the session. Raises InfraError."""
     what = "labgrid's client"
     try:
-        owner = json.loads((folder / OWNER).read_text())
-    except OSError as error:
+        owner = read_json(folder / OWNER, MAX_BYTES)
+    except (OSError, ValueError) as error:
         raise InfraError(f"{what} does not start: {error}") from error
     host, _, user = owner["name"].partition("/")
     names = {"LG_HOSTNAME": host, "LG_USERNAME": user, "GRPC_VERBOSITY": "NONE"}
@@ -213,7 +215,7 @@ def found_places(wanted: Wanted) -> FoundPlaces:
     """
     folder = Path(os.environ.get(VARIABLE, ""))
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        held = json.loads((folder / HELD).read_text())
+        held = read_json(folder / HELD, MAX_BYTES)
         if held["wanted"] == asdict(wanted):
             return FoundPlaces(places_of(held), "", folder)
     keeper = _start(Wanted(wanted.coordinator, wanted.filters), Path())
@@ -248,9 +250,9 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
     assert keeper.stderr is not None
     said, until = bytearray(), time.monotonic() + within_s
     seen = 0  # so far there is no end of a line
-    while len(said) < _MAX_BYTES:
+    while len(said) < MAX_BYTES:
         if (end := said.find(b"\n", seen)) >= 0:
-            told = json.loads(said[:end])
+            told = parse_json(bytes(said[:end]))
             del said[: end + 1]
             seen = 0
             if "wrong" in told:
@@ -266,7 +268,7 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
             raise InfraError(f"labgrid's coordinator gave no answer within {within_s:g} s")
         more = os.read(keeper.stdout.fileno(), 1 << 16)
         if not more:
-            why = keeper.stderr.read(_MAX_BYTES)[-2000:].decode("utf-8", "replace").strip()
+            why = keeper.stderr.read(MAX_BYTES)[-2000:].decode("utf-8", "replace").strip()
             raise InfraError(f"what keeps places of labgrid ended: {why.rpartition(chr(10))[2]}")
         said += more
     raise InfraError("labgrid's coordinator says more than a lab can be")

@@ -18,6 +18,7 @@ from typing import IO, Final, Self
 import harness
 from harness.device.simulator.board import Board
 from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.bounded_json import parse_json
 
 _START_S: Final = 25.0
 _STOP_S: Final = 8.0
@@ -52,7 +53,7 @@ class DeviceSettings:
     @classmethod
     def from_json(cls, text: str) -> DeviceSettings:
         """What `to_json` has written."""
-        said = json.loads(text)
+        said = parse_json(text)
         for name in ("storage", "public_key"):
             said[name] = Path(said[name])
         board = said["board"]
@@ -207,6 +208,6 @@ class SimulatedDevice:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(max(0.0, until - time.monotonic()))
                 raise InfraError(f"simulated device {self.name} ended while starting")
-        port = json.loads(line)["port"]
+        port = parse_json(line)["port"]
         assert isinstance(port, int)
         return port

@@ -15,6 +15,7 @@ from typing import Final
 from filelock import FileLock
 
 from harness.device.transport.faults import OutOfReachError
+from harness.ground.files.whole_file import read_json
 from harness.ground.host.socket_folder import host_file
 
 _PAUSE_S: Final = (0.5, 15.0)
@@ -61,7 +62,7 @@ class Reach:
 
     def _read(self) -> tuple[str, float, float]:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            why, until, pause_s = json.loads(self._file.read_bytes()[:_MAX_BYTES])
+            why, until, pause_s = read_json(self._file, _MAX_BYTES)
             return str(why), float(until), float(pause_s)
         return "", 0.0, 0.0
 

@@ -21,6 +21,10 @@ Follower = Callable[[str, Mapping[str, object]], None]
 _followers: Final[list[Follower]] = []
 
 
+ONCE: Final[Mapping[str, object]] = {"once": True}
+"""The `extra` of a warning that is to be seen once, however often it is logged."""
+
+
 class Notices(logging.Handler):
     """Shows what is logged with two functions, which take one line each, without its end."""
 
@@ -28,12 +32,18 @@ class Notices(logging.Handler):
         super().__init__()
         self._progress = progress
         self._warn = warn
+        self._shown = set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Shows it; what goes wrong in that, such as a closed pipe, is raised."""
         show = self._warn if record.levelno >= logging.WARNING else self._progress
         record.levelno = _SHOWN
-        show(record.getMessage())
+        message = record.getMessage()
+        if getattr(record, "once", False):
+            if message in self._shown:
+                return
+            self._shown.add(message)
+        show(message)
 
 
 @contextlib.contextmanager

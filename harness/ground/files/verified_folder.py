@@ -25,6 +25,7 @@ from typing import Any, Final
 import filelock
 
 from harness.ground.errors import InfraError
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.cache import cache_problem
 from harness.ground.files.names_inside import NotInsideError, name_problem, open_below, read_inside
 from harness.ground.files.notices import working
@@ -88,7 +89,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
     except OSError as error:
         raise FolderChangedError(f"{MANIFEST} cannot be read: {error}") from error
     manifest = _parse(raw)
-    if manifest["facts"] != json.loads(json.dumps(facts)):
+    if manifest["facts"] != parse_json(json.dumps(facts)):
         raise FolderChangedError("it was made from something else")
     files, touched = {}, False
     for name, entry in manifest["files"].items():
@@ -315,7 +316,7 @@ def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
 
 def _parse(raw: bytes) -> dict[str, Any]:
     try:
-        manifest = json.loads(raw)
+        manifest = parse_json(raw)
         if manifest["format"] != _FORMAT:
             raise FolderChangedError(f"{MANIFEST} has another format")
         for name, entry in manifest["files"].items():
@@ -326,7 +327,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
             bytes.fromhex(entry["sha256"])
         if not isinstance(manifest["facts"], dict) or not isinstance(manifest["data"], dict):
             raise TypeError("facts")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderChangedError(f"{MANIFEST} is damaged") from error
     return dict(manifest)
 

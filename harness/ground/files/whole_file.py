@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from harness.ground.errors import InfraError
+from harness.ground.files.bounded_json import parse_json
 
 _MAX_NOTE_BYTES: Final = 64 << 10
 
@@ -106,11 +107,8 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
 
 
 def read_json(path: Path, most_bytes: int) -> Any:
-    """As `read_bounded`, for JSON. Raises OSError, and ValueError for what is no JSON."""
-    try:
-        return json.loads(read_bounded(path, most_bytes))
-    except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+    """As `read_bounded`, for JSON. Raises OSError, and JsonError as `parse_json`."""
+    return parse_json(read_bounded(path, most_bytes))
 
 
 def read_note(path: Path) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.host.platform import short_path
 from harness.ground.progress.facts import FACTS, Lines
 
@@ -60,8 +61,8 @@ class Listener:
                 data, _, flags, _ = self._socket.recvmsg(_MAX_BYTES)
             except OSError:
                 return
-            with contextlib.suppress(ValueError, RecursionError):
-                said = None if flags & socket.MSG_TRUNC else json.loads(data)
+            with contextlib.suppress(ValueError):
+                said = None if flags & socket.MSG_TRUNC else parse_json(data)
                 if isinstance(said, list) and len(said) == 2 and isinstance(said[1], dict):
                     yield str(said[0]), dict.fromkeys(FACTS) | said[1]
 

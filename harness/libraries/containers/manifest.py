@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from harness.ground.errors.schemas import other_schema
+from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.names_inside import name_problem
 from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.libraries.containers.file_bytes import FileBytes
@@ -146,17 +146,10 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePl
     It names files right beside it; only those of a model lie in folders. Raises ArtefactError.
     """
     try:
-        manifest = Manifest.model_validate(json.loads(data.at(offset, size, "the manifest")))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        said = ": ".join(filter(None, (where, first["msg"])))
-        problem = f"is no manifest of `contexts extract`: {said}"
-        if where == "schema":
-            problem = other_schema(first["input"], 1)
+        manifest = parse_model(Manifest, data.at(offset, size, "the manifest"))
+    except ValueError as error:
+        problem = f"is no manifest of `contexts extract`: {problem_in(error)}"
         raise data.error(problem, offset) from error
-    except (ValueError, RecursionError) as error:
-        raise data.error(f"is no JSON: {error}", offset) from error
     places: dict[str, FilePlace] = {}
 
     def found(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> FilePlace:

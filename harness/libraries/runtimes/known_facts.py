@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.whole_file import read_bounded, write_json
 from harness.libraries.runtimes.library_facts import LibraryFacts, read_library
 from harness.libraries.runtimes.runtime import Runtime
@@ -41,8 +42,8 @@ class KnownFacts:
 
 def _kept(path: Path, runtime: Runtime) -> tuple[LibraryFacts, ...] | None:
     try:
-        facts = _KEPT.validate_json(read_bounded(path, _MAX_KEPT_BYTES))
-    except (OSError, ValidationError):
+        facts = parse_model(_KEPT, read_bounded(path, _MAX_KEPT_BYTES))
+    except (OSError, ValueError):
         return None
     same = [one.name for one in facts] == [file.name for file in runtime.files]
     return facts if same else None

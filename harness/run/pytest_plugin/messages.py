@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.host.platform import children
 from harness.run.pytest_plugin.attempts import MovedCase
 
@@ -51,7 +52,7 @@ class Messages:
     def cases(self, worker: str) -> tuple[dict[str, CaseNeeds], dict[str, str]]:
         """What a worker told by `tell_cases`; empty if it has no case."""
         try:
-            cases, code = json.loads((self.folder / f"{_CASES}{worker}").read_text())
+            cases, code = parse_json((self.folder / f"{_CASES}{worker}").read_bytes())
         except FileNotFoundError:
             return {}, {}
         return cases, code
@@ -74,7 +75,7 @@ class Messages:
     def find(self, node_id: str) -> MovedCase | None:
         """What was written down for a case."""
         try:
-            return MovedCase(**json.loads(self._file(node_id).read_text()))
+            return MovedCase(**parse_json(self._file(node_id).read_bytes()))
         except FileNotFoundError:
             return None
 

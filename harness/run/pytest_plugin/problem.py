@@ -6,9 +6,10 @@ import contextlib
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from harness.ground.errors import ConfigError, HarnessError, VersionError
+from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.whole_file import read_bounded
 
 _MAX_BYTES: Final = 64 * 1024
@@ -48,6 +49,6 @@ def write_problem(file: Path, problem: Problem) -> None:
 def read_problem(file: Path) -> Problem | None:
     """What a run left; None if it left nothing, or what cannot be read."""
     try:
-        return Problem.model_validate_json(read_bounded(file, _MAX_BYTES))
-    except (OSError, ValidationError):
+        return parse_model(Problem, read_bounded(file, _MAX_BYTES))
+    except (OSError, ValueError):
         return None

@@ -161,8 +161,11 @@ def finished_run(reports: Path) -> RunEnd | None:
     folder = reports / LATEST
     if not (folder / JOURNAL).is_file():
         return None
-    info = RunFolder(folder.resolve()).info()
-    if not isinstance(info.get("exit_code"), int) or info.get("problem") is not None:
+    try:
+        info = RunFolder(folder.resolve()).info()
+    except ConfigError:
+        return None
+    if info.get("exit_code") is None or info.get("problem") is not None:
         return None
     end = read_run(reports, info["exit_code"], 0.0)
     return end if end.record is not None else None

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic import Field, JsonValue, TypeAdapter
 
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets_in
-from harness.ground.errors.schemas import other_schema
+from harness.ground.files.bounded_json import parse_json, parse_model, problem_in
 from harness.search.bisect.answers import Evidence, Point, RunAnswer
 from harness.search.bisect.task import Task
 from harness.verdict.failure.error import Part
@@ -168,14 +167,10 @@ def read_log(
         if len(line) > most_chars:
             raise ConfigError("is too long", file=file, line=number)
         try:
-            entry = read.validate_json(line)
-        except ValidationError as error:
-            if begun is None and (other := _other_search(line, begins)) is not None:
-                raise ConfigError(other, file=file, line=number) from error
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"][1:])
-            said = other_schema(first["input"], 1) if where == "schema" else first["msg"]
-            raise ConfigError(said, file=file, line=number, field=where or None) from error
+            entry = parse_model(read, line)
+        except ValueError as error:
+            other = _other_search(line, begins) if begun is None else None
+            raise ConfigError(other or problem_in(error), file=file, line=number) from error
         if begun is None:
             if not isinstance(entry, begins):
                 break
@@ -201,7 +196,7 @@ def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
 def _other_search(line: str, begins: type[FirstLine]) -> str | None:
     """Say that an unexpected first line is that of another search."""
     try:
-        said = from_json(line)
+        said = parse_json(line)
     except ValueError:
         return None
     if not isinstance(said, dict):

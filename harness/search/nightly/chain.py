@@ -61,7 +61,8 @@ from harness.search.nightly.processes import (
 )
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, point_to, run_folders
-from harness.verdict.results.run_numbers import INFO, number_folder
+from harness.verdict.results.run_info import INFO
+from harness.verdict.results.run_numbers import number_folder
 
 LATEST: Final = "latest-nightly"
 PROBLEM: Final = "problem.json"

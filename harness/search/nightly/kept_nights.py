@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.errors.schemas import other_schema
+from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.whole_file import read_bounded
 from harness.search.nightly.night import Night
 from harness.verdict.results.run_folder import making_folders
@@ -50,14 +48,10 @@ def nights(reports: Path) -> Iterator[Night]:
     found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
     for file in (one / STATE for one in reversed(found)):
         try:
-            night = Night.model_validate_json(read_bounded(file, _MAX_BYTES))
+            night = parse_model(Night, read_bounded(file, _MAX_BYTES))
             if night.night != file.parent.name:
                 raise ValueError(f"it is that of {night.night}")  # it would be kept there
             yield night
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            said = other_schema(first["input"], 1) if where == "schema" else first["msg"]
-            _log.warning("%s tells of no night: %s: %s", file, where, said)
         except (OSError, ValueError) as error:
-            _log.warning("%s tells of no night: %s", file, error)
+            why = problem_in(error) if isinstance(error, ValueError) else error
+            _log.warning("%s tells of no night: %s", file, why)

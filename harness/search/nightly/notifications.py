@@ -22,6 +22,7 @@ from harness.answers.report.document import shortened
 from harness.device.lab.notify import NotifyChannel, load_channels
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import INSTEAD, outgoing, without_secrets
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import spawn_guarded
 
@@ -209,4 +210,4 @@ def _serve(order: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(_serve(json.loads(os.environ.pop(_ORDER))))
+    sys.stdout.write(_serve(parse_json(os.environ.pop(_ORDER))))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from typing import IO, Any, Final
 
+from harness.ground.files.bounded_json import parse_json
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import spawn_guarded
 
@@ -15,6 +15,7 @@ ENOUGH_S: Final = 10.0
 """With less time than this nothing is begun."""
 # What a bisection may take after its time is over: the run under way, and its reports.
 _LAST_RUN_S: Final = 2400.0
+_MAX_ANSWER_BYTES: Final = 64 << 20
 
 
 def ended(
@@ -54,7 +55,7 @@ def answered(
         code = ended("harness.tools.cli.main", words, left_s, cwd=cwd, stdout=stdout)
         output.seek(0)
         try:
-            return code, json.loads(output.read())
+            return code, parse_json(output.read(_MAX_ANSWER_BYTES))
         except ValueError:
             return code, None
 

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from harness.device.adb.address import USER_SERVER
 from harness.device.evidence.text import EvidenceFile, clean, fit, redact
 from harness.device.lab.inventory import Lab
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import counted, without_secrets
-from harness.ground.errors.schemas import other_schema
 from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.names_inside import name_problem, read_inside
 from harness.ground.files.whole_file import open_regular, written_whole
 from harness.libraries.containers.bundle import undated_entry
@@ -200,15 +200,10 @@ def read_archive(path: Path) -> DoctorReport:
     if len(told) > _FILE_BYTES:
         raise ConfigError(f"its {REPORT} is larger than {_FILE_BYTES} bytes", file=path)
     try:
-        return TypeAdapter(DoctorReport).validate_json(told, extra="ignore")
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        if where == "schema" and first["type"] == "literal_error":
-            problem = f"its {REPORT} {other_schema(first['input'], 1)}"
-            raise ConfigError(problem, file=path) from None
-        problem = f"its {REPORT} is not one of `doctor`: {first['msg']}"
-        raise ConfigError(problem, file=path, field=where) from None
+        return parse_model(TypeAdapter(DoctorReport), told)
+    except ValueError as error:
+        problem = f"its {REPORT} is not one of `doctor`: {problem_in(error)}"
+        raise ConfigError(problem, file=path) from None
 
 
 def row_of(report: DoctorReport) -> str:

@@ -205,7 +205,7 @@ def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
 
     Where run.json does not say it, one that ended in order left none out; else nobody knows.
     """
-    said = info.get("selected")
-    if type(said) is int and said >= 0:
-        return max(said + unfit, seen)
+    selected: int | None = info.get("selected")
+    if selected is not None:
+        return max(selected + unfit, seen)
     return None if not info.get("finished") or info.get("problem") is not None else seen

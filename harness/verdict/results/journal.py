@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from harness.ground.errors import ConfigError, InternalError
 from harness.ground.errors.outgoing_text import counted, without_secrets_in
 from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
+from harness.ground.files.bounded_json import JsonError, require_bounded
 from harness.ground.files.lines import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below
-from harness.verdict.results.json_value import more_values_than
-from harness.verdict.results.line import LINE, line_of
+from harness.verdict.results.line import LINE, MAX_VALUES, line_of
 from harness.verdict.results.record import (
     SCHEMA,
     CaseRecord,
@@ -29,10 +29,6 @@ from harness.verdict.results.record import (
 )
 
 MAX_LINE_BYTES: Final = 8 << 20
-MAX_VALUES: Final = 300_000
-"""A line has at most so many commas and brackets outside of texts: small values take much more
-memory than text.
-"""
 _HELD_BYTES: Final = 48 << 20
 """Records that take more memory than this together are read anew at each iteration."""
 _MOST_TOLD: Final = 100
@@ -73,9 +69,11 @@ class Journal:
             valid = LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
             line = valid.model_dump_json().encode()
         line += b"\n"
-        if why := _too_much(line):
+        try:
+            _require_small(line)
+        except JsonError as error:
             about = valid.case if isinstance(valid, CaseRecord) else valid.device
-            raise InternalError(f"the record of {about} {why}")
+            raise InternalError(f"the record of {about} {error}") from error
         self._lines.append(line)
 
     def close(self) -> None:
@@ -193,7 +191,7 @@ class JournalRecords(Sequence[CaseRecord]):
                     yield record
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", file=self._path) from error
-        except ValidationError as error:
+        except ValueError as error:
             raise ConfigError("was changed while it was read", file=self._path) from error
 
 
@@ -296,22 +294,21 @@ def _memory_of(line: bytes) -> int:
     return 2 * len(line) + 64 * values
 
 
-def _too_much(line: bytes) -> str | None:
-    """Why a line is more than is read at once; None if it is not."""
+def _require_small(line: bytes) -> None:
+    """Raises JsonError for a line that is more than is read at once."""
     if len(line) > MAX_LINE_BYTES:
-        return f"has more than {MAX_LINE_BYTES >> 20} MiB"
-    if more_values_than(MAX_VALUES, line):
-        return f"has more than {MAX_VALUES:,} values"
-    return None
+        raise JsonError(f"has more than {MAX_LINE_BYTES >> 20} MiB")
+    require_bounded(line, MAX_VALUES)
 
 
 def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
     if not line.strip():
         return None
-    if why := _too_much(line):
-        return why
     try:
+        _require_small(line)
         return line_of(line)
+    except JsonError as error:
+        return str(error)
     except ValidationError as error:
         return _problem(error, line)
 

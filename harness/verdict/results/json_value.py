@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, JsonValue
 
+from harness.ground.files.bounded_json import INTEGERS, MAX_DEPTH
 from harness.verdict.failure.error import clean_text
 
 _MAX_DEPTH: Final = 20
-INTEGERS: Final = 1 << 64
-"""Counters of 64 bits are less; whatever reads JSON elsewhere may hold no more."""
+WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
+"""The `depth` of what is a whole file, which may be nested as deep as it can be read."""
 _MOST: Final = 10**300
-_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _LISTS: Final = (list, tuple)
 _AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
 
@@ -60,18 +59,6 @@ def _integer(value: int) -> int | float | None:
     if -INTEGERS < value < INTEGERS:
         return value
     return float(value) if -_MOST < value < _MOST else None
-
-
-def more_values_than(most: int, content: bytes) -> bool:
-    """Whether JSON has more values than that, counted by what stands before each outside of texts.
-
-    Small values take much more memory than text. It is seen without reading it.
-    """
-    return len(content) > most < _marks(content) and most < _marks(_TEXT.sub(b"", content))
-
-
-def _marks(content: bytes) -> int:
-    return sum(map(content.count, (b",", b"[", b"{")))
 
 
 JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]

@@ -26,6 +26,7 @@ from pydantic import (
 from harness.device.dsp.dsp import Said
 from harness.device.lab.health import EventKind, LabEvent, State
 from harness.ground.errors import Cause
+from harness.ground.files.bounded_json import INTEGERS
 from harness.ground.files.names_inside import inner_name
 from harness.libraries.runtimes.findings import Severity
 from harness.verdict.failure.error import (
@@ -38,7 +39,7 @@ from harness.verdict.failure.error import (
 )
 from harness.verdict.results.checks import Check
 from harness.verdict.results.coverage import Standing, standing_of
-from harness.verdict.results.json_value import INTEGERS, JsonObject, as_json
+from harness.verdict.results.json_value import JsonObject, as_json
 from harness.verdict.results.outputs import Outputs
 
 SCHEMA: Final = 2

@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field
 from harness import __version__
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets, without_secrets_in
-from harness.ground.errors.schemas import other_schema
+from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
@@ -33,8 +33,9 @@ from harness.verdict.failure.error import named_text
 from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, drift
 from harness.verdict.results.journal import Contents, Journal, read_journal
-from harness.verdict.results.json_value import as_json, more_values_than
-from harness.verdict.results.run_numbers import COUNTER, INFO, info_in, ordered, take_number
+from harness.verdict.results.json_value import WHOLE, as_json
+from harness.verdict.results.run_info import INFO, INFO_SCHEMA, info_in
+from harness.verdict.results.run_numbers import COUNTER, ordered, take_number
 
 JOURNAL: Final = "results.jsonl"
 LATEST: Final = "latest"
@@ -46,9 +47,7 @@ CASES: Final = "cases.json"
 _ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
-_INFO_SCHEMA: Final = 1
 _MAX_CASES_BYTES: Final = 64 << 20
-_MAX_VALUES: Final = 500_000
 _MAX_OUTPUT_BYTES = 1 << 30
 _OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
 OUTPUTS: Final = "outputs"
@@ -116,7 +115,7 @@ class RunFolder:
         folder = cls(_make_folder(reports, started, run_id))
         folder._write_info(
             {
-                "schema": _INFO_SCHEMA,
+                "schema": INFO_SCHEMA,
                 "kind": "run",
                 "run": folder.run_id,
                 **take_number(folder.path.parent),
@@ -156,9 +155,7 @@ class RunFolder:
                 choices=[str(run) for run in run_folders(path)[-5:]] or None,
             )
         found = cls(path.resolve())
-        said = found.info().get("schema")
-        if said is not None and (type(said) is not int or said != _INFO_SCHEMA):
-            raise ConfigError(other_schema(said, _INFO_SCHEMA), file=path / INFO)
+        found.info()
         return found
 
     @classmethod
@@ -193,9 +190,8 @@ class RunFolder:
     def resume(self, command: Sequence[str]) -> None:
         """Notes in run.json that it is gone on with; `latest` follows. Raises InfraError."""
         info = self.info()
-        earlier = info.get("resumed")
         again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
-        resumed = [*(earlier if isinstance(earlier, list) else []), again]
+        resumed = [*info.get("resumed", []), again]
         now = {"resumed": resumed, "process": _process(), "finished": None, "exit_code": None}
         self._write_info(info | now)
         point_to(self.path, LATEST)
@@ -251,7 +247,7 @@ class RunFolder:
         return self._read[1]
 
     def info(self) -> dict[str, Any]:
-        """What run.json says; empty if it cannot be read."""
+        """What run.json says; empty if there is none. Raises ConfigError for a damaged one."""
         info: dict[str, Any] = without_secrets_in(info_in(self.path))
         return info
 
@@ -274,11 +270,10 @@ class RunFolder:
 
         Raises InfraError.
         """
-        info, listed = self.info(), self.selected_cases() or set()
-        before = info.get("selected")
+        info, listed = self._info_so_far(), self.selected_cases() or set()
         names = listed.union(map(named_text, cases))  # as records have them
         held = {one.case for one in self.contents().cases if one.device is not None}
-        most = max(len(names | held), before if type(before) is int else 0)
+        most = max(len(names | held), info.get("selected") or 0)
         kept: dict[str, Any] = {"schema": 1, "cases": sorted(names)}
         keep_whole(self.path / CASES, json.dumps(kept, indent=0).encode())
         self._write_info(info | {"selected": most})
@@ -287,9 +282,7 @@ class RunFolder:
         """The cases that it was to run, by their names; None if that cannot be read."""
         try:
             said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
-            if more_values_than(_MAX_VALUES, said):
-                return None
-            return set(_Cases.model_validate_json(said).cases)
+            return set(parse_model(_Cases, said).cases)
         except (OSError, ValueError):
             return None
 
@@ -316,10 +309,16 @@ class RunFolder:
         """
         self.close()
         ended = {"finished": rfc3339(finished or datetime.now(UTC))}
-        self._write_info({**self.info(), **ended, **said})
+        self._write_info({**self._info_so_far(), **ended, **said})
+
+    def _info_so_far(self) -> dict[str, Any]:
+        """What run.json says, to be completed, also if it has been damaged since it was written."""
+        with contextlib.suppress(ConfigError):
+            return {"schema": INFO_SCHEMA, "kind": "run", **self.info()}
+        return {"schema": INFO_SCHEMA, "kind": "run"}
 
     def _write_info(self, info: Mapping[str, object]) -> None:
-        safe = without_secrets_in(as_json(info))
+        safe = without_secrets_in(as_json(info, WHOLE))
         text = json.dumps(safe, indent=2, ensure_ascii=False) + "\n"
         with disk_errors(f"cannot write {self.path / INFO}"):
             write_whole(self.path / INFO, text.encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import secrets
@@ -16,19 +17,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from harness.ground.errors import InfraError
-from harness.ground.files.names_inside import read_inside
+from harness.ground.errors import ConfigError, InfraError
+from harness.ground.files.notices import ONCE
 from harness.ground.files.whole_file import write_whole
-from harness.verdict.results.json_value import more_values_than
+from harness.verdict.results.run_info import INFO, info_in
 
-INFO: Final = "run.json"
 COUNTER: Final = ".number"
 _SERIES: Final = re.compile(r"[0-9a-f]{16}")
 _COUNT: Final = re.compile(rb"([0-9a-f]{16}) ([0-9]{19})\n")
 _COUNT_BYTES: Final = 37
 _NUMBERS: Final = 1 << 62
-_MAX_INFO_BYTES: Final = 16 << 20
-_MAX_VALUES: Final = 500_000
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
@@ -46,11 +45,9 @@ class RunNumber(NamedTuple):
     @classmethod
     def of(cls, name: str, info: Mapping[str, Any]) -> RunNumber:
         """Return the number that run.json tells, which anybody may have written."""
-        series, number = info.get("series"), info.get("number")
+        series, number = info.get("series") or "", info.get("number") or 0
         started = sortable_time(info.get("started")) or sortable_time(name.partition("-")[0])
-        if (type(number) is not int or not 0 < number < _NUMBERS) or (
-            not isinstance(series, str) or not _SERIES.fullmatch(series)
-        ):
+        if not (0 < number < _NUMBERS and _SERIES.fullmatch(series)):
             return cls("", 0, started, name)
         return cls(series, number, started, name)
 
@@ -101,19 +98,18 @@ def number_folder(folder: Path, kind: str) -> None:
         raise InfraError(f"cannot write {folder / INFO}: {error.strerror}") from error
 
 
-def info_in(folder: Path) -> dict[str, Any]:
-    """Return what the run.json of a folder says; empty if it cannot be read."""
-    try:
-        text = read_inside(folder, INFO, _MAX_INFO_BYTES)
-        info = {} if more_values_than(_MAX_VALUES, text) else json.loads(text)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return info if isinstance(info, dict) else {}
-
-
 def ordered(folders: Iterable[Path]) -> list[Path]:
-    """Return folders in the order in which they were begun."""
-    return in_order(folders, lambda folder: RunNumber.of(folder.name, info_in(folder)))
+    """Return folders in the order in which they were begun.
+
+    Leave out those whose run.json cannot be read, and say so once.
+    """
+    numbers: dict[Path, RunNumber] = {}
+    for folder in folders:
+        try:
+            numbers[folder] = RunNumber.of(folder.name, info_in(folder))
+        except ConfigError as error:
+            _log.warning("left out: %s", error, extra=ONCE)
+    return in_order(numbers, numbers.__getitem__)
 
 
 def in_order(things: Iterable[_T], number_of: Callable[[_T], RunNumber]) -> list[_T]:

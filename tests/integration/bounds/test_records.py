@@ -71,6 +71,9 @@ def test_a_comparison_of_many_records(tmp_path: Path, kind: str, size: int, form
 STEPS = b'{"event":"begin","t_us":1,"step":1}\n{"event":"end","t_us":2,"step":1}\n'
 
 
+RUN = b'{"schema":1,"x":[%b]}'
+
+
 def lists(number: int = 5 << 20) -> bytes:
     return b",".join([b"[]"] * number)
 
@@ -79,8 +82,8 @@ def lists(number: int = 5 << 20) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        pytest.param("run.json", lambda: b'{"schema":1,"x":[%b]}' % lists(), id="run.json"),
-        pytest.param("run.json", lambda: b'{"x":[%b]}' % lists(499_000), id="a run.json taken"),
+        pytest.param("run.json", lambda: RUN % lists(), id="run.json"),
+        pytest.param("run.json", lambda: RUN % lists(499_000), id="a run.json taken"),
         pytest.param("logs/x/probe.jsonl", lambda: b'{"x":[%b]}\n' % lists(), id="an event"),
         pytest.param(
             "logs/x/probe.jsonl",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict.results.journal import MAX_LINE_BYTES, MAX_VALUES
+from harness.verdict.results.journal import MAX_LINE_BYTES
+from harness.verdict.results.line import MAX_VALUES
 from tests.unit.verdict.results.records import record
 
 MB = 1 << 20
@@ -45,7 +46,7 @@ def many(reports: Path, cases: int) -> Path:
             text = made["failed" if number % 10 == 0 else "passed"]
             text = text.replace('"NAME"', json.dumps(name)).replace("Failed to", f"No {letters}")
             file.write(text + "\n")
-    (run / "run.json").write_text(json.dumps({"run": run.name, "finished": "then"}))
+    (run / "run.json").write_text(json.dumps({"schema": 1, "run": run.name, "finished": "then"}))
     return run
 
 

@@ -84,7 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "logs").mkdir(parents=True)
     (folder / "results.jsonl").write_bytes(journal())
     (folder / "run.json").write_text(
-        json.dumps({"run": EVIL, "problem": EVIL, "command_line": EVIL})
+        json.dumps({"schema": 1, "run": EVIL, "problem": EVIL, "command_line": EVIL})
     )
     (folder / "logs/evil.txt").write_bytes(EVIL.encode("utf-8", "replace") + b"\xff\xfe" * HUGE)
     return folder

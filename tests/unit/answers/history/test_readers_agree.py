@@ -150,7 +150,7 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
         folder = tmp_path / f"run-{next(numbers)}"
         folder.mkdir()
         (folder / "results.jsonl").write_bytes(b"\n".join(made) + b"\n" * ended)
-        (folder / "run.json").write_text(json.dumps({"run": folder.name}))
+        (folder / "run.json").write_text(json.dumps({"schema": 1, "run": folder.name}))
         try:
             contents = read_journal(folder / "results.jsonl")
         except ConfigError:
@@ -173,7 +173,7 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
 def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> None:
     line = record(case="a").model_dump_json().replace('"a"', '"a\\u0000b"', 1)
     (tmp_path / "results.jsonl").write_text(line + "\n")
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name}))
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "run": tmp_path.name}))
     assert final(tmp_path) == {"a\ufffdb": 1}
     assert [reader(tmp_path) for reader in READERS] == [{"a\ufffdb": 1}] * 2
 

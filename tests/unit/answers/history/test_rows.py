@@ -67,9 +67,9 @@ def test_a_device_without_cases_is_held_too() -> None:
     ("info", "expected"),
     [
         ({}, {}),
-        ({"lab": "x", "host": 1}, {}),
-        ({"lab": {"devices": [{"name": "a", "host": "h"}, {"name": "b"}, 3]}}, {"a": "h"}),
-        ({"host": {"name": "here"}, "lab": {"devices": None}}, {"": "here"}),
+        ({"lab": {}, "host": {}}, {}),
+        ({"lab": {"devices": [{"name": "a", "host": "h"}, {"name": "b"}]}}, {"a": "h"}),
+        ({"host": {"name": "here"}, "lab": {"devices": []}}, {"": "here"}),
     ],
 )
 def test_on_which_computer_devices_hang(info: dict[str, Any], expected: dict[str, str]) -> None:

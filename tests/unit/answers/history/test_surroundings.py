@@ -102,7 +102,6 @@ def test_of_many_cases_the_middle_counts_and_no_order() -> None:
         (None, {"a.py": "1"}, ()),
         ({"a.py": "1"}, None, ()),
         ({}, {"a.py": "1"}, ()),
-        ("a.py", {"a.py": "1"}, ()),
     ],
 )
 def test_files_of_tests_that_changed(base: object, new: object, said: tuple[str, ...]) -> None:

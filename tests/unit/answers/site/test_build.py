@@ -22,7 +22,7 @@ from harness.answers.site.build import Built, build
 from harness.answers.site.links import page_of
 from harness.tools.cli.site import site
 from harness.verdict.results.run_folder import RunFolder
-from harness.verdict.results.run_numbers import INFO
+from harness.verdict.results.run_info import INFO
 from tests.unit.answers.history.runs import attempt, run_folder
 
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"

@@ -15,7 +15,7 @@ from harness.contexts.sources.onnx_nodes import OnnxNodes
 from harness.contexts.sources.onnx_shapes import inlined, shaped
 from harness.ground.errors import ConfigError, HarnessError
 from harness.search.diverge.network import Network
-from tests.hostile_models import model, nested, recursive, relu
+from tests.hostile_models import model, nested, recursive, relu, relu_many, weighty
 from tests.planted import Graph
 from tests.properties import reached, reaches
 
@@ -28,7 +28,12 @@ def _saved(made: onnx.ModelProto, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("hostile", "problem"),
     [
-        (nested(40), r"its functions come to 549,755,813,888 nodes, and 200,000 are the most"),
+        (nested(40), r"it comes to 549,755,813,888 nodes, and 200,000 are the most"),
+        (relu_many(300_000), r"it comes to 300,000 nodes, and 200,000 are the most"),
+        (
+            weighty(400),
+            r"it comes to 40,\d{3},\d{3} bytes of nodes, and 1",
+        ),
         (recursive(), r"its function f calls itself"),
         (relu(*[1] * 70), r"input x has 70 dimensions; 32 are the most"),
         (relu(1, 3_000_000_000), r"12,000,000,000 bytes, and 536,870,912 are made up at most"),

@@ -58,9 +58,6 @@ def test_a_case_comes_to_one_thing_for_all_readers(
         (ENDED | {"problem": "interrupted"}, None, 0),
         ({"finished": None}, None, 0),
         ({}, None, 0),
-        ({"selected": -1}, None, 0),
-        ({"selected": True}, None, 0),
-        ({"selected": "2"}, None, 0),
     ],
 )
 def test_run_json_says_how_many_were_selected(

@@ -108,7 +108,7 @@ def test_a_torn_line_is_reported_and_spoils_no_other(path: Path) -> None:
         (b"[]\n", "object"),
         (b"\xff\xfe\n", "Invalid JSON"),
         (b"{}\n", "Field required"),
-        (b"[" * 100_000 + b"\n", "recursion"),
+        (b"[" * 100_000 + b"\n", "nested deeper"),
     ],
 )
 def test_foreign_lines_are_reported(path: Path, line: bytes, problem: str) -> None:

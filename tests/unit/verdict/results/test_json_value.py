@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.verdict.results.json_value import as_json, more_values_than
+from harness.verdict.results.json_value import as_json
 
 
 class Number(IntEnum):
@@ -112,13 +112,3 @@ def test_what_is_its_own_list_comes_to_an_end() -> None:
         as_json(Odd())
     with pytest.raises(ValueError, match="JSON cannot hold a value of type Listed"):
         as_json(type("Listed", (), {"tolist": 7})())
-
-
-@pytest.mark.parametrize(
-    ("content", "values"),
-    [(b"[1, 2, 3]", 3), (b'{"a": [{}, {}]}', 5), (b'["a,b", "[{", "\\",,"]', 3), (b'"[,"', 0)],
-)
-def test_values_are_counted_by_what_stands_before_each(content: bytes, values: int) -> None:
-    assert not more_values_than(values, content)
-    if values:
-        assert more_values_than(values - 1, content)

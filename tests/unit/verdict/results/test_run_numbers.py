@@ -15,20 +15,21 @@ from hypothesis import given, strategies as st
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, runs_in_order
-from harness.ground.errors import InfraError
+from harness.ground.errors import ConfigError, InfraError
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Begun
 from harness.verdict.results import run_folder, run_numbers
 from harness.verdict.results.run_folder import RunFolder, new_run_id, run_folders
+from harness.verdict.results.run_info import info_in
 from harness.verdict.results.run_numbers import (
     COUNTER,
     RunNumber,
     in_order,
-    info_in,
     number_folder,
     ordered,
     take_number,
 )
+from tests.logged import Logged
 from tests.unit.search.bisect.histories import axis, task
 
 SERIES = ("0" * 16, "1" * 16, "2" * 16)
@@ -166,24 +167,52 @@ def test_many_at_once_get_a_number_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "info",
     [
-        "",
-        "[]",
-        "[" * 10_000,
-        '"\\ud800"',
-        '{"series": 3, "number": 1}',
-        '{"series": "00000000000000ff", "number": true, "started": 4}',
-        '{"series": "00000000000000ff", "number": 1e400, "started": "9999-12-31T23:59:59-14:00"}',
-        json.dumps({"series": "00000000000000ff", "number": 1 << 62}),
+        {},
+        {"series": "00000000000000ff"},
+        {"series": "x", "number": 1},
+        {"started": "9999-12-31T23:59:59-14:00"},
+        {"series": "00000000000000ff", "number": 1 << 62},
     ],
 )
-def test_a_run_that_says_no_number_has_the_place_of_its_time(tmp_path: Path, info: str) -> None:
+def test_a_run_that_says_no_number_has_the_place_of_its_time(
+    tmp_path: Path, info: dict[str, object]
+) -> None:
     names = [new_run_id(NOON + timedelta(hours=hours)) for hours in (0, 2)]
     before, after = (tmp_path / name for name in names)
     between = tmp_path / new_run_id(NOON + timedelta(hours=1))
     for folder in (before, between, after):
         folder.mkdir()
-    (between / "run.json").write_text(info)
+    (between / "run.json").write_text(json.dumps({"schema": 1} | info))
     assert ordered([after, between, before]) == [before, between, after]
+
+
+@pytest.mark.parametrize(
+    ("info", "problem"),
+    [
+        ("", "is no JSON: EOF while parsing a value at line 1 column 0"),
+        ("[]", "Input should be an object"),
+        ("[" * 10_000, "is nested deeper than 64 levels at line 1 column 65"),
+        ('{"schema": 1,\n"x": ' + "[" * 900 + "]" * 900 + "}", "levels at line 2 column 69"),
+        ('{"schema": 1, "run": "\\ud800"}', "unexpected end of hex escape"),
+        ('{"schema": 1, "x": [' + "1," * 500_000 + "1]}", "has more than 500,000 values"),
+        ('{"schema": null}', "its schema is None, which is no number; this version reads schema 1"),
+        ('{"run": "x"}', "schema: Field required"),
+        ('{"schema": 1, "number": true}', "number: Input should be a valid integer"),
+        ('{"schema": 1, "selected": -1}', "selected: Input should be greater than or equal to 0"),
+        ('{"schema": 1, "command": "pytest"}', "command: Input should be a valid array"),
+    ],
+)
+def test_a_run_whose_run_json_is_bad_is_left_out(
+    tmp_path: Path, logged: Logged, info: str, problem: str
+) -> None:
+    good, bad = new_run(tmp_path), new_run(tmp_path)
+    (bad / "run.json").write_text(info)
+    assert run_folders(tmp_path) == [good]
+    (line,) = logged.warnings
+    assert line.startswith(f"left out: {bad}/run.json: ")
+    assert problem in line
+    with pytest.raises(ConfigError, match=r"run\.json: "):
+        RunFolder.open(bad)
 
 
 def test_ids_have_64_random_bits_behind_a_time_that_people_read() -> None:

@@ -21,6 +21,8 @@ WORKER: Final = Path(__file__).with_name("shapes_worker.py")
 MOST_NODES: Final = 200_000
 """How many nodes a model comes to at most, with those of its functions at each call."""
 
+MOST_GROWTH: Final = 16 << 20
+"""What its shapes, and the nodes of its functions at each call, are beside twice its bytes."""
 MOST_CPU_S: Final = 60
 _WALL_S: Final = 5.0 * MOST_CPU_S
 _MOST_BYTES: Final = 2 << 30
@@ -70,6 +72,7 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
             "refusal": refusal,
             "inline": inline,
             "most_nodes": MOST_NODES,
+            "most_growth": MOST_GROWTH,
             "most_cpu_s": MOST_CPU_S,
             "most_bytes": most_bytes,
         }

@@ -22,7 +22,6 @@ _DATA = (
 )  # fmt: skip
 _KEPT_BYTES = 4096
 _MOST_OVERHEAD = 128 << 20
-_MOST_GROWTH = 16 << 20
 
 
 def main(request_path: str) -> None:
@@ -51,7 +50,7 @@ def _shaped(request: dict[str, Any]) -> bytes:
         raise ValueError(f"its {size:,} bytes are {overhead >> 20} MiB of small parts")
     for tensor in model.graph.initializer:  # no shape follows from what is large
         _without_content(tensor)
-    most_bytes = _MOST_GROWTH + 2 * model.ByteSize()
+    most_bytes = request["most_growth"] + 2 * model.ByteSize()
     _require_few(model, request["most_nodes"], most_bytes)
     if request["inline"] and model.functions:
         model = inliner.inline_local_functions(model)

@@ -51,6 +51,7 @@ def test_inference_ends_where_its_time_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_shapes, "MOST_NODES", 1 << 62)
+    monkeypatch.setattr(onnx_shapes, "MOST_GROWTH", 1 << 62)
     monkeypatch.setattr(onnx_shapes, "MOST_CPU_S", 2)
     with pytest.raises(ConfigError, match=r"may take 2 s of a processor .* exit code 152"):
         shaped(_saved(nested(40), tmp_path))
@@ -60,6 +61,7 @@ def test_inference_ends_where_its_memory_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_shapes, "MOST_NODES", 1 << 62)
+    monkeypatch.setattr(onnx_shapes, "MOST_GROWTH", 1 << 62)
     monkeypatch.setattr(onnx_shapes, "_MOST_BYTES", 1 << 30)
     with pytest.raises(ConfigError, match=r"cannot be read .* 1024 MiB|MemoryError|bad_alloc"):
         inlined(nested(40))

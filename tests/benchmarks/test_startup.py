@@ -219,7 +219,7 @@ def test_a_worker_before_its_first_case(
     )
     (tmp_path / "test_plain.py").write_text("def test_plain():\n    pass\n")
     common = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "1"]
-    common += ["-c", os.devnull, "--rootdir", tmp_path]
+    common += ["-p", "no:labgrid", "-c", os.devnull, "--rootdir", tmp_path]
     ways = {
         "ours": ["--lab", simulated_lab, "--reports", tmp_path / "reports", "test_ours.py"],
         "plain": ["-p", "no:qnn_harness", "test_plain.py"],

@@ -1,4 +1,7 @@
-"""Fetches one file over HTTP: bounded, taken up again where it broke off, whole or not there."""
+"""Fetches one file over HTTP: bounded, taken up again where it broke off, whole or not there.
+
+Not pooch 1.9: it neither goes on with a file that broke off nor bounds what a server sends.
+"""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ class Records:
 
     def hold(self) -> None:
         """Keeps the run to be resumed from other processes. Raises ConfigError or InfraError."""
-        from harness.verdict.results.run_folder import RunFolder
-
         if self._asked.options.resume is not None and not self.is_worker:
+            from harness.verdict.results.run_folder import RunFolder
+
             self._held = RunFolder.held(self._asked.options.resume)
 
     def let_go(self) -> None:

@@ -91,7 +91,11 @@ class Planned:
 BROKE = {"api": "QnnContext_createFromBinary", "code": 5005, "message": "Unsupported op version"}
 CRASHED = {"api": "QnnGraph_execute", "code": 6031, "message": "Graph execution aborted"}
 WRONG = {"api": "QnnGraph_execute", "code": None, "message": "Outputs differ beyond tolerance"}
-AWAY = {"api": None, "code": None, "message": "the adb server of rack-2 does not answer"}
+AWAY = {
+    "api": None,
+    "code": None,
+    "message": "adb server at rack-2:5037 does not answer within 5 s",
+}
 
 
 def cases_of(night: int) -> list[Planned]:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 
+from harness.device.transport.faults import server_lost
 from harness.ground.errors import Cause
 from harness.verdict.failure.error import Outcome
 from harness.verdict.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
@@ -38,8 +39,9 @@ class Attempt:
     `test` is its `question`, which also says what was asked of a file.
     `device` is the name of the device that it ran on, `ort` the ONNX Runtime that it ran with,
     `run` is the run in which it was made, which may have been merged into others since,
-    `failure` the signature of its error, `diagnosis` the id of that. `figures` has one number for
-    each of `FIGURES` that was measured.
+    `failure` the signature of its error, `server` the adb server that the lab lost it to, if one,
+    `diagnosis` the id of its diagnosis. `figures` has one number for each of `FIGURES` that was
+    measured.
     """
 
     case: str
@@ -52,6 +54,7 @@ class Attempt:
     ort: str | None = None
     known_issue: str | None = None
     failure: str | None = None
+    server: str | None = None
     diagnosis: str | None = None
     breaks_strictness: bool = False
     run: str = ""
@@ -84,6 +87,7 @@ class Attempt:
             ort=one.of(runtime.ort) if runtime is not None else None,
             known_issue=one.of(record.known_issue),
             failure=one.of(error.signature) if error is not None else None,
+            server=one.of(_server_gone(record)),
             diagnosis=one.of(diagnosis.id) if diagnosis is not None else None,
             breaks_strictness=record.breaks_strictness,
             run=one.of(record.run),
@@ -168,6 +172,12 @@ class Attempt:
     def signature(self) -> str:
         """What tells its failure from others."""
         return self.outcome if self.failure is None else self.failure
+
+
+def _server_gone(record: CaseRecord) -> str | None:
+    if record.standing != "lab" or record.error is None:
+        return None
+    return server_lost(record.error.message)
 
 
 class _Shared:

@@ -18,10 +18,11 @@ def cause_id(attempt: Attempt) -> str:
     """Return the id of what went wrong, whether or not a known issue expects it.
 
     A test has its own, since failures of many kinds share a signature such as SIGABRT. So has a
-    device that the lab lost, whatever the message: numbers in it, and so in names, are masked.
+    device that the lab lost, whatever the message: numbers in it, and so in names, are masked; or
+    the adb server, where all its devices were lost with that.
     """
-    if attempt.standing == "lab" and attempt.device is not None:
-        return hashed(f"{LOST_TO['lab']} {attempt.device}")
+    if attempt.standing == "lab" and (attempt.server or attempt.device is not None):
+        return hashed(f"{LOST_TO['lab']} {attempt.server or attempt.device}")
     test = attempt.test.partition("[")[0]
     return hashed(f"{LOST_TO.get(attempt.standing, attempt.outcome)} {attempt.signature} {test}")
 

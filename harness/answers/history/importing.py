@@ -289,7 +289,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
 
 _SAME: Final = (
     *("test", "placement", "axes", "outcome", "cause", "device", "ort", "known_issue"),
-    *("diagnosis", "started", "attempt", "figures"),
+    *("server", "diagnosis", "started", "attempt", "figures"),
 )
 _FIELDS: Final = {"case": "name", "failure": "signature", **{name: name for name in _SAME}}
 """The column of each field of an attempt that is held."""

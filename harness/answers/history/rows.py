@@ -48,6 +48,7 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
         "placement": attempt.placement and _bounded_placement(attempt.placement),
         "soc": _soc(record),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
+        "server": attempt.server and bounded(attempt.server),
         "cause_id": cause_id(attempt) if attempt.is_bad else None,
         "identity": hashed(repr(attempt.identity)),
         "counts": True,

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION: Final = "10"
+VERSION: Final = "11"
 """Of the tables; a database with others is refused."""
 
 metadata: Final = MetaData()
@@ -67,6 +67,7 @@ attempts: Final = Table(
     Column("placement", _TEXT),
     Column("soc", _TEXT),
     Column("figures", _TEXT),
+    Column("server", _TEXT),
     Column("cause_id", _TEXT),
     Column("identity", _TEXT, nullable=False, index=True),
     Column("counts", Boolean, nullable=False),

@@ -19,6 +19,7 @@ from harness.answers.history.states import (
     state_of,
     versions_of,
 )
+from harness.device.transport.faults import NO_SERVER
 from harness.libraries.runtimes.runtime import version_key
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
@@ -250,7 +251,10 @@ def _is_newer(now: Attempt, before: Attempt) -> bool:
 
 
 def kind_of(attempt: Attempt) -> str:
-    """The key by which failures are counted: the diagnosis, or else the signature."""
+    """The key by which failures are counted: the diagnosis, or else the signature; of what the lab
+    lost to an adb server, that."""
+    if attempt.server:
+        return f"{NO_SERVER}{attempt.server}"
     return attempt.diagnosis or attempt.signature
 
 

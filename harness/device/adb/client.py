@@ -35,6 +35,7 @@ from typing import Any, Final
 from harness.device.adb.address import ServerAddress
 from harness.device.transport.channel import Channel
 from harness.device.transport.faults import (
+    NO_SERVER,
     AdbFailError,
     NoServerError,
     OutOfReachError,
@@ -126,7 +127,7 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
             if late or isinstance(error, BlockingIOError):
                 why = f"adb server at {address} does not answer within {deadline.seconds:g} s"
                 raise TimeoutError(why) from error
-            why = f"no adb server at {address}: {error.strerror or error}"
+            why = f"{NO_SERVER}{address}: {error.strerror or error}"
             raise NoServerError(why) from error
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         except (ConnectionError, EOFError) as error:
             if self._unheard is None:
                 raise
-            why = f"no adb server at {self._address}: {error}"
+            why = f"{NO_SERVER}{self._address}: {error}"
             self._unheard.lost(why)
             raise NoServerError(why) from error
         if self._unheard is not None:

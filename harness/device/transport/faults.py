@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from harness.ground.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+
+NO_SERVER: Final = "no adb server at "
+"""How the message of each NoServerError begins; then comes the address."""
+_SERVER: Final = re.compile(r"\badb server at (\S+)")
+
+
+def server_lost(message: str) -> str | None:
+    """Return the address of the adb server that a message says is gone or silent."""
+    found = _SERVER.search(message)
+    return found[1].rstrip(":;,.") if found else None
 
 
 class AdbFailError(Exception):

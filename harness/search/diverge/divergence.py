@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from math import inf
+from collections.abc import Iterator
+from math import inf, log10
 from typing import Annotated, Final, Literal, Self
 
 from markupsafe import Markup
 from pydantic import BaseModel, Field
 
-from harness.answers.report.document import Paragraph, Table, aligned, code, shortened
+from harness.answers.report.document import Heading, Paragraph, Table, aligned, code, shortened
 from harness.answers.report.pages import page
 from harness.ground.errors.outgoing_text import counted
 
@@ -142,29 +142,71 @@ def as_page(found: Divergence) -> str:
         [code(one) if at == 0 else one for at, one in enumerate(_row(point, place == found.place))]
         for place, point in enumerate(found.curve)
     ]
-    told = [f"{found.tested}, against {found.against}", *_verdict(found), picture(found.curve)]
+    told = [f"{found.tested}, against {found.against}", *_verdict(found), picture(found)]
     table = Table(counted(len(rows), "op"), _COLUMNS, rows)
-    return page("Where it goes wrong", [*map(Paragraph, told), table])
+    title = f"Where {found.model} goes wrong"
+    return page(title, [Heading(title, level=1), *map(Paragraph, told), table])
 
 
-def picture(curve: Sequence[CurvePoint], *, width: int = 900, height: int = 240) -> Markup:
-    """Errors along the graph, each decade as high as another, from 1e-8 to 1."""
-    from math import log10
+_LINES: Final = (
+    ("error", "#c33", "in the graph"),
+    ("made", "#36c", "made by the op of right inputs"),
+    ("inherited", "#999", "inherited from the ops before"),
+)
+_DECADES: Final = 8
 
-    def place(at: int, value: float) -> str:
-        part = (log10(min(1.0, max(1e-8, value))) + 8) / 8
-        across = at * width / max(1, len(curve) - 1)
-        return f"{across:.1f},{height * (1 - part):.1f}"
+
+def picture(found: Divergence, *, width: int = 900, height: int = 240) -> Markup:
+    """Relative errors of ops along the graph, each decade as high as another, from 1e-8 to 1."""
+    ops = found.curve
+
+    def across(at: int) -> float:
+        return at * width / max(1, len(ops) - 1)
+
+    def down(value: float) -> float:
+        return -log10(min(1.0, max(10**-_DECADES, value))) * height / _DECADES
 
     drawn = Markup()
-    for name, colour in (("error", "#c33"), ("made", "#36c"), ("inherited", "#999")):
-        values = [(at, getattr(one, name)) for at, one in enumerate(curve)]
-        points = " ".join(place(at, value) for at, value in values if value is not None)
-        line = '<polyline fill="none" stroke="{}" points="{}"><title>{}</title></polyline>'
-        drawn += Markup(line).format(colour, points, name)
-    svg = '<svg viewBox="-4 -4 {} {}" role="img" aria-label="{}">{}</svg>'
-    what = "errors along the graph: red in the graph, blue made by the op, grey inherited"
-    return Markup(svg).format(width + 8, height + 8, what, drawn)
+
+    def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
+        shape = '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" {}/>'
+        return Markup(shape).format(x1, y1, x2, y2, Markup(style))
+
+    def text(x: float, y: float, words: str, anchor: str = "end") -> Markup:
+        shape = '<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="currentColor">{}</text>'
+        return Markup(shape).format(x, y, anchor, words)
+
+    for decade in range(_DECADES + 1):
+        at = decade * height / _DECADES
+        drawn += line(0, at, width, at, 'stroke="#8884"')
+        drawn += text(-6, at + 4, "1" if not decade else f"1e-{decade}")
+    if found.threshold > 0:
+        at = down(found.threshold)
+        drawn += line(0, at, width, at, 'stroke="#a60" stroke-dasharray="6 4"')
+        drawn += text(width, at - 4, f"threshold {found.threshold:g}")
+    if found.place is not None:
+        at = across(found.place)
+        drawn += line(at, 0, at, height, 'stroke="#a60" stroke-dasharray="2 4"')
+    for name, colour, words in _LINES:
+        values = [(at, getattr(one, name)) for at, one in enumerate(ops)]
+        points = " ".join(
+            f"{across(at):.1f},{down(value):.1f}" for at, value in values if value is not None
+        )
+        shape = '<polyline fill="none" stroke="{}" points="{}"><title>{}</title></polyline>'
+        drawn += Markup(shape).format(colour, points, words)
+    for at in sorted({0, len(ops) // 2, len(ops) - 1} if ops else ()):
+        anchor = "start" if not at else "end" if at == len(ops) - 1 else "middle"
+        drawn += text(across(at), height + 16, f"{at + 1}: {shortened(ops[at].op, 30)}", anchor)
+    drawn += text(width / 2, height + 36, "ops in the order of the graph", "middle")
+    legend = Markup("").join(
+        Markup('<span><i style="background:{}"></i>{}</span>').format(colour, words)
+        for _, colour, words in _LINES
+    )
+    title = f"Relative error of each op of {found.model}, {found.tested} against {found.against}"
+    return Markup(
+        '<figure><figcaption>{0}</figcaption><svg class="chart" viewBox="-50 -14 {1} {2}" '
+        'role="img" aria-label="{0}">{3}</svg><div class="legend">{4}</div></figure>'
+    ).format(title, width + 60, height + 60, drawn, legend)
 
 
 def _row(one: CurvePoint, is_first: bool) -> list[str]:

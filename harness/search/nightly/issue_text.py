@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.answers.history.facts import facts_line
 from harness.answers.report.document import as_code, as_markdown, markdown
+from harness.device.transport.faults import NO_SERVER, server_lost
 from harness.search.nightly.example import example_lines, grid
 from harness.search.nightly.issues import Issue
 from harness.verdict.results.coverage import LOST_TO
@@ -61,6 +62,9 @@ def title(issue: Issue) -> str:
     named = " ".join(part for part in issue.signature.split("|") if part != "-")
     if issue.diagnosis:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
+    server = server_lost(issue.message or "")
+    if issue.fault == "lab" and server:
+        return as_code(f"{LOST_TO['lab']}: {NO_SERVER}{server}", 120)
     if issue.fault == "lab" and issue.message:  # a signature has no names
         named = issue.message.partition("\n")[0]
         places = issue.example.places if issue.example else ()

@@ -12,8 +12,13 @@ from tests.integration.answers.browser import Browser, chromium
 from tests.unit.answers.history.runs import attempt, run_folder
 from tests.unit.answers.site.test_build import EVIL, built
 
+PHONE = "phone-of-the-lab-in-a-city-with-a-long-name"
 LONG = "a_name_that_is_long_" * 6
-WIDTHS = (420, 1400, 2400)
+WIDTHS = (420, 1280, 2400)
+RIGHT = (
+    "return Math.max(0, ...[...document.querySelectorAll('table:not(.cross)')].map("
+    "table => table.getBoundingClientRect().right))"
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +27,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     figures = {"load_us": [900, 950], "rss_bytes": {"peak": 5_000_000}}
     runs = []
-    for number, said in enumerate(("passed", "passed", "failed message=" + LONG), start=1):
+    for number, said in enumerate(
+        ("passed", "passed", f"failed message={'which_fails_' * 20}"), start=1
+    ):
         cases = [
-            attempt(f"{LONG}{one} {said}", device=f"phone-{one}", measurements=figures)
+            attempt(f"{LONG}{one} {said}", device=f"{PHONE}-{one}", measurements=figures)
             for one in range(4)
         ]
         evil = attempt("b error", device=EVIL) if number == 3 else attempt("b passed", device=EVIL)
@@ -52,6 +59,8 @@ def test_no_page_is_wider_than_its_window_nor_asks_for_anything(
         for width, scheme in zip(WIDTHS, ("light", "dark", "light"), strict=True):
             browser.see(width, scheme)
             assert browser.js("return document.documentElement.scrollWidth") <= width, page
+            # no column of it has to be scrolled to, either
+            assert width < 1280 or browser.js(RIGHT) <= width, page
         browser.see(1400, "dark")
         dark = browser.js("return getComputedStyle(document.body).backgroundColor")
         browser.see(1400, "light")

@@ -16,6 +16,7 @@ from harness.answers.history.causes import cause_of
 from harness.answers.history.comparison import compare, settled
 from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import AGAIN, CaseHistory
+from harness.answers.history.timeline import kind_of
 from harness.device.lab import facts, vitals
 from harness.ground.errors import DeviceLost
 from harness.search.bisect.new_failures import NewFailure
@@ -126,6 +127,28 @@ def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
         ("`lost to the lab on phone-2: not done in 60 s`", True),
         ("`lost to the lab on phone-3: not done in 60 s`", False),
     ], "a second phone is an issue of its own"
+
+
+def test_devices_that_one_adb_server_lost_are_one_issue_that_names_the_server() -> None:
+    gone, other = "no adb server at pc:5037: Connection refused", "no adb server at pc:5038: Broken"
+    records = [
+        on(device, "a error", error=ErrorRecord.of(message=message))
+        for device, message in (
+            ("phone-1", gone),
+            ("phone-2", f"device phone-2 is not used: it does not answer: {gone}; is it running?"),
+            ("phone-3", f"{gone}\nat test_a.py:3"),
+            ("phone-4", other),
+            ("phone-5", "adb server at pc:5037 does not answer within 5 s"),
+        )
+    ]
+    found = compare([], map(Attempt.of, records))
+    named = {record.case: record for record in records}
+    issues = [issue for issue in followed([], found, named, run="r", seen="s") if issue.cases]
+    assert {title(issue): issue.count for issue in issues} == {
+        "`lost to the lab: no adb server at pc:5037`": 4,
+        "`lost to the lab: no adb server at pc:5038`": 1,
+    }
+    assert {kind_of(Attempt.of(record)) for record in records[:3]} == {"no adb server at pc:5037"}
 
 
 def test_a_new_failure_behind_an_old_signature_is_told() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.answers.history.attempts import read_attempts
+from harness.answers.history.attempts import COMPARED, read_attempts
 from harness.answers.history.ops import judge_ops
 from harness.verdict.results.run_folder import JOURNAL
 from tests.integration.device_runs import DeviceRuns
@@ -43,7 +43,7 @@ def test_comparisons_of_nothing_blame_no_op_and_one_that_is_ten_times_larger_is_
 ) -> None:
     lab = DeviceRuns(tmp_path)
     small = [profiled(lab, (1, 1)) for _ in range(RUNS)]
-    read = [read_attempts(folder / JOURNAL)[0] for folder in small]
+    read = [read_attempts(folder / JOURNAL, COMPARED)[0] for folder in small]
     spreads = []
     for one, other in combinations(read, 2):  # 21 of them
         found = judge_ops(one, other)

@@ -88,7 +88,8 @@ def test_a_device_that_nobody_has_libraries_for_is_told(runs: DeviceRuns) -> Non
     runs.file.write_text(runs.file.read_text() + phone)
     done = runs.run(*CASE)
     assert done.code == 0, done.output
-    assert "left out: phone: for android-arm64: there is no source of QNN libraries" in done.output
+    why = "there is no source of QNN libraries"
+    assert f"left out: phone: for android-arm64: --qnn: {why}" in done.output
     done = runs.run("--device", "phone", *CASE)
     assert done.code == 2, done.output
     assert "there is no source of QNN libraries for target 'android-arm64'" in done.output

@@ -15,7 +15,7 @@ from harness.device.lab.inventory import load_lab
 from harness.device.store.scripts import ScriptName, script
 from harness.device.transport.shell import Completed
 from harness.ground.files.cache import cache_root, simulated_root
-from harness.run.workbench.placement import Need, Placement
+from harness.run.workbench.placement import Placement
 from harness.run.workbench.workbench import Workbench
 from tests.logged import Logged
 
@@ -32,7 +32,8 @@ def device_of(workbench: Workbench) -> AttachedDevice:
 
 def prepared(workbench: Workbench, version: str) -> Placement:
     placement = Placement("sim-test", "htp", version, "2.51.0")
-    assert workbench.prepare([Need(placement, MODELS)]) == {}
+    workbench.needs = {placement: MODELS}
+    workbench.ready(placement)
     return placement
 
 
@@ -100,7 +101,7 @@ def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> N
     try:
         prepared(workbench, "2.51.0")
         workdir = Path(device_of(workbench).workdir)
-        workbench.recover(workbench.lab.device("sim-test"), case_over=False, within=None)
+        workbench.recover(workbench.lab.device("sim-test"), case_over=False, aside=False)
         prepared(workbench, "2.51.0")
         assert len(list(workdir.glob("inuse/*"))) == 1
     finally:

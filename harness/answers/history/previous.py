@@ -184,18 +184,17 @@ def _named(pair: Pair) -> set[str]:
     return {side.case for side in (pair.before, pair.after) if side is not None}
 
 
-def last_rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
-    """Case, test, device and seconds of each case in the last run of the same selection."""
-    with contextlib.suppress(HarnessError):
-        return _rows(previous_of(folder))
-    return []
+def last_durations(path: Path, selection: object) -> dict[str, float]:
+    """How long each case took in the last run beside a run's path that asked for the same cases.
 
-
-def _rows(folder: RunFolder) -> list[tuple[str, str, str, float]]:
-    last: dict[str, tuple[int, tuple[str, str, str, float]]] = {}
-    for _, record in cases_in(folder.path / JOURNAL, LeftOut()):
-        if record.case not in last or record.attempt >= last[record.case][0]:
-            test, _, _ = record.test.partition("[")
-            device = record.device.name if record.device else ""
-            last[record.case] = record.attempt, (record.case, test, device, record.duration_s)
-    return [row for _, row in last.values()]
+    Empty if there is none. The run itself need not have begun.
+    """
+    beside = run_folders(path.parent)
+    before = beside[: beside.index(path)] if path in beside else beside
+    last: dict[str, tuple[int, float]] = {}
+    with contextlib.suppress(HarnessError, OSError):
+        for run in islice(_asked_for(selection, before[::-1]), 1):
+            for _, record in cases_in(run.path / JOURNAL, LeftOut()):
+                if record.case not in last or record.attempt >= last[record.case][0]:
+                    last[record.case] = record.attempt, record.duration_s
+    return {case: seconds for case, (_, seconds) in last.items()}

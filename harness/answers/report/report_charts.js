@@ -201,7 +201,7 @@ function times(data, shown, section, open) {
 
 // What was done to a device, in three kinds: each has a colour and a name.
 const DOINGS = {push: ["accent", "files pushed"], recovery: ["error", "a step to bring it back"], look: ["skipped", "a check, or another event"]};
-const doing = event => event.event === "push" ? "push" : ["health", "gate", "healed", "lent", "back"].includes(event.event) ? "look" : "recovery";
+const doing = event => event.event === "push" ? "push" : ["health", "gate", "healed"].includes(event.event) ? "look" : "recovery";
 
 function timeline(data, shown, section, open) {
   const lanes = [...new Set([...shown.map(at => data.device(at)), ...data.events.map(event => event.device)])].sort(BY_NUMBER).slice(0, 60);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,6 @@ from harness.device.adb.wireless import TLS, has_address
 from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.first_contact import read_facts, require_own_folder, transport_of
 from harness.device.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
-from harness.device.lab.held_leases import DeviceLease, SharedLeases
 from harness.device.lab.identity import (
     CarriedId,
     require_same_device,
@@ -24,7 +23,7 @@ from harness.device.lab.identity import (
     require_target,
 )
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.lease import DeviceHeld, DeviceLent, LeaseLost, Leases
+from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases, Missed
 from harness.device.lab.lease_files import Held
 from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
 from harness.device.lab.unknown_arch import unknown_arch
@@ -99,7 +98,8 @@ class LabDevice:
 
     Whoever works with a device holds this; its name is for people. `device_id` is what was left on
     it, `fitness` how it has done so far, `answered` whether it was ever reached, so that it is
-    worth waiting for, and `probe` the path of the probe there, once it was tried.
+    worth waiting for, and `probe` the path of the probe there, once it was tried. `identity` is
+    what it said it is, the most telling words first.
     """
 
     def __init__(self, lab: OpenLab, config: DeviceConfig) -> None:
@@ -111,9 +111,11 @@ class LabDevice:
         self.device_id = CarriedId()
         self.answered = False
         self.probe: str | None = None
-        self.lease = None if lab.leases is None else DeviceLease(lab.leases, config.name)
+        self._patience_s = lab.lease_wait_s
+        self._leased: list[str] = []
+        self._device_key: str | None = None
         self._changes: int | None = None
-        self._identity: tuple[str, ...] = ()
+        self.identity: tuple[str, ...] = ()
         self._loses_adb = TLS in (config.serial or "")
         self._attached: AttachedDevice | None = None
 
@@ -203,40 +205,80 @@ class LabDevice:
         return self.fitness.out is not None
 
     @property
-    def was_lent(self) -> bool:
-        return self.fitness.out is not None and isinstance(self.fitness.out.error, DeviceLent)
+    def is_held(self) -> bool:
+        """Whether this process holds it, or leases are not kept."""
+        return self.lab.leases is None or bool(self._leased)
 
     @property
     def is_taken(self) -> bool:
         """Whether another process has it now, as far as its address tells.
 
-        Nobody can have a simulated one. Where leases cannot be read, whoever takes it is told.
+        Where leases cannot be read, whoever takes it is told.
         """
-        return self._is_with(lambda leases: leases.look(self.key))
-
-    @property
-    def has_loan(self) -> bool:
-        return self._is_with(lambda leases: leases.loan(self.key))
-
-    def _is_with(self, look: Callable[[Leases], Held | None]) -> bool:
         leases = self.lab.leases
         with contextlib.suppress(InfraError):
-            return not (self.is_ours or leases is None) and look(leases.leases) is not None
+            return leases is not None and leases.look(self.lease_key) is not None
         return False
 
-    def hold(self) -> None:
-        """Takes the lease of its address, if leases are kept and labgrid lets us have it.
+    @property
+    def lease_key(self) -> str:
+        """Its address, or what a simulated one is: known before it answers."""
+        return self.lab.simulation.lease_key(self.name) if self.is_ours else self.key
 
-        Raises DeviceHeld if another process has it; who waited in vain once is not kept waiting
-        again.
+    def try_hold(self) -> Missed | None:
+        """Takes its leases if they are kept and free: of its address, and of what it said it is.
+
+        Returns who has it otherwise; at once if it is held here. Raises DeviceHeld if labgrid does
+        not let us have it.
         """
         if self.place is not None:
             if (why := self.place.why_not()) is not None:
                 raise DeviceHeld(why, Held(None, 0.0))
             if self._changes is None:
                 self._changes = len(self.place.changes())
-        if self.lease is not None and (not self.is_ours or self.lab.simulation.are_leased):
-            self.lease.take(self.key)
+        if self.lab.leases is None:
+            return None
+        for key in (self.lease_key, self._device_key):
+            if key is not None and (held := self._lease(key)) is not None:
+                self._free()
+                return Missed(self.name, self.lease_key, held)
+        self._patience_s = self.lab.lease_wait_s
+        return None
+
+    def hold(self) -> None:
+        """Takes it; waits for another process that has it, which is said.
+
+        Raises DeviceHeld if that takes too long; who waited in vain once is not kept waiting again.
+        """
+
+        def attempt() -> list[Missed]:
+            missed = self.try_hold()
+            return [] if missed is None else [missed]
+
+        patience_s, self._patience_s = self._patience_s, 0.0
+        if self.lab.leases is None:
+            self.try_hold()
+        else:
+            self.lab.leases.wait_for(attempt, wait_s=patience_s)
+
+    def give_back(self) -> None:
+        """Lets others have it. It stays as it is, and is believed again once it is held."""
+        self._free()
+        self._changes = None
+
+    def _lease(self, key: str) -> Held | None:
+        leases = self.lab.leases
+        if leases is None or key in self._leased:
+            return None
+        if (held := leases.try_take(key, self.name)) is None:
+            self._leased.append(key)
+        return held
+
+    def _free(self, keep: tuple[str | None, ...] = ()) -> None:
+        for key in [one for one in self._leased if one not in keep]:
+            self._leased.remove(key)
+            if self.lab.leases is not None:
+                self.lab.leases.free(key)
 
     def require_held(self) -> None:
         """Raises LeaseLost if another process may have got it while this one uses it.
@@ -249,9 +291,11 @@ class LabDevice:
                     raise LeaseLost(why)
                 if len(self.place.changes()) != (self._changes or 0):
                     raise LeaseLost(f"labgrid gave the place of {self.name} to others meanwhile")
-            if self.lease is not None:
-                self.lease.require()
+            if self.lab.leases is not None:
+                for key in self._leased:
+                    self.lab.leases.require(key)
         except LeaseLost:
+            self._free()
             self.release()
             raise
 
@@ -261,15 +305,19 @@ class LabDevice:
         Raises WrongTarget for a target that cannot be told, DeviceHeld if another process uses it,
         LeaseLost if one may have begun to, InfraError if it does not become ready.
         """
-        if self._attached is not None:
+        if self._attached is not None and self.is_held:
             self.require_held()
             return self._attached
         self.hold()
-        found = self._ask()
-        while not self._claim(found):
+        while self._attached is None:
             found = self._ask()
-        self._attached = found
-        return found
+            if self._is_claimed(found):
+                self._attached = found
+            else:  # what it said is old once it is had
+                self._free()
+                self.release()
+                self.hold()
+        return self._attached
 
     def detach(self) -> None:
         """Forgets what it said without ending it; the next `attach` asks it anew."""
@@ -292,25 +340,21 @@ class LabDevice:
         if not self.is_ours:
             self._way.reconnect(timeout_s=min(within_s, CONNECT_S))
 
-    def _claim(self, found: AttachedDevice) -> bool:
-        """Leases what it says it is; False if what it said is old by now.
+    def _is_claimed(self, found: AttachedDevice) -> bool:
+        """Leases what it says it is, too; False if another process has that.
 
         A simulated device is what its folder is, which is leased already.
         """
-        if self.lease is None or self.is_ours:
+        if self.lab.leases is None or self.is_ours:
             return True
         said = next(iter(found.facts.identity), None)
         if said is None:
             own_id = self.device_id.look(found.transport, found.workdir)
             said = None if own_id is None else f"device id {own_id.text}"
-        if said is None:
-            return True
         # images are copied with the machine-id in them: only the boot tells such devices apart
-        try:
-            return self.lease.take_device(f"{said} boot {found.facts.boot}")
-        except DeviceHeld:
-            self.release()
-            raise
+        self._device_key = None if said is None else f"{said} boot {found.facts.boot}"
+        self._free(keep=(self.lease_key, self._device_key))
+        return self._device_key is None or self._lease(self._device_key) is None
 
     def _ask(self) -> AttachedDevice:
         config, workdir = self.config, self.config.workdir
@@ -327,9 +371,9 @@ class LabDevice:
         facts = read_facts(transport, workdir)
         if not self.is_ours and config.transport == "adb":
             require_serial(serial, facts.serial_number)
-        require_same_device(serial, self._identity, facts.identity)
+        require_same_device(serial, self.identity, facts.identity)
         # what was damaged on its way once may be told the next time
-        self._identity = max(self._identity, facts.identity, key=len)
+        self.identity = max(self.identity, facts.identity, key=len)
         self._loses_adb |= facts.loses_adb and has_address(serial)
         self.answered = True
         target = require_target(config, facts, serial)
@@ -365,7 +409,7 @@ class OpenLab:
         `lease_wait_s` is how long (seconds) a device is waited for that another process holds.
         """
         self.described = lab
-        self.leases = None if leases is None else SharedLeases(leases, wait_s=lease_wait_s)
+        self.leases, self.lease_wait_s = leases, lease_wait_s
         self.simulation = Simulation(
             key_folder=key_folder, storage_root=storage_root, instances=instances
         )
@@ -383,7 +427,7 @@ class OpenLab:
         for device in self.devices:
             device.detach()
         if self.leases is not None:
-            self.leases.leases.close()
+            self.leases.close()
 
     def device(self, name: str) -> LabDevice:
         """The device of that name. Raises ConfigError for one that the lab does not have."""
@@ -394,18 +438,13 @@ class OpenLab:
 
     @property
     def devices(self) -> Iterable[LabDevice]:
+        """Those that were asked for so far."""
         return tuple(self._devices.values())
 
-    def hold_all(self, names: Iterable[str]) -> None:
-        """Takes the leases of several devices in an order that is the same for every process.
-
-        Two runs on the same devices then never wait for each other. Which of them cannot be had is
-        said when it is used.
-        """
-        several = sorted(map(self.device, set(names)), key=lambda device: device.key)
-        for device in several if len(several) > 1 else ():
-            with contextlib.suppress(InfraError):
-                device.hold()
+    @property
+    def all_devices(self) -> Iterable[LabDevice]:
+        """All that the lab has."""
+        return [self.device(config.name) for config in self.described.in_use()]
 
     def restart_server(self) -> None:
         """Ends our adb server; the next device that hangs on it starts it again."""

@@ -21,8 +21,8 @@ from harness.device.lab.health import (
     gate_problem,
     unreachable,
 )
-from harness.device.lab.lease import DeviceHeld, DeviceLent
-from harness.device.lab.lease_files import Held
+from harness.device.lab.known_state import AROUND
+from harness.device.lab.lease import DeviceHeld
 from harness.device.lab.quarantine import Quarantine, Until
 from harness.device.lab.recovery import (
     ProbeProblem,
@@ -49,7 +49,6 @@ _GATE_POLL_S: Final = 5.0
 # a device that did not come back by being switched may do so later: 10, 20 ... 160 minutes
 _SWITCH_AGAIN_S: Final = 600.0
 _PAUSE_S: Final = (0.5, 10.0)
-_AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 # a device that is ours comes back when it is started, or not at all
 _ROUNDS_OF_OURS: Final = 2
 
@@ -69,7 +68,7 @@ class DeviceWatch:
         probe_problem: ProbeProblem,
         tell: Tell,
         thorough: ProbeProblem | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         """`thorough` puts the probe there first; it is asked before a quarantine ends.
@@ -102,14 +101,13 @@ class DeviceWatch:
             self._make_fit(device)
         except DeviceHeld as held:
             # nothing is wrong with it, so it is not put into quarantine
-            self._keep_out(device, held)
+            self.keep_out(device, held)
             raise
 
     def is_due(self, device: LabDevice) -> bool:
-        """Whether a device that was given up, or lent, is to be looked at again."""
-        out, lease = device.fitness.out, device.lease
-        is_lent = lease is not None and lease.is_lent
-        return out is not None and not is_lent and self._clock() >= out.look_at
+        """Whether a device that was given up is to be looked at again."""
+        out = device.fitness.out
+        return out is not None and self._clock() >= out.look_at
 
     def _make_fit(self, device: LabDevice) -> None:
         began, health = self._clock(), self._check(device, even_good=True)
@@ -146,7 +144,7 @@ class DeviceWatch:
             with self._ours if device.is_ours else contextlib.nullcontext():
                 health = self._recover(device, health, strikes=strikes)
         except DeviceHeld as held:
-            self._keep_out(device, held)
+            self.keep_out(device, held)
             return False
         in_vain = fitness.strikes > _STEPS and fitness.cases_lost >= _CASES_IN_A_ROW
         if health.state != "bad" and in_vain:
@@ -157,17 +155,16 @@ class DeviceWatch:
         if health.state == "bad":
             self._give_up(device, health)
             return False
-        fitness.is_fit = True
+        fitness.is_fit, fitness.checked = True, self._clock()
         return True
 
-    def lend(self, device: LabDevice, asks: Held) -> None:
-        """Lends a device to the person who asks for it; it is out until it is back."""
-        assert device.lease is not None
-        device.lease.lend()
-        device.release()
-        lent = DeviceLent(f"device {device.name} is lent to {asks.holder or asks}", asks)
-        device.fitness.is_fit, device.fitness.out = False, Out(lent, self._clock())
-        self._tell(LabEvent(device.name, "lent", "good", (), str(lent), datetime.now(UTC), 0.0))
+    def keep_out(
+        self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
+    ) -> None:
+        """Has no case use a device before it is looked at again."""
+        pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
+        device.fitness.is_fit = False
+        device.fitness.out = Out(error, self._clock() + pause_s)
 
     def heal(self, device: LabDevice) -> Health:
         """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
@@ -224,7 +221,7 @@ class DeviceWatch:
         device.fitness.cases += 1
         if device.fitness.vitals is not None:
             at, vitals = device.fitness.vitals
-            found |= {k: said for k in _AROUND if (said := getattr(vitals, k)) is not None}
+            found |= {k: said for k in AROUND if (said := getattr(vitals, k)) is not None}
             found["seen_s"] = round(self._clock() - at, 1)
         return found
 
@@ -337,29 +334,26 @@ class DeviceWatch:
             self._say(device, "quarantine", health)
         what = "is in quarantine" if entry.until == "healed" else "is not used"
         error = InfraError(f"device {device.name} {what}: {why}. {entry.end(device.name)}")
-        self._keep_out(device, error, until=entry.until, look_s=look_s)
+        self.keep_out(device, error, until=entry.until, look_s=look_s)
         device.release()
         return error
-
-    def _keep_out(
-        self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
-    ) -> None:
-        pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
-        device.fitness.is_fit = False
-        device.fitness.out = Out(error, self._clock() + pause_s)
 
     def _take_back(self, device: LabDevice, health: Health) -> None:
         fitness = device.fitness
         if self._quarantine.lift(device.key) or device.is_out:
-            self._say(device, "back" if device.was_lent else "healed", health)
+            self._say(device, "healed", health)
         fitness.out = None
         fitness.succeeded()
-        fitness.is_fit = True
+        fitness.is_fit, fitness.checked = True, self._clock()
 
 
 def _others_run(device: LabDevice) -> bool:
-    alike = (one for one in device.lab.devices if one.is_ours == device.is_ours)
-    return any(one.fitness.is_fit for one in alike)
+    alike = [one for one in device.lab.all_devices if one.is_ours == device.is_ours]
+    return any(
+        one.fitness.is_fit or (not one.is_ours and one.is_taken)
+        for one in alike
+        if one is not device
+    )
 
 
 def _is_full(health: Health) -> bool:

@@ -97,7 +97,7 @@ class Health:
 
 @dataclass(frozen=True)
 class Out:
-    """Why a device takes no cases, and when (on the run's clock) it is looked at again."""
+    """Why a device takes no cases, and when (in seconds since 1970) it is looked at again."""
 
     error: InfraError
     look_at: float
@@ -105,15 +105,17 @@ class Out:
 
 @dataclass
 class Fitness:
-    """How a device has done in a run so far.
+    """How a device has done so far. Times are in seconds since 1970.
 
-    `is_fit` if it may be used without a look. `strikes` are the failures of the lab on it in a row,
-    `cases_lost` the cases that they ended; `switches`: how often it was switched off and on since
-    it was last well, and `switch_at` from when on (on the run's clock) it may be again.
-    `vitals` are the last, with the time (on the run's clock) of the look. `cases` began there.
+    `is_fit` if it may be used without a look, since the one at `checked`. `strikes` are the
+    failures of the lab on it in a row, `cases_lost` the cases that they ended; `switches`: how
+    often it was switched off and on since it was last well, and `switch_at` from when on it may be
+    again. `vitals` are the last, with the time of the look. `cases` began there. What was found out
+    of what lies there holds while `epoch` stays the same.
     """
 
     is_fit: bool = False
+    checked: float = 0.0
     strikes: int = 0
     cases_lost: int = 0
     switches: int = 0
@@ -121,6 +123,7 @@ class Fitness:
     out: Out | None = None
     vitals: tuple[float, Vitals] | None = None
     cases: int = 0
+    epoch: str = ""
 
     def succeeded(self) -> None:
         """A case was survived: a fresh start."""
@@ -235,8 +238,6 @@ EventKind = Literal[
     "healed",
     "gate",
     "push",
-    "lent",
-    "back",
 ]
 
 

@@ -83,7 +83,7 @@ class CarriedId:
 
     def __init__(self) -> None:
         self._last: DeviceId | None = None
-        self._known: set[str] = set()
+        self.known: set[str] = set()
 
     def look(self, way: Transport, workdir: str) -> DeviceId | None:
         """Looks at the device's id in one round trip, and gives it one if it has none.
@@ -93,10 +93,10 @@ class CarriedId:
         Raises DeviceError if it is none of those that this device had before.
         """
         own_id = give_device_id(way, workdir)
-        require_same_id(way.serial, self._known, own_id)
+        require_same_id(way.serial, self.known, own_id)
         if own_id is not None:
             self._last = own_id
-            self._known.add(own_id.text)
+            self.known.add(own_id.text)
         return own_id
 
     def check(self) -> str:

@@ -1,11 +1,11 @@
-"""One holder per device among all processes and users of this computer.
+"""One holder per device among all processes and users of this computer, for one case at a time.
 
 A lease is a lock (flock) on a file that all users share, so the kernel frees it at once when its
 holder ends in any way. The file tells who holds it; its time of modification is a heartbeat, by
 which a holder that was stopped or hangs can be told from one that works. Who takes the file away
 from under its holder lets a second one in: each holder looks at every beat whether its file is
-still in its place, and gives the device up if it is not. Those who wait try again and again. A
-person who asks for a device comes before them, and then the run that lent it (`lease_claims.py`).
+still in its place, and gives the device up if it is not. Those who wait stand in line
+(`lease_claims.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import contextlib
 import getpass
 import logging
 import os
+import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from harness.device.lab.lease_claims import Claim, Claimant, ClaimKind, claimants
+from harness.device.lab.lease_claims import Claim, ClaimKind, claimants
 from harness.device.lab.lease_files import (
     HEARTBEAT_S,
+    STALE_S,
     Held,
     Holder,
     LockedFile,
@@ -37,9 +39,10 @@ from harness.ground.files.notices import working
 
 _log = logging.getLogger(__name__)
 
-_POLL_S: Final = 0.2
+_HOST: Final = socket.gethostname()
+_POLL_S: Final = (0.01, 0.05)
 _LONGEST_LOAN_S: Final = 604800.0
-"""So long a person may keep a device that was asked for."""
+"""So long a person may keep a device."""
 
 
 class DeviceHeld(InfraError):
@@ -50,12 +53,16 @@ class DeviceHeld(InfraError):
         super().__init__(text)
 
 
-class DeviceLent(DeviceHeld):
-    """A device that this process lent to a person, and that is not back."""
-
-
 class LeaseLost(InfraError):
     """A device may have got a second holder: what it answered since is not to be believed."""
+
+
+class Missed(NamedTuple):
+    """A device that could not be had: by which key it is waited for, and who has it."""
+
+    name: str
+    key: str
+    held: Held
 
 
 class Lease(LockedFile):
@@ -67,6 +74,7 @@ class Lease(LockedFile):
     def __init__(self, descriptor: int, path: Path, name: str) -> None:
         super().__init__(descriptor, path)
         self.name = name
+        self.holders = 1
         self._lost = False
 
     def beat(self) -> None:
@@ -91,20 +99,27 @@ class Lease(LockedFile):
 
 
 class Leases:
-    """The leases of this process; `purpose` tells others what it does with the devices."""
+    """The leases of this process; `purpose` tells others what it does with the devices.
 
-    def __init__(self, folder: Path, *, purpose: str, loan_s: float = 0.0) -> None:
-        """With `loan_s` runs are asked to lend their devices for so many seconds."""
+    Two names of one device share its lease: one process uses it after all.
+    """
+
+    def __init__(
+        self, folder: Path, *, purpose: str, of_run: bool = False, loan_s: float = 0.0
+    ) -> None:
+        """`of_run`: other processes of this purpose belong to us; all stand in line as one.
+
+        With `loan_s` a person takes devices for so many seconds, before all runs that wait.
+        """
         self._folder = folder
         self._purpose = purpose
+        self._of_run = of_run
         self._loan_s = loan_s
         self._own: dict[str, Lease] = {}
-        self._lent: dict[str, Claim] = {}
-        self._changing = threading.RLock()  # between the heart and who takes, lends and frees
+        self._claims: dict[str, Claim] = {}
+        self._changing = threading.RLock()  # between the heart and who takes and frees
         self._ended, self._closed = threading.Event(), threading.Event()
         self._heart: threading.Thread | None = None
-        self.at_beat: Callable[[], object] = lambda: None
-        """Called by the heart, every five seconds while anything is held."""
 
     def require(self, key: str) -> None:
         """Raises LeaseLost if a device that this object took has lost its lease."""
@@ -112,97 +127,25 @@ class Leases:
             self._own[key].require()
 
     def take(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
-        """Takes the device `key`, called `name`; at once if it is held by this object already.
+        """Takes the device `key`, called `name`; waits for it as `wait_for`."""
 
-        Waits up to `wait_s` seconds, and says who has it. The time of a loan comes on top, and who
-        lent the device waits for its end in any case. Raises DeviceHeld naming the holder,
-        InfraError if leases cannot be kept.
+        def attempt() -> list[Missed]:
+            held = self.try_take(key, name)
+            return [] if held is None else [Missed(name, key, held)]
+
+        self.wait_for(attempt, wait_s=wait_s)
+
+    def try_take(self, key: str, name: str) -> Held | None:
+        """Takes a device if it is free and nobody stands in line before us; else who has it.
+
+        Raises InfraError if leases cannot be kept.
         """
-        claim, closed = self._lent.get(key), self._closed
-        began, told, lent = time.monotonic(), "", claim is not None
-        kind: ClaimKind = "lent" if lent else "asks"
-        until = began + wait_s
-        with contextlib.ExitStack() as waits:
-            if lent:
-                waits.callback(self._end_claim, key)
-            tell: Callable[..., None] | None = None
-            while (held := self._try(key, name, claim)) is not None:
-                now = time.monotonic()
-                if (wait_s or lent) and held.holder is not None and held.holder.is_loan:
-                    until = min(now + wait_s + _POLL_S, began + wait_s + _LONGEST_LOAN_S)
-                if now >= until:
-                    waited = f" (waited {wait_s:g} s)" if wait_s else ""
-                    raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
-                if claim.is_gone if claim is not None else self._loan_s:
-                    claim = waits.enter_context(contextlib.closing(self._claim(key, name, kind)))
-                if claim is not None:
-                    claim.touch()
-                if str(held.holder) != told:
-                    told = str(held.holder)
-                    most = "" if lent or self._loan_s else f" up to {wait_s:g} s"
-                    _log.warning(f"waiting{most} for device {name}: held by {held}")
-                    tell = tell or waits.enter_context(working(name))
-                    tell(f"waiting: held by {held}")
-                if closed.wait(_POLL_S):
-                    raise DeviceHeld(f"device {name} is not waited for any more", held)
-            if tell is not None:
-                waited_s = time.monotonic() - began
-                _log.warning(f"device {name} is had, after {waited_s:.0f} s of waiting")
-
-    def free(self, key: str) -> None:
-        """Gives a device back; nothing happens if this object does not hold it."""
-        with self._changing:
-            lease = self._own.pop(key, None)
-            if lease is not None:
-                lease.close()
-
-    def lend(self, key: str, name: str) -> None:
-        """Frees a device, to have it back before all other runs."""
-        with self._changing:
-            self._lent[key] = self._claim(key, name, "lent")
-            self.free(key)
-
-    def is_lent(self, key: str) -> bool:
-        """Whether it is not back yet."""
-        return key in self._lent
-
-    def close(self) -> None:
-        """Gives all devices back, and ends what waits for one; safe to call twice."""
-        self._ended.set()
-        waits, self._closed = self._closed, threading.Event()
-        waits.set()
-        for key in (*self._own, *self._lent):
-            self._end_claim(key)
-            self.free(key)
-
-    def look(self, key: str) -> Held | None:
-        """Who else holds a device, or will next, None if nobody does."""
-        if key in self._own:
-            return None
-        held = held_file(self._folder / device_file(key))
-        others = self._others(key) if held is None else []
-        return others[0].held if others else held
-
-    def loan(self, key: str) -> Held | None:
-        """The person who has a device, or asks for it."""
-        held = self.look(key)
-        if held is not None and held.holder is not None and held.holder.is_loan:
-            return held
-        return next((one.held for one in self._others(key) if one.asks), None)
-
-    def _others(self, key: str) -> list[Claimant]:
-        claim = self._lent.get(key)
-        return [
-            one for one in claimants(self._folder, key) if claim is None or one.file != claim.file
-        ]
-
-    def _try(self, key: str, name: str, claim: Claim | None) -> Held | None:
-        """Takes a device that is free, and on which nobody else has a claim; else who has it."""
         with self._changing:
             if key in self._own:
+                self._own[key].holders += 1
                 return None
             path = self._folder / device_file(key)
-            if front := claimants(self._folder, key, claim):
+            if front := claimants(self._folder, key, self._claims.get(key)):
                 return held_file(path) or front[0].held
             found = take_file(path, self._holder().content())
             if isinstance(found, Held):
@@ -214,33 +157,127 @@ class Leases:
                 self._heart.start()
             return None
 
-    def _claim(self, key: str, name: str, kind: ClaimKind) -> Claim:
-        return Claim(self._folder, key, name, self._holder().content(), kind)
+    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait_s: float | None) -> None:
+        """Tries again, standing in line, until an attempt to take one of several devices succeeds.
 
-    def _end_claim(self, key: str) -> None:
+        Who has them is said. No holder is waited for longer than `wait_s` seconds, which does not
+        count the time of a loan; a process of our own run is waited for in any case, unless
+        `wait_s` is None. Raises DeviceHeld naming a holder.
+        """
+        began, told, warned = time.monotonic(), "", ""
+        since: dict[str, tuple[str, float]] = {}
+        with contextlib.ExitStack() as waits:
+            waits.callback(self._leave_line)
+            while missed := attempt():
+                now = time.monotonic()
+                for name, _, held in missed:
+                    if name not in since or since[name][0] != str(held.holder):
+                        since[name] = str(held.holder), now
+                foreign = [one for one in missed if not self._is_ours(one.held)]
+                if wait_s is None or (
+                    len(foreign) == len(missed)
+                    and all(
+                        now - since[name][1] >= self._patience_s(held, wait_s)
+                        for name, _, held in missed
+                    )
+                ):
+                    name, _, held = missed[0]
+                    waited = f" (waited {now - began:.1f} s)" if wait_s else ""
+                    raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
+                for _, key, _ in missed:
+                    self._stand_in_line(key)
+                name, _, held = (foreign or missed)[0]
+                if str(held.holder) != told:
+                    told = str(held.holder)
+                    waits.enter_context(working(name))(f"waiting: held by {held}")
+                    if foreign:
+                        warned = name
+                        is_loan = held.holder is not None and held.holder.is_loan
+                        most = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
+                        _log.warning(f"waiting{most} for device {name}: held by {held}")
+                if self._closed.wait(random.uniform(*_POLL_S)):
+                    raise DeviceHeld(f"device {name} is not waited for any more", held)
+            if warned:
+                waited_s = time.monotonic() - began
+                _log.warning(f"device {warned} is waited for no more, after {waited_s:.0f} s")
+
+    def free(self, key: str) -> None:
+        """Gives a device back when its last holder here does; nothing if it is not held."""
         with self._changing:
-            if (claim := self._lent.pop(key, None)) is not None:
+            lease = self._own.get(key)
+            if lease is not None:
+                lease.holders -= 1
+                if not lease.holders:
+                    del self._own[key]
+                    lease.close()
+
+    def close(self) -> None:
+        """Gives all devices back, and ends what waits for one; safe to call twice."""
+        self._ended.set()
+        waits, self._closed = self._closed, threading.Event()
+        waits.set()
+        with self._changing:
+            for held in (*self._own.values(), *self._claims.values()):
+                held.close()
+            self._own.clear()
+            self._claims.clear()
+
+    def look(self, key: str) -> Held | None:
+        """Who else holds a device, or will next, None if nobody does."""
+        if key in self._own:
+            return None
+        held = held_file(self._folder / device_file(key))
+        others = claimants(self._folder, key) if held is None else []
+        return others[0].held if others else held
+
+    def held_here(self) -> Held:
+        """What others are told of what this process holds."""
+        return Held(self._holder(), 0.0)
+
+    def _is_ours(self, held: Held) -> bool:
+        who = held.holder
+        if who is None or not self._of_run or held.silent_s > STALE_S:
+            return False
+        return (who.host, who.purpose) == (_HOST, self._purpose)
+
+    @staticmethod
+    def _patience_s(held: Held, wait_s: float) -> float:
+        is_loan = held.holder is not None and held.holder.is_loan
+        return _LONGEST_LOAN_S if wait_s and is_loan else wait_s
+
+    def _stand_in_line(self, key: str) -> None:
+        """Has nobody take a device who comes later; once for all processes of a run."""
+        with self._changing:
+            if (claim := self._claims.get(key)) is not None and not claim.is_gone:
+                claim.touch()
+                return
+            line = claimants(self._folder, key)
+            if self._loan_s or not any(self._is_ours(one.held) and not one.asks for one in line):
+                kind: ClaimKind = "asks" if self._loan_s else "waits"
+                self._claims[key] = Claim(self._folder, key, self._holder().content(), kind)
+
+    def _leave_line(self) -> None:
+        with self._changing:
+            for claim in self._claims.values():
                 claim.close()
+            self._claims.clear()
 
     def _holder(self) -> Holder:
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError):
-            user = f"user {os.getuid()}"
         now = datetime.now(UTC)
         until = _shown(now + timedelta(seconds=self._loan_s)) if self._loan_s else ""
-        return Holder(user, socket.gethostname(), os.getpid(), _shown(now), self._purpose, until)
+        return Holder(_user(), _HOST, os.getpid(), _shown(now), self._purpose, until)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
             for lease in tuple(self._own.values()):
                 lease.beat()
-            for key, claim in tuple(self._lent.items()):
-                claim.touch()
-                with contextlib.suppress(InfraError):
-                    if self._try(key, claim.name, claim) is None:
-                        self._end_claim(key)
-            self.at_beat()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def _shown(time: datetime) -> str:

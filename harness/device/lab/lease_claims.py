@@ -1,9 +1,9 @@
-"""Claims on a device: of a person who asks for it, and of a run that lent it to one.
+"""Claims on a device: of persons who ask for it, and of runs that wait for it.
 
 A claim is a file beside that of the lease, locked in the same way: it ends with its process, and
 one that has not moved for long counts no more. While there are claims, nobody but the first
-claimant takes the device. Their files sort in that order: who asks comes before a run that lent
-the device, and of these who came first.
+claimant takes the device. Their files sort in that order: persons come before runs, and of these
+who came first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.device.lab.lease_files import (
     take_file,
 )
 
-ClaimKind = Literal["asks", "lent"]
+ClaimKind = Literal["asks", "waits"]
 _MOST: Final = 1000
 _MARK: Final = "~"
 
@@ -43,13 +43,12 @@ class Claimant:
 
 
 class Claim(LockedFile):
-    """A claim on the device `name`, until `close` or the end of this process."""
+    """A claim on a device, until `close` or the end of this process."""
 
-    def __init__(self, folder: Path, key: str, name: str, content: bytes, kind: ClaimKind) -> None:
+    def __init__(self, folder: Path, key: str, content: bytes, kind: ClaimKind) -> None:
         """Come behind all earlier claims of the same kind. Raise InfraError."""
         now, token = time.monotonic_ns(), secrets.token_hex(4)
         self.file = f"{device_file(key)}{_MARK}{kind}-{now:020}-{token}"
-        self.name = name
         descriptor = take_file(folder / self.file, content)
         assert isinstance(descriptor, int)
         super().__init__(descriptor, folder / self.file)

@@ -195,8 +195,14 @@ def locked_by(descriptor: int) -> Held | None:
 
 
 def _read_held(descriptor: int) -> Held:
-    silent_s = max(0.0, time.time() - os.fstat(descriptor).st_mtime)
-    return Held(parse_holder(os.pread(descriptor, MAX_BYTES, 0)), silent_s)
+    """Who has locked an open file; who has just done so is given the time to say who it is."""
+    for _ in range(_GLANCES):
+        silent_s = max(0.0, time.time() - os.fstat(descriptor).st_mtime)
+        holder = parse_holder(os.pread(descriptor, MAX_BYTES, 0))
+        if holder is not None or silent_s > STALE_S:
+            break
+        time.sleep(_GLANCE_S)
+    return Held(holder, silent_s)
 
 
 def _open_file(path: Path, *, create: bool) -> int | None:

@@ -28,6 +28,10 @@ CONNECT_S = 20.0
 class DeviceStorage(Protocol):
     """Storage for simulated devices that only one run has."""
 
+    def key(self, name: str) -> str:
+        """What all processes of the run call a device."""
+        ...
+
     def storage(self, name: str) -> Path:
         """The storage folder of a device. Raises InfraError."""
         ...
@@ -57,9 +61,9 @@ class Simulation:
         self._closed = False
         self._beginning = threading.RLock()
 
-    @property
-    def are_leased(self) -> bool:
-        return self._instances is None
+    def lease_key(self, name: str) -> str:
+        """What is leased of a device: of those of one run, one process uses one at a time."""
+        return self.key(name) if self._instances is None else self._instances.key(name)
 
     def key(self, name: str) -> str:
         """What a device is on this computer: its folder, whatever a lab calls it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -11,9 +12,18 @@ from typing import Final
 _CLAIM: Final = re.compile(r"([A-Za-z0-9_.]{1,60})-(\d{1,10})-([0-9a-f]{8})")
 
 
-def own_claim() -> str:
-    """A new claim for this process: host, process id, and something random."""
-    return f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+def own_claim(run: str = "") -> str:
+    """A new claim for this process: host, process id, and its `run` or something random."""
+    return f"{_host()}-{os.getpid()}-{_token(run) if run else secrets.token_hex(4)}"
+
+
+def claims_of(claim: str) -> str:
+    """A shell pattern for the claims of all processes of a run, one of which has this one."""
+    return f"*-{claim.rpartition('-')[2]}"
+
+
+def _token(run: str) -> str:
+    return hashlib.sha256(run.encode()).hexdigest()[:8]
 
 
 def holder(claim: str) -> str:

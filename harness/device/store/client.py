@@ -99,11 +99,12 @@ class StoreClient:
         with contextlib.suppress(InfraError):
             self._device.shell(f"rm -rf {path}", timeout_s=_CLEANUP_S)
 
-    def release(self, claim: str) -> None:
-        """Takes our claim away if the device can be reached at once."""
-        path = shlex.quote(f"{self._workdir}/inuse/{claim}")
+    def release(self, claim: str, others: str = "") -> None:
+        """Takes our claim away, and those called as in `others`, if the device can be reached."""
+        folder = shlex.quote(f"{self._workdir}/inuse/")
         with contextlib.suppress(InfraError):
-            self._device.shell(f"rm -f {path}", timeout_s=_RELEASE_S)
+            names = [folder + shlex.quote(claim), *([folder + others] if others else [])]
+            self._device.shell(f"rm -f {' '.join(names)}", timeout_s=_RELEASE_S)
 
     def _ask(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.device.store.claims import own_claim
+from harness.device.store.claims import claims_of, own_claim
 from harness.device.store.client import StoreClient
 from harness.device.store.delivery import Delivery, TellPush
 from harness.device.store.layout import FileSet, names_used
@@ -111,10 +111,13 @@ class Deployer:
         """Makes the next deployment look at the device again (after a reboot, say)."""
         self._deployed.clear()
 
-    def release(self) -> None:
-        """Says that nothing of it is used any more, and forgets it; never raises DeviceError."""
-        if self._using:
-            self._store.release(self._claim)
+    def release(self, *, of_run: bool = False) -> None:
+        """Says that nothing of it is used any more, and forgets it; never raises DeviceError.
+
+        `of_run`: nor what other processes of our run deployed.
+        """
+        if self._using or of_run:
+            self._store.release(self._claim, claims_of(self._claim) if of_run else "")
         self._using.clear()
         self._deployed.clear()
 

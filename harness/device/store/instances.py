@@ -1,12 +1,12 @@
 """Storage of simulated devices for one run, over contents that all runs share.
 
-Runs never wait for each other's simulated devices: each has instances of its own. Their storage
+Runs never wait for each other's simulated devices: each process of one has its own. Their storage
 begins with the lasting device's store, as hard links: contents are read-only, so nothing is
 copied, and the store's own scripts find it there (see layout). What a run brings goes back into
 the lasting store when it ends; what it removed or found damaged goes there, too.
 
     <root>/<name>/             the lasting device, as `qnn-harness simulator start` starts it
-    <root>/.runs/<run>/<name>/ a run's instance; processes of the run hold a lock on `<run>`
+    <root>/.runs/<run>/<name>/ an instance of a process of a run, which holds a lock on `<run>`
 
 The folders of a run that was killed are dealt with by the next one that begins.
 """
@@ -49,19 +49,26 @@ _BEGAN_WITH: Final = ".began-with-"
 class Instances:
     """The storage of one run's simulated devices; nothing is made before `storage` is called.
 
-    Processes that name the same `run` share the devices by name. Safe to close twice, and by
+    Processes that name the same `run` and `process` share its devices. Safe to close twice, and by
     another thread than the one that asks for storage: nothing begins after that.
     """
 
-    def __init__(self, root: Path, run: str | None = None) -> None:
-        """`run` is any text that no other run has; by default this object is a run of its own."""
+    def __init__(self, root: Path, run: str | None = None, process: str = "") -> None:
+        """`run` is any text that no other run has; by default this object is a run of its own.
+
+        Each `process` of a run has devices of its own, and uses one only while no other does.
+        """
         self._root = root
         self._runs = root / _RUNS
-        text = run or secrets.token_hex(16)
-        self._folder = self._runs / hashlib.sha256(text.encode()).hexdigest()[:8]
+        self._run = run or secrets.token_hex(16)
+        self._folder = self._runs / _short(f"{self._run} {process}".strip())
         self._held: int | None = None
         self._closed = False
         self._asked = threading.Lock()
+
+    def key(self, name: str) -> str:
+        """What all processes of the run call its device `name`."""
+        return f"simulated:{self._runs / _short(self._run) / name}"
 
     def storage(self, name: str) -> Path:
         """The storage folder of this run's device `name`. Raises InfraError."""
@@ -143,6 +150,10 @@ class Instances:
             yield
         finally:
             os.close(held)
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _store_of(storage: Path) -> Path:

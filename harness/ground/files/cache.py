@@ -84,6 +84,11 @@ def quarantine_root(cache: Path) -> Path:
     return _private(chosen) if chosen is not None else cache / "quarantine"
 
 
+def known_root(cache: Path) -> Path:
+    """The folder with what is known of devices from case to case."""
+    return cache / "devices"
+
+
 def lease_root() -> Path:
     """The folder of the leases, which may be for all users, so that others may write there.
 

@@ -139,10 +139,6 @@ class Selection:
             return kinds(self.devices)
         return {name: self.sharing.get(name, name) for name in self.device_names}
 
-    def kinds_for(self, placement: Placement) -> list[str]:
-        """The kinds of devices that can run a case."""
-        return list(dict.fromkeys(self.kinds[name] for name in placement.candidates))
-
     @property
     def device_names(self) -> list[str]:
         """The names of the devices asked for; none if the lab cannot be read."""

@@ -1,24 +1,23 @@
-"""The attempts at a case: on which device each is made, and whether another one follows.
+"""The attempts at a case: which device each takes, and whether another one follows.
 
-A fault of the lab is no verdict: the case is tried again there, or on another device that shares
-it. What a device of one kind cannot do is asked of another kind, if any will do. With pytest-xdist
-a worker gives such a case back, and the controller gives it to a worker with another device
-(`Course`), which goes on counting (`MovedCase`). What was on the device is seen to meanwhile
-(`workbench/beside.py`). A case that only one device can run waits for it.
+A device is leased for one attempt. A fault of the lab is no verdict: the case is tried again, on
+another device if one shares it. What a device of one kind cannot do is asked of another kind, if
+any will do. A device that failed is seen to meanwhile (`workbench/aside.py`), which keeps its
+lease; a case that only this device can run waits for that.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from harness.ground.errors import HarnessError, NotYet
-from harness.ground.host.deadline import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from harness.device.lab.attach import LabDevice
+    from harness.device.lab.lease import DeviceHeld, Missed
     from harness.run.workbench.placement import Placement
     from harness.run.workbench.workbench import Workbench
 
@@ -32,88 +31,75 @@ _PATIENCE_S: Final = 1.0
 """How long a case waits for a device to be made ready while others can run it."""
 
 
-@dataclass(frozen=True)
-class MovedCase:
-    """A case that goes from device to device, after `attempts`, with `left` more allowed.
+class FreeDevices:
+    """Takes devices for cases, and gives them back."""
 
-    A worker tells its controller, in a report, which `device` gave it up; `cannot`: that said that
-    it cannot do what the case is about. A controller tells a worker on which device it goes on.
-    """
-
-    device: str
-    attempts: int
-    left: int
-    cannot: bool = False
-
-
-class Twins:
-    """Which of the devices that share a case take it, and when."""
-
-    def __init__(self, workbench: Workbench, *, is_worker: bool) -> None:
+    def __init__(self, workbench: Workbench, first: int = 0) -> None:
+        """Looks at the devices of a case from the `first` on, so that workers begin with others."""
         self._workbench = workbench
-        self._is_worker = is_worker
+        self._first = first
+        self._last = ""
 
     def device(self, placement: Placement) -> LabDevice:
-        """The device that a placement is on now."""
+        """The device that a placement is on."""
         return self._workbench.lab.device(placement.device)
 
-    def patience(self, placement: Placement) -> Deadline | None:
-        """How long a case waits for a device; None for one that only this device can run."""
-        return Deadline(_PATIENCE_S) if placement.is_shared else None
+    def take(
+        self,
+        placement: Placement,
+        tried: Collection[str] = (),
+        unable: Collection[str] = (),
+        *,
+        rather: str = "",
+        wait: bool = True,
+    ) -> Placement:
+        """Takes a free device for a case, if possible not among `tried`, and makes it ready.
 
-    def wait_for(self, placement: Placement) -> None:
-        """Waits for a device that is lent, until that is ready, or that another process has.
-
-        It is no time of a case. What goes wrong then is told when the device is used.
+        Of these the one that is named (`rather`), else the one used last, else one that has the
+        files, else any. Waits if none is free; not for those `unable`, which have said that they
+        cannot do it. A device that has a problem is only returned, and not held, if each has one.
+        Raises DeviceHeld.
         """
-        device = self.device(placement)
-        with contextlib.suppress(HarnessError):
-            if device.lease is not None and device.was_lent:
-                device.lease.wait_back()
-                self._workbench.ready(placement)
-            elif device.lease is not None and not device.is_out:
-                device.hold()
+        from harness.device.lab.lease import DeviceHeld
 
-    def choose(
-        self, placement: Placement, tried: Collection[str], unable: Collection[str] = ()
-    ) -> Placement | None:
-        """Where an attempt is made, if possible not among `tried`, once that is made ready.
-
-        Those `unable` have said that they cannot do what it is about, and are not asked. None
-        if this worker's device is not ready, and another worker may have one.
-        """
-        patience = self.patience(placement)
-        if patience is None:
-            return placement
         places = [one for one in self._places(placement) if one.device not in unable]
-        while True:
-            well = [one for one in places if self._workbench.problem(one) is None]
-            if not well:
-                return next((one for one in places if one.device not in tried), placement)
-            well = [one for one in well if not self.device(one).is_taken] or well
-            later = []
-            for one in sorted(well, key=lambda one: self._rank(one, tried)):
-                try:
-                    self._workbench.ready(one, patience)
-                except NotYet:
-                    later.append(one)
-                    continue
-                except HarnessError:
-                    if self._workbench.problem(one) is not None:
-                        continue
-                return one  # also with an error, which the case will tell
-            if later and self._is_worker:
-                return None
-            if later:
-                self._workbench.wait_for_any(later)
-            patience = self.patience(placement)
+        found: list[Placement] = []
 
-    def gives_back(self, placement: Placement) -> bool:
-        """Whether a controller gives a case to another device after a fault of the lab."""
-        return self._is_worker and placement.is_shared
+        def attempt() -> Sequence[Missed]:
+            missed, refused = [], list[DeviceHeld]()
+            well = [one for one in places if self._workbench.problem(one) is None]
+            for place in self._in_order(well, tried, rather or self._last):
+                try:
+                    who = self._workbench.take(self.device(place))
+                except DeviceHeld as held:
+                    refused.append(held)
+                    continue
+                if who is not None:
+                    missed.append(who)
+                elif self._is_of_use(place):
+                    found.append(place)
+                    return []
+            if refused and not missed:
+                raise refused[0]
+            return missed
+
+        while not found:
+            if all(self._workbench.problem(one) is not None for one in places):
+                return next((one for one in places if one.device not in tried), placement)
+            self._workbench.wait_for(attempt, wait=wait)
+        self._last = found[0].device
+        return found[0]
+
+    def give_back(self, placement: Placement) -> None:
+        """Lets others have the device, unless it is seen to."""
+        self._workbench.give_back(self.device(placement))
+
+    def keep_out(self, placement: Placement, held: DeviceHeld) -> None:
+        """Takes note of a device that was waited for in vain."""
+        self._workbench.keep_out(self.device(placement), held)
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> bool:
-        """Whether this process has a device for a case that is not among `tried`."""
+        """Whether there is a device for a case that is not among `tried`."""
         return any(
             one.device not in tried and self._workbench.problem(one) is None
             for one in self._places(placement)
@@ -123,28 +109,55 @@ class Twins:
         """Whether a device was not what a case needs, before the case began."""
         return self._workbench.problem(placement) is not None
 
-    def not_taken(self, placement: Placement) -> Placement:
-        """The placement on another device, if another process has this one."""
-        free = (one for one in self._places(placement) if not self.device(one).is_taken)
-        return next(free, placement)
-
-    def bring_back(self, placement: Placement, *, again: bool) -> None:
+    def bring_back(self, placement: Placement, *, again: bool, is_last: bool) -> None:
         """Brings a device back after a fault of the lab, or gives it up.
 
         `again`: another attempt is allowed. A case that other devices can run does not wait for it.
+        After the last case nothing is done but to tell whoever comes next.
         """
-        if not self.is_unfit(placement):
-            within = Deadline(0) if placement.is_shared else None
-            over = not again or within is not None
-            self._workbench.recover(self.device(placement), case_over=over, within=within)
+        device = self.device(placement)
+        if is_last and not again:
+            self._workbench.distrust(device)
+        elif not self.is_unfit(placement):
+            aside = placement.is_shared
+            self._workbench.recover(device, case_over=aside or not again, aside=aside)
 
     def _places(self, placement: Placement) -> list[Placement]:
-        others = [name for name in placement.candidates if name != placement.device]
-        return [placement, *(placement.on(one) for one in others if not self._is_worker)]
+        """On each device that can run it, the placement's own first where that is only one."""
+        names = placement.candidates
+        begin = self._first % len(names)
+        return [placement.on(name) for name in (*names[begin:], *names[:begin])]
 
-    def _rank(self, placement: Placement, tried: Collection[str]) -> tuple[bool, bool]:
-        later = self._workbench.is_busy(placement) or self.device(placement).is_out
-        return later, placement.device in tried
+    def _is_of_use(self, place: Placement) -> bool:
+        """Makes a device ready that was taken; gives it back where that fails and others may do.
+
+        Any other error is told by the case.
+        """
+        bench = self._workbench
+        try:
+            if place.is_shared:
+                bench.ready(place, _PATIENCE_S)
+            else:
+                bench.make_fit(place, None)
+        except NotYet:
+            return False
+        except HarnessError:
+            if bench.problem(place) is not None:
+                bench.give_back(self.device(place))
+                return False
+        return True
+
+    def _in_order(
+        self, places: Sequence[Placement], tried: Collection[str], first: str
+    ) -> Iterator[Placement]:
+        """Those not tried before the others; the `first` one, and then those that have the files.
+
+        Files are only asked for where the first one is not to be had.
+        """
+        yield from (one for one in places if one.device == first and first not in tried)
+        rest = [one for one in places if one.device != first or first in tried]
+        has_files = self._workbench.has_files
+        yield from sorted(rest, key=lambda one: (one.device in tried, not has_files(one)))
 
 
 class Attempts:
@@ -152,26 +165,23 @@ class Attempts:
 
     def __init__(
         self,
-        twins: Twins,
+        devices: FreeDevices,
         kinds: Mapping[str, str],
         placement: Placement,
         *,
         retries: int,
         before: int = 0,
-        move: MovedCase | None = None,
         again: int = 0,
+        rather: str = "",
     ) -> None:
         """`kinds` has by device what it is; `retries` more are allowed after a fault of the lab.
 
-        `before` attempts were made in a run that this one resumes. `move` says where a case goes on
-        that another worker gave up. What has a verdict is run `again` until it has so many more.
+        `before` attempts were made in a run that this one resumes. What has a verdict is run
+        `again` until it has so many more, `rather` on the device that is named.
         """
-        if move is not None:
-            placement = placement.on(move.device)
-            before, retries = before + move.attempts, move.left - 1
-        self._twins, self._kinds = twins, kinds
+        self._devices, self._kinds = devices, kinds
         self._placement, self._before, self._retries = placement, before, retries
-        self._place = placement
+        self._place, self._rather = placement, rather
         self._made = 0
         self._again, self.has_verdict = again, again > 0
         self._tried: list[str] = []
@@ -181,93 +191,61 @@ class Attempts:
     def number(self) -> int:
         return self._before + self._made
 
-    def begin(self) -> Placement | None:
-        """Where the next attempt is made; None if it is given back before anything was tried."""
-        found = self._twins.choose(self._placement, self._tried, self._unable)
-        if found is not None:
-            self._place = found
-            self._tried.append(found.device)
-            self._made += 1
-            self._twins.wait_for(found)
-        return found
+    def begin(self) -> Placement:
+        """Where the next attempt is made; its device is held until `go_on`.
+
+        Where none can be had, the attempt will tell why.
+        """
+        from harness.device.lab.lease import DeviceHeld
+
+        try:
+            self._place = self._devices.take(
+                self._placement, self._tried, self._unable, rather=self._rather
+            )
+        except DeviceHeld as held:
+            self._place = self._placement
+            self._devices.keep_out(self._place, held)
+        self._tried.append(self._place.device)
+        self._made += 1
+        return self._place
 
     def go_on(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:
-        """Whether another attempt follows one that came to `end`; its device is brought back.
+        """Whether another attempt follows one that came to `end`; its device is given back.
 
-        `stop`: the run is to end. `is_last`: nobody uses the device after this case. What a device
+        `stop`: the run is to end. `is_last`: nothing is run here after this case. What a device
         that was given up, is full or hot keeps from being tried costs none of the attempts allowed.
         """
+        try:
+            return self._goes_on(end, stop=stop, is_last=is_last)
+        finally:
+            self._devices.give_back(self._place)
+
+    def _goes_on(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:
         if end in ("verdict", "cannot"):
-            self._twins.device(self._place).fitness.succeeded()
+            self._devices.device(self._place).fitness.succeeded()
             if end == "verdict" and self._again > 1:
                 self._again -= 1
                 self._retries += 1
-                self._placement = self._place
+                self._rather = self._place.device
                 self._tried.clear()
                 return not stop
             return end == "cannot" and self._ask_another_kind()
-        unfit = self._place.is_shared and (end == "hot" or self._twins.is_unfit(self._place))
+        unfit = self._place.is_shared and (end == "hot" or self._devices.is_unfit(self._place))
         if unfit:
             self._retries += 1
         if end == "hot":
             self._unable.append(self._place.device)
-        again = self._made <= self._retries
-        if stop or (is_last and not again):
-            return False
+        again = self._made <= self._retries and not stop
         if end == "lab":
-            self._twins.bring_back(self._place, again=again)
-        return (
-            again and not self._twins.gives_back(self._place) and self._twins.elsewhere(self._place)
-        )
-
-    def given_up(self, end: AttemptEnd) -> MovedCase | None:
-        """What the controller is told of a case whose last attempt here came to `end`."""
-        case = self._placement
-        cannot = end == "cannot" and len({self._kinds[name] for name in case.candidates}) > 1
-        lost = end in ("lab", "full", "hot") and self._made <= self._retries and case.is_shared
-        if not cannot and not lost:
-            return None
-        left = self._retries + 1 - self._made + cannot
-        return MovedCase(self._place.device, self.number, left, cannot)
+            self._devices.bring_back(self._place, again=again, is_last=is_last or stop)
+        return again and self._devices.elsewhere(self._place, self._unable)
 
     def _ask_another_kind(self) -> bool:
         """Whether a device of another kind is asked, which costs none of the attempts allowed."""
         place, kinds = self._place, self._kinds
         alike = [one for one in place.candidates if kinds[one] == kinds[place.device]]
-        if not self._twins.elsewhere(place, {*self._unable, *alike}):
+        if not self._devices.elsewhere(place, {*self._unable, *alike}):
             return False
         self._unable += alike
         self._retries += 1
         return True
-
-
-@dataclass
-class Course:
-    """How a case fares that workers run, as their controller knows it.
-
-    `said` are the reports of a case that is not `over`. `died_in` is the report of a worker that
-    died in it, until another worker takes the case. `is_moving`: a worker still tells of a case
-    that another will go on with.
-    """
-
-    died_in: Any = None
-    over: bool = False
-    said: list[Any] = field(default_factory=list)
-    is_moving: bool = False
-    _deaths: int = 0
-    _move: MovedCase | None = None
-
-    def died(self, retries: int) -> bool:
-        """A worker died in it; whether another one is to run it."""
-        self._deaths += 1
-        return self._deaths <= max(1, retries)
-
-    def goes_on(self, after: MovedCase) -> None:
-        """Another worker will take it, once this one has told all."""
-        self.is_moving, self._move = True, after
-
-    def bound_to(self, device: str, own: str, retries: int) -> MovedCase | None:
-        """What its worker is told when it gets it: `own` is the device that its name has."""
-        if self._move is not None:
-            return replace(self._move, device=device, cannot=False)
-        return None if device == own else MovedCase(device, 0, retries + 1)

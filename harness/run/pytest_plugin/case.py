@@ -34,8 +34,8 @@ from harness.run.pytest_plugin.case_names import own_test
 from harness.run.pytest_plugin.collected import asked_of, parameters_of, placement_of
 from harness.run.pytest_plugin.neighbours import told_by_timeout
 from harness.run.pytest_plugin.own_contexts import suite_of
-from harness.run.pytest_plugin.pytest_internals import missing_fixture, run_phases, tear_down_for
-from harness.run.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
+from harness.run.pytest_plugin.pytest_internals import missing_fixture, run_phases
+from harness.run.pytest_plugin.terminal import UNSUPPORTED, fits_nowhere
 from harness.verdict.failure.diagnosis import Foreseen, diagnosed
 from harness.verdict.failure.error import ErrorRecord, Outcome
 from harness.verdict.results.record import (
@@ -317,32 +317,24 @@ def run_case(
 ) -> None:
     """Runs one case of a run: on the device that its name has, or on one of those that share it.
 
-    Hooks find the attempt under way in the item's stash, below `key`. If only the lab failed, it is
-    tried again, as often as the run allows and as long as that is worth while. If a device cannot
-    do what the case is about, one of another kind is tried, where any will do. Only the last
-    attempt's reports are logged. The records of all attempts go with them, each behind those of
-    what happened to devices meanwhile.
+    Each attempt has its device to itself. Hooks find the attempt under way in the item's stash,
+    below `key`. If only the lab failed, it is tried again, as often as the run allows and as long
+    as that is worth while. If a device cannot do what the case is about, one of another kind is
+    tried, where any will do. Only the last attempt's reports are logged. The records of all
+    attempts go with them, each behind those of what happened to devices meanwhile.
     """
     assert run.records.folder is not None
-    if run.messages is not None and run.messages.is_pause(item, nextitem):
-        _end_pause(item, nextitem)
-        run.rest()
-        return
-    run.resume()
-    if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
-        nextitem = item.parent  # type: ignore[assignment]
     attempts = run.attempts(item.nodeid, placement)
-    if (place := attempts.begin()) is None:
-        run.tell_controller(f"returned {item.nodeid}")
-        return
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[CaseRecord | DeviceEvent] = []
-    while place is not None:
+    goes_on = True
+    while goes_on:
+        place = attempts.begin()
         item.stash[key] = case = Case(item, run, place, attempts.number)
         at_work(place.device, case=item.nodeid)
         try:
             reports = run_phases(item, nextitem)
-        finally:
+        finally:  # what ends the run gives back all devices
             at_work(place.device, case=None)
         records += run.records.take_events()
         # no fault of the lab takes a verdict back
@@ -350,30 +342,12 @@ def run_case(
         records += [] if lost else [case.record()]
         stop, is_last = bool(item.session.shouldstop), nextitem is None
         goes_on = attempts.go_on(case.end, stop=stop, is_last=is_last)
-        place = attempts.begin() if goes_on else None
-    run.lend()
     records += run.records.take_events()
-    if (given_up := attempts.given_up(case.end)) is not None:
-        if case.end == "full":
-            run.tell_controller(f"full {given_up.device}")
-        for report in reports:
-            setattr(report, GIVEN_UP, asdict(given_up))
     run.records.attach(records, reports[-1])
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     del item.stash[key]  # pytest keeps every item until the end of the run
-
-
-def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Tears down what the case before shared with others, and does not share with the next one."""
-    ends = (pytest.exit.Exception, KeyboardInterrupt)
-    call = pytest.CallInfo.from_call(
-        lambda: tear_down_for(item, nextitem), when="teardown", reraise=ends
-    )
-    if call.excinfo is not None:
-        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
-        item.ihook.pytest_runtest_logreport(report=report)
 
 
 def record_not_run(items: Iterable[pytest.Item], run: Run, error: HarnessError) -> None:

@@ -350,7 +350,7 @@ class Options:
     )
     lease_timeout_s: float = _option(
         "--qnn-lease-timeout SECONDS",
-        "how long to wait for a device that another process holds (default: 60)",
+        "how long to wait for one process that holds a device (default: 60)",
         type=float,
         default=60.0,
         read=lambda given, _: max(0.0, given),

@@ -1,34 +1,33 @@
-"""pytest-xdist: a worker holds the devices it was first given, and no two workers share one."""
+"""pytest-xdist: what its controller keeps of a run whose cases workers run."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
+import signal
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
-from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.scratch import scratch_folder
-from harness.run.pytest_plugin.attempts import Course, MovedCase
-from harness.run.pytest_plugin.messages import Messages
+from harness.ground.files.whole_file import read_json
+from harness.ground.host.platform import children
 from harness.run.pytest_plugin.neighbours import ignored_options
 from harness.run.pytest_plugin.pytest_internals import (
     forget_in_junitxml,
     is_maxfail,
     no_test_of_junitxml,
-    say_of_workers,
 )
 from harness.run.pytest_plugin.recorder import EVENTS
-from harness.run.pytest_plugin.scheduler import ByDevice, CaseNeeds
 from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import (
-    GIVEN_UP,
     LAB_ERROR,
     OURS,
     OVER,
@@ -43,22 +42,83 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
 
+_DURATIONS: Final = "durations.json"
+_MAX_BYTES: Final = 1 << 30
+
+
+class SharedFolder:
+    """What a controller and its workers know of each other besides what pytest-xdist tells."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def keep_cases(self, worker: str, cases: Mapping[str, str], code: Mapping[str, str]) -> None:
+        """Has the controller know which of a worker's tests are cases, where, and of which code.
+
+        To be called before pytest-xdist tells which tests there are.
+        """
+        (self.path / f"cases-{worker}").write_text(json.dumps([cases, code]))
+
+    def cases(self, worker: str) -> tuple[dict[str, str], dict[str, str]]:
+        """What `keep_cases` kept; empty if a worker has no case."""
+        try:
+            cases, code = read_json(self.path / f"cases-{worker}", _MAX_BYTES)
+        except FileNotFoundError:
+            return {}, {}
+        return cases, code
+
+    def keep_durations(self, durations: Mapping[str, float]) -> None:
+        """Has all workers order their cases by the same durations."""
+        (self.path / _DURATIONS).write_text(json.dumps(durations))
+
+    def durations(self) -> dict[str, float]:
+        """What `keep_durations` kept."""
+        with contextlib.suppress(FileNotFoundError):
+            return dict(read_json(self.path / _DURATIONS, _MAX_BYTES))
+        return {}
+
+    def ends_in_order(self) -> None:
+        """Says that this worker takes a SIGTERM for Ctrl-C."""
+        (self.path / f"worker-{os.getpid()}").touch()
+
+    def end_workers(self) -> None:
+        """Ends those of our workers that said so."""
+        ours = set(map(str, children()))
+        for file in self.path.glob("worker-*"):
+            if (pid := file.name.partition("-")[2]) in ours:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGTERM)
+
+
+@dataclass
+class _Course:
+    """How a case fares that workers run, as their controller knows it.
+
+    `said` are the reports of a case that is not `over`. `died_in` is the report of a worker that
+    died in it, until another worker takes the case; `deaths` is how many did.
+    """
+
+    died_in: Any = None
+    over: bool = False
+    said: list[Any] = field(default_factory=list)
+    deaths: int = 0
+
 
 class Controller:
     """Hooks of the process that distributes; it collects nothing and holds no device itself."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._workers = 0
-        self._scheduler: ByDevice | None = None
+        self._config: pytest.Config | None = None
         self._temporary = contextlib.ExitStack()
-        self._messages = Messages(self._temporary.enter_context(scratch_folder()))
-        self._cases: dict[str, CaseNeeds] = {}
-        self._courses = defaultdict[str, Course](Course)
+        self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
+        self._cases: dict[str, str] = {}
+        self._courses = defaultdict[str, _Course](_Course)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
         """Starts the workers; one that dies before it can say anything ends the run."""
+        self._config = session.config
         try:
             with self._saying_that_workers_die(session.config, begun=False):
                 return (yield)
@@ -100,14 +160,15 @@ class Controller:
             stop(config, problem, begun=begun)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
-        """As many workers as will collect."""
-        self._workers = len(specs)
+    def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
+        """Has workers know how long cases took, and be heard."""
+        if asks_for_devices(config):
+            self._shared.keep_durations(self._run.records.last_durations())
         if self._run.live is not None:
-            self._run.live.listen(self._messages.folder)
+            self._run.live.listen(self._shared.path)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
+    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         """That a worker died says nothing about the target; the case is run again by another.
 
         It is an error if no other worker comes to run the case, or if as many died in it as it may
@@ -116,6 +177,7 @@ class Controller:
         """
         if crashitem not in self._cases:
             return
+        assert self._config is not None
         setattr(report, OURS, True)
         course = self._courses[crashitem]
         if course.over:
@@ -123,9 +185,10 @@ class Controller:
             _log.warning(f"{report.longrepr}; that case was over")
             return
         said, course.said = course.said, []
-        forget_in_junitxml(sched.config, report.node, said)
-        forget(sched.config, said)
-        if not course.died(self._run.options.retries):
+        forget_in_junitxml(self._config, report.node, said)
+        forget(self._config, said)
+        course.deaths += 1
+        if course.deaths > max(1, self._run.options.retries):
             setattr(report, LAB_ERROR, "infra")
             _log.warning(f"{report.longrepr}; that case is not run again")
             return
@@ -148,7 +211,7 @@ class Controller:
 
         execnet would ask them after 5 s, and in vain where SIGINT is ignored.
         """
-        self._messages.end_workers()
+        self._shared.end_workers()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
@@ -156,15 +219,11 @@ class Controller:
         if self._cases:
             return
         records = self._run.records
-        told, records.code = self._messages.cases(node.gateway.id)
+        told, records.code = self._shared.cases(node.gateway.id)
         self._cases.update({name: told[name] for name in ids if name in told})
         if self._cases:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)
-            if self._workers > 1:
-                tests = counted(len(ids), "item")
-                begins = "cases begin with the first that is ready"
-                say_of_workers(node.config, f"{self._workers} workers [{tests}]; {begins}")
             self._run.will_run(self._cases)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -183,49 +242,18 @@ class Controller:
             stop(node.config, error)
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Tells each worker which run it works for."""
+        """Tells each worker which run it works for, and how its cases are distributed."""
         node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
-        node.workerinput["qnn_harness_messages"] = str(self._messages.folder)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> ByDevice:
-        """Distributes by device."""
-        self._scheduler = ByDevice(
-            config,
-            self._workers,
-            self._cases,
-            kinds=lambda: self._run.asked.kinds,
-            earlier=lambda: self._before[0],
-            paces=lambda: self._before[1],
-            bind=self._bind,
-            is_taken=lambda device: self._run.workbench.lab.device(device).is_taken,
-            is_lent=lambda device: self._run.workbench.lab.device(device).has_loan,
-        )
-        return self._scheduler
-
-    @cached_property
-    def _before(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        from harness.answers.history.previous import last_rows
-        from harness.run.scheduling.pace import paces_of
-
-        folder = self._run.records.folder
-        return ({}, {}) if folder is None else paces_of(last_rows(folder))
-
-    def _bind(self, node_id: str, device: str) -> None:
-        own, retries = self._cases[node_id][0], self._run.options.retries
-        move = self._courses[node_id].bound_to(device, own, retries)
-        if move is not None:
-            self._messages.put(node_id, move)
+        node.workerinput["qnn_harness_shared"] = str(self._shared.path)
+        node.workerinput["qnn_harness_dist"] = node.config.option.dist
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
-        """Has a case go on with a worker that has another device, if its own cannot run it."""
-        if self._scheduler is None or not (
-            self._is_retried(report) or report.outcome in (RETRIED, OVER)
-        ):
+        """Keeps a case that a worker died in out of the tests of `--junitxml`."""
+        if self._config is None or report.outcome not in (RETRIED, OVER):
             self._note(report)
             return (yield)
-        with no_test_of_junitxml(self._scheduler.config):
+        with no_test_of_junitxml(self._config):
             return (yield)
 
     def _note(self, report: Any) -> None:
@@ -238,35 +266,15 @@ class Controller:
         else:
             course.said.append(report)
 
-    def _is_retried(self, report: Any) -> bool:
-        assert self._scheduler is not None
-        told = getattr(report, GIVEN_UP, None)
-        if told is None:
-            return False
-        left, course = MovedCase(**told), self._courses[report.nodeid]
-        if report.when == "setup":
-            course.is_moving = False
-            ask = self._scheduler.cannot if left.cannot else self._scheduler.gave_up
-            if ask(report.nodeid, left.device):
-                course.goes_on(left)
-        if not course.is_moving:
-            return False
-        if report.failed or left.cannot:
-            report.outcome = RETRIED
-        if report.when == "teardown":
-            course.is_moving = False
-            self._scheduler.give_back(report.nodeid)
-        return True
-
     def pytest_unconfigure(self) -> None:
         """Removes what workers were told."""
         self._temporary.close()
 
 
-def folder_for_worker(config: pytest.Config, what: str) -> Path | None:
-    """The folder of the `run` of an xdist worker, or of its `messages`; None elsewhere."""
-    given = getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
-    return Path(str(given)) if given else None
+def told_to_worker(config: pytest.Config, what: str) -> str | None:
+    """The `run` of an xdist worker, its `shared` folder, or `dist`; None elsewhere."""
+    told = getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
+    return None if told is None else str(told)
 
 
 def is_controller(config: pytest.Config) -> bool:

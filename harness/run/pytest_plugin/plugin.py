@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,7 +45,7 @@ from harness.run.pytest_plugin.own_contexts import (
     refuse_wrong_files,
     unreadable,
 )
-from harness.run.pytest_plugin.pytest_internals import fails_as_marked, tell_scheduler
+from harness.run.pytest_plugin.pytest_internals import fails_as_marked
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
 from harness.run.pytest_plugin.selection import asks_for_devices, asks_for_devices_alone
 from harness.run.pytest_plugin.terminal import (
@@ -104,20 +103,20 @@ def pytest_load_initial_conftests(
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    from harness.run.pytest_plugin.messages import Messages
-    from harness.run.pytest_plugin.parallel import (
-        Controller,
-        folder_for_worker,
-        is_controller,
-    )
+    from harness.run.pytest_plugin.parallel import Controller, is_controller, told_to_worker
 
     show_notices(config)
     ending = Ending(interrupt=not config.getoption("usepdb", False))
     config.pluginmanager.register(ending, "qnn-harness-ending")
     config.pluginmanager.register(_Last(), "qnn-harness-last")
-    run = Run(read_options(config), works_for=folder_for_worker(config, "run"), ending=ending)
-    if (messages := folder_for_worker(config, "messages")) is not None:
-        run.messages, run.tell_controller = Messages(messages), partial(tell_scheduler, config)
+    works_for = told_to_worker(config, "run")
+    worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
+    run = Run(
+        read_options(config),
+        works_for=None if works_for is None else Path(works_for),
+        worker=worker,
+        ending=ending,
+    )
     run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):
@@ -127,7 +126,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
     if run.records.is_worker:
-        tell_progress(config, run.messages)
+        tell_progress(config, told_to_worker(config, "shared"))
     else:
         config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
         run.live = Live(config)
@@ -136,8 +135,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    if config.getoption("--qnn-plan") and hasattr(config.option, "numprocesses"):
-        config.option.numprocesses = None  # a plan is printed, not distributed
+    if hasattr(config.option, "numprocesses"):
+        if config.getoption("--qnn-plan"):
+            config.option.numprocesses = None  # a plan is printed, not distributed
+        elif config.option.numprocesses and config.option.dist == "no":
+            config.option.dist = "worksteal"
     return (yield)
 
 
@@ -145,7 +147,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as devices that fit, if only device tests are asked for.
 
-    One device needs no worker: it is driven from here.
+    Not more than this computer's processors can serve. One device needs no worker: it is driven
+    from here.
     """
     if not asks_for_devices_alone(config):
         return None
@@ -205,6 +208,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     except HarnessError as error:
         _stop(config, error)
     leave_out(config, items, done)
+    _order(config, items)
+
+
+def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Has workers of pytest-xdist begin with what is best begun first."""
+    from harness.run.pytest_plugin.parallel import SharedFolder, told_to_worker
+
+    shared, dist = told_to_worker(config, "shared"), told_to_worker(config, "dist")
+    placed = {number: one for number, item in enumerate(items) if (one := placement_of(item))}
+    if shared is None or not placed or dist not in ("load", "worksteal"):
+        return
+    from harness.run.pytest_plugin.order import dealt, ordered
+
+    durations = SharedFolder(Path(shared)).durations()
+    known = {n: durations[items[n].nodeid] for n in placed if items[n].nodeid in durations}
+    cases = {number: placement.candidates for number, placement in placed.items()}
+    if dist == "worksteal":
+        workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
+        order = dealt(len(items), cases, known, workers)
+    else:
+        order = ordered(cases, known)
+        order += [number for number in range(len(items)) if number not in cases]
+    items[:] = [items[number] for number in order]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -221,20 +247,23 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """A worker tells which of its tests are cases, before pytest-xdist says their names."""
-    run = session.config.stash[RUN]
+    from harness.run.pytest_plugin.parallel import SharedFolder, told_to_worker
+
+    run, shared = session.config.stash[RUN], told_to_worker(session.config, "shared")
     # pytest comes here also where something is wrong with what was collected: nothing will be run
-    if run.messages is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
+    if shared is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
         return
-    needs = [(item.nodeid, need) for item in session.items if (need := need_of(item))]
-    if needs:
+    cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
+    if cases:
+        run.records.note_code([item for item in session.items if item.nodeid in cases])
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
-        told = {name: (*one.told, run.asked.kinds_for(one.placement)) for name, one in needs}
-        run.records.note_code([item for item in session.items if placement_of(item)])
-        run.messages.tell_cases(worker, told, run.records.code)
+        SharedFolder(Path(shared)).keep_cases(worker, cases, run.records.code)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> object:
+    from harness.run.pytest_plugin.parallel import SharedFolder, told_to_worker
+
     run = session.config.stash[RUN]
     needs = [need for need in map(need_of, session.items) if need is not None]
     if not needs or session.config.option.collectonly:
@@ -251,6 +280,8 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         run.records.note_code([item for item in session.items if item.nodeid in cases])
         run.will_run(cases)
         run.begin(needs)
+        if (shared := told_to_worker(session.config, "shared")) is not None:
+            SharedFolder(Path(shared)).ends_in_order()
         refuse_wrong_files(session.items, needs, run.workbench)
     except HarnessError as error:
         if isinstance(error, InfraError) and run.records.folder is not None:

@@ -3,11 +3,6 @@
 All of it is in this file, so that a new version is read against one page. Each part says why
 nothing public does the same, and what fails without it. `make matrix` runs every version that
 pyproject.toml allows.
-
-One part is a class elsewhere. `pytest_xdist_make_scheduler` is a public hook, but only the protocol
-`xdist.scheduler.protocol.Scheduling` says what it has to return: `ByDevice` (`scheduler.py`) has
-its methods, and uses of a worker `gateway.id`, `shutting_down`, `shutdown` and `send_runtest_some`.
-Without it, workers would wait for each other's devices. A test compares the methods.
 """
 
 from __future__ import annotations
@@ -34,15 +29,6 @@ def run_phases(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.T
     case that only the lab failed could not be tried again.
     """
     return runtestprotocol(item, log=False, nextitem=nextitem)
-
-
-def tear_down_for(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Tears down what `item` has set up and `nextitem` does not share.
-
-    pytest does so only at the end of an item, when it must know the next one. Without it, a worker
-    that waits for its next case could not begin one of another file.
-    """
-    item.session._setupstate.teardown_exact(nextitem)
 
 
 class FileOfTests(pytest.Module):
@@ -280,45 +266,3 @@ def is_maxfail(error: KeyboardInterrupt) -> bool:
     Without it, such a run would end with the exit code of an interrupt.
     """
     return str(error).startswith("stopping after")
-
-
-def tell_scheduler(config: pytest.Config, word: str) -> None:
-    """Tells the scheduler of a controller something, from any thread of a worker.
-
-    It comes there as the number of a test that is complete, which pytest-xdist hands on unread. The
-    public way are reports, which a worker sends when it has run a test. Without it nobody would
-    know that a device is well again before something else ends.
-    """
-    for plugin in config.pluginmanager.get_plugins():
-        if hasattr(plugin, "sendevent"):
-            with contextlib.suppress(OSError):
-                plugin.sendevent("runtest_protocol_complete", item_index=word, duration=0.0)
-
-
-def say_of_workers(config: pytest.Config, text: str) -> None:
-    """Says this of the workers from now on, where pytest-xdist would count those that collected.
-
-    It has no public words. Without it, the last line before the first case would be `collecting:
-    1/3 workers`, as if two were missing, and be written over what cases say when others come.
-    """
-    told = config.pluginmanager.get_plugin("terminaldistreporter")
-    if told is None or config.option.verbose < 0:
-        return
-    told.getstatus = lambda: text
-    if told._isatty:
-        told.rewrite(text)
-    told.setstatus = lambda *said, **more: None
-
-
-def collection_difference(
-    first: Sequence[str], other: Sequence[str], worker: str, other_worker: str
-) -> str | None:
-    """How the tests of two workers differ, in words of pytest-xdist; None if they do not.
-
-    Without it, workers that collected different tests would end the run with no reason.
-    """
-    # pytest would complain of a plug-in that is imported before it comes to that itself
-    from xdist.report import report_collection_diff
-
-    told: str | None = report_collection_diff(first, other, worker, other_worker)
-    return told

@@ -102,6 +102,12 @@ class Records:
             )
         return self.folder
 
+    def last_durations(self) -> dict[str, float]:
+        """How long each case took in the last run of the same selection."""
+        from harness.answers.history.previous import last_durations
+
+        return last_durations(self.planned_folder, list(selection(sys.argv)))
+
     def withdraw(self) -> None:
         """Nothing stays of a run that was refused before a case of it had a record."""
         folder, begun_here = self.folder, self._asked.options.resume is None and not self.is_worker

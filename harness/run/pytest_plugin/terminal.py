@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from harness.ground.progress.channel import Listener
     from harness.ground.progress.facts import RunCounts
     from harness.ground.progress.show import Show
-    from harness.run.pytest_plugin.messages import Messages
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
@@ -61,11 +60,6 @@ OURS: Final = "qnn_harness_case"
 
 MISTAKEN: Final = "qnn_harness_mistaken"
 """Set where what is wrong with how a test is marked kept it from running."""
-
-GIVEN_UP: Final = "qnn_harness_given_up"
-"""Set where a case may go on with another device: which device it was on, how many attempts are
-left, and whether that device was given up or cannot do what the case is about.
-"""
 
 LIVE_FROM = pytest.StashKey[int]()
 """The least verbosity with live lines: 0, or less for a command that has pytest say less."""
@@ -360,14 +354,14 @@ class Live:
             self._say(counts.plain_line(now - self._began))
 
 
-def tell_progress(config: pytest.Config, messages: Messages | None) -> None:
-    """Has a worker of pytest-xdist tell its controller how far it is, if that listens."""
-    if messages is None:
+def tell_progress(config: pytest.Config, folder: str | None) -> None:
+    """Has a worker of pytest-xdist tell its controller how far it is, if that listens there."""
+    if folder is None:
         return
     from harness.ground.progress.channel import Sender
 
     with contextlib.suppress(OSError):
         followed = contextlib.ExitStack()
-        sender = followed.enter_context(contextlib.closing(Sender(messages.folder)))
+        sender = followed.enter_context(contextlib.closing(Sender(Path(folder))))
         followed.enter_context(followed_by(sender))
         config.add_cleanup(followed.close)

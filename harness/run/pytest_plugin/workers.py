@@ -1,4 +1,7 @@
-"""How many workers `-n auto` starts: one for each device that a named test may run on."""
+"""How many workers `-n auto` starts: one for each device that a named test may run on.
+
+A worker mostly waits for its device, so that a processor serves several.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,24 @@ if TYPE_CHECKING:
 
     from harness.device.lab.inventory import DeviceConfig
 
+_PER_PROCESSOR: Final = 4
 _MOST_FILES: Final = 300
 """In more files than these markers are not looked for: that would take seconds."""
 Marker = Mapping[str, Any]
 
 
 def number_of_workers(config: pytest.Config, asked: Selection) -> int:
-    """One for each device, as far as that is known before places are reserved; 0 without a lab."""
+    """One for each device, as far as that is known before places are reserved; 0 without a lab.
+
+    At most four for each of this computer's processors.
+    """
     try:
         devices = fitting(asked.devices, _markers(config), asked.options.backends)
     except HarnessError:
         return 0
     places = len([one for one in devices if asked.lab.place_of(one.name)])
     wanted = asked.lab.labgrid.places if asked.lab.labgrid else 0
-    return len(devices) - max(0, places - wanted)
+    return min(len(devices) - max(0, places - wanted), _PER_PROCESSOR * (os.cpu_count() or 1))
 
 
 def fitting(
@@ -75,8 +82,7 @@ def markers_in(source: bytes) -> list[Marker]:
 def _markers(config: pytest.Config) -> list[Marker]:
     """Those in the files named, of which nothing is imported; none if one cannot be read.
 
-    A test whose devices are not counted runs all the same: a worker takes a free device when its
-    own have nothing to do.
+    A test whose devices are not counted runs all the same: workers take any device that fits.
     """
     places = [config.invocation_params.dir / word.partition("::")[0] for word in config.args]
     if not all(one.is_dir() or one.suffix == ".py" for one in places):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,6 +55,8 @@ class HeldDevice:
         self.refusals = Refusals()
         self.failed: dict[Placement, HarnessError] = {}
         self.ready: dict[Placement, ReadyPlacement] = {}
+        self.lies: frozenset[str] = frozenset()
+        """What the run has put there, by any of its processes."""
         self._supplies = supplies
         self._open_deployer = open_deployer
 
@@ -121,12 +124,14 @@ class HeldDevice:
         try:
             self.deployer.deploy_sets(materials.sets(self.deployer))
         except DeviceFull:
-            if not self.ready:
-                raise
             self.ready.clear()
-            self.deployer.release()
+            self.deployer.release(of_run=True)
+            self.lab_device.fitness.epoch = secrets.token_hex(8)
+            self.lies = frozenset()
             self.deployer.deploy_sets(materials.sets(self.deployer))
-        return self.place(placement)
+        made = self.place(placement)
+        self.lies |= {placement.what}
+        return made
 
     def place(self, placement: Placement) -> ReadyPlacement:
         """Puts runtime and probe there, and sees once that the probe runs."""

@@ -61,6 +61,11 @@ class Placement:
         return replace(self, device=device)
 
     @property
+    def what(self) -> str:
+        """What lies on a device for it, wherever that is."""
+        return str(replace(self, device="", pool="", among=()))
+
+    @property
     def takes_contexts(self) -> bool:
         return ENGINES[self.engine].takes_contexts
 
@@ -108,16 +113,6 @@ class Need:
     placement: Placement
     sources: tuple[Source, ...]
     files: tuple[Path, ...] = ()
-
-    @property
-    def wants(self) -> str:
-        return " ".join(
-            map(str, (replace(self.placement, device="", pool="", among=()), *self.sources))
-        )
-
-    @property
-    def told(self) -> tuple[str, str]:
-        return self.placement.where, self.wants
 
     @property
     def contexts(self) -> tuple[Source, ...]:

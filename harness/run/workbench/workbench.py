@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from harness.contexts.sources.contexts import Source
 from harness.device.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
 from harness.device.lab.health import LabEvent, State, Tell
 from harness.device.lab.inventory import Lab
-from harness.device.lab.lease import Leases
+from harness.device.lab.known_state import KnownState, KnownStates
+from harness.device.lab.lease import DeviceHeld, Leases, Missed
 from harness.device.lab.quarantine import Quarantine
 from harness.device.store.claims import own_claim
 from harness.device.store.delivery import Push
@@ -29,20 +33,21 @@ from harness.ground.errors import (
     DeviceFull,
     HarnessError,
     InfraError,
-    NotYet,
     VersionError,
 )
-from harness.ground.files.cache import quarantine_root, simulated_root
-from harness.ground.host.deadline import Deadline
+from harness.ground.files.cache import known_root, quarantine_root, simulated_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.findings import Finding
 from harness.probe.fitness import ProbeFitness, probe_problem
-from harness.run.workbench.beside import Beside, Stands
+from harness.run.workbench.aside import Aside
 from harness.run.workbench.held_device import HeldDevice, ReadyPlacement
 from harness.run.workbench.libraries import PreflightMode, preflight_device
 from harness.run.workbench.materials import Materials
-from harness.run.workbench.placement import Need, Placement, by_placement
+from harness.run.workbench.placement import Need, Placement
 from harness.run.workbench.supplies import Supplies
+
+_FRESH_S: Final = 60.0
+"""What is known of a device is looked at anew after so long."""
 
 
 class Workbench:
@@ -59,22 +64,21 @@ class Workbench:
         catalog: Catalog | None = None,
         preflight: PreflightMode = "warn",
         run: str | None = None,
+        process: str = "",
         executorch: Path | None = None,
-        stands: Callable[[LabDevice, Stands], None] = lambda device, standing: None,
     ) -> None:
-        """Processes of the same `run` share its simulated devices; by default nobody does.
+        """`run` and `process` are as in `Instances`; by default nobody shares its devices.
 
         `tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
 
         `catalog` is by default that of the lab. With `preflight` at strict, an error that it finds
-        keeps a placement from being made ready. `executorch` is as in `Supplies`,
-        `stands` as `tell` in `Beside`.
+        keeps a placement from being made ready. `executorch` is as in `Supplies`.
         """
         self.lab = OpenLab(
             lab,
             key_folder=cache / "keys",
             storage_root=simulated_root(cache),
-            instances=Instances(simulated_root(cache), run),
+            instances=Instances(simulated_root(cache), run, process),
             leases=leases,
             lease_wait_s=lease_wait_s,
         )
@@ -84,97 +88,132 @@ class Workbench:
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
         fitness = ProbeFitness(self._supplies.probes)
-        self._beside = Beside(lambda device: self._watch.require(device), stands)
+        self._known = KnownStates(known_root(cache), run or "")
+        self._aside = Aside(self._given_back)
         self._watch = DeviceWatch(
             Quarantine(quarantine_root(cache)),
             probe_problem=_probe_problem,
             thorough=lambda device: fitness.problem(device.attach()),
             tell=tell,
-            is_over=lambda: self._beside.is_over,
+            is_over=lambda: self._aside.is_over,
         )
         self._tell = tell
         self._held: dict[LabDevice, HeldDevice] = {}
+        self._lies: dict[LabDevice, frozenset[str]] = {}
         # one for all: after a fault the same device is claimed anew, not twice
-        self._claim = own_claim()
+        self._claim = own_claim(run or "")
 
     def close(self) -> None:
         """Says on each device that it is not in use any more, and ends what we started.
 
         Safe to call twice; a device that does not answer delays it by seconds at most.
         """
-        self._beside.close()
-        for held in self._held.values():
-            if held.lab_device.fitness.is_fit:
-                held.release()
+        self._aside.close()
+        for device, held in self._held.items():
+            with contextlib.suppress(InfraError):
+                if device.fitness.is_fit and not self.is_aside(device) and not device.try_hold():
+                    held.release()
+                    device.give_back()
         self._held.clear()
         self.lab.close()
 
-    def prepare(
-        self, needs: Sequence[Need], within: Deadline | None = None
-    ) -> Mapping[Placement, HarnessError]:
-        """Makes everything ready that the cases will want; returns what could not be, and why.
+    def take(self, device: LabDevice) -> Missed | None:
+        """Takes a device for a case, if it is free; who has it otherwise.
 
-        A placement that failed keeps failing with the same error in `ready`, without being tried
-        again before its device is held anew. With a deadline, what a device takes longer for goes
-        on, and has NotYet for its error; what this computer does is waited for.
+        What others found out of it counts from now on, and is looked at anew if that was long ago.
+        Raises DeviceHeld if labgrid does not let us have it.
         """
-        wanted = by_placement(needs)
-        self.needs = {**self.needs, **wanted}
-        self.lab.hold_all(placement.device for placement in wanted)
-        together = [Need(placement, sources) for placement, sources in wanted.items()]
-        made: dict[Placement, Materials] = {}
-        later: dict[Placement, HarnessError] = {}
+        if self.is_aside(device):
+            return self._missed(device)
+        if (missed := device.try_hold()) is not None or device.is_ours:
+            return missed
+        known = self._known.take(device.key)
+        is_old = time.time() - known.fitness.checked > _FRESH_S
+        if not known.fitness.epoch or known.fitness.epoch != device.fitness.epoch:
+            self._forget(device)
+            known.fitness.epoch = known.fitness.epoch or secrets.token_hex(8)
+        elif is_old:
+            device.detach()
+        known.fitness.is_fit &= not is_old
+        mine, device.fitness = device.fitness, known.fitness
+        if mine.vitals is not None and device.fitness.vitals is not None:
+            device.fitness.vitals = max(mine.vitals, device.fitness.vitals, key=lambda one: one[0])
+        self._lies[device] = known.lies
+        device.identity = max(device.identity, known.identity, key=len)
+        device.device_id.known |= known.device_ids
+        return None
 
-        def make(need: Need) -> None:
-            try:
-                self._make_fit(need.placement, within)
-            except InfraError as error:  # it is asked again in `ready`
-                later[need.placement] = error
-                return
-            held = self._held_for(need.placement)
-            made[need.placement] = self._supplies.materialise(need, held, strict=False)
+    def give_back(self, device: LabDevice) -> None:
+        """Lets others have a device, and know what is known of it; not one that is seen to."""
+        if not self.is_aside(device):
+            self._given_back(device)
 
-        def make_ready(need: Need) -> None:
-            self._look_ahead(need, made[need.placement])
-            held = self._held_for(need.placement)
-            deploy = partial(self._deploy, held, need.placement, made[need.placement])
-            self._beside.do(held.lab_device, deploy, within)
+    def _given_back(self, device: LabDevice) -> None:
+        if device.is_held and not device.is_ours:
+            held = self._held.get(device)
+            lies = self._lies.get(device, frozenset()) | (held.lies if held else frozenset())
+            ids = frozenset(device.device_id.known)
+            state = KnownState(device.fitness, lies, device.identity, ids)
+            self._known.keep(device.key, state)
+        device.give_back()
 
-        # all host work first: starting a compiler costs more than having it compile
-        for act in (make, make_ready):
-            for need in together:
-                failed = self._held_for(need.placement).failed
-                if need.placement not in failed and need.placement not in later:
-                    try:
-                        act(need)
-                    except NotYet as error:
-                        later[need.placement] = error
-                    except HarnessError as error:
-                        failed[need.placement] = error
-        found = {place: self._held_for(place).failed.get(place) for place in wanted}
-        return later | {place: error for place, error in found.items() if error is not None}
+    def is_aside(self, device: LabDevice) -> bool:
+        """Whether a device is brought back, or looked at, by a thread that has its lease."""
+        return self._aside.has(device)
+
+    def has_files(self, placement: Placement) -> bool:
+        """Whether what a placement needs lies on its device, as far as that can be told."""
+        device = self.lab.device(placement.device)
+        if device in self._held and placement in self._held[device].ready:
+            return True
+        return not device.is_ours and placement.what in self._known.look(device.key).lies
+
+    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
+        """Waits until a device can be had, as `Leases.wait_for`."""
+        leases = self.lab.leases
+        if leases is None:
+            attempt()
+        else:
+            leases.wait_for(attempt, wait_s=self.lab.lease_wait_s if wait else None)
 
     def wrong_input(self, need: Need) -> ConfigError | None:
         """What is wrong with the contexts of a case; None if nothing is, or if it is not known."""
-        ready = self._held_for(need.placement).ready.get(need.placement)
+        places = (need.placement.on(name) for name in need.placement.candidates)
+        known = (self._held_for(place).ready.get(place) for place in places)
+        ready = next(filter(None, known), None)
         made = ready.stock.contexts(need.contexts).values() if ready is not None else ()
         return next((one for one in made if isinstance(one, ConfigError)), None)
 
-    def ready(self, placement: Placement, within: Deadline | None = None) -> ReadyPlacement:
+    def ready(self, placement: Placement, patience_s: float | None = None) -> ReadyPlacement:
         """A placement with all that its cases need, made ready now if that was not tried.
 
-        Raises HarnessError, as often as it is asked, for one that could not be made ready; NotYet
-        if its device takes longer than the deadline, which then goes on with it.
+        Its device is to be held, unless it has a `problem`. Raises HarnessError, as often as it is
+        asked, for one that could not be made ready; NotYet if its device takes longer than
+        `patience_s`, which then goes on. What this computer does is waited for.
         """
-        self._make_fit(placement, within)
+        self.make_fit(placement, patience_s)
+        device = self.lab.device(placement.device)
+        device.hold()
         held = self._held_for(placement)
-        failed: Mapping[Placement, HarnessError] = held.failed
-        if placement not in held.ready and placement not in failed:
-            sources = tuple(self.needs.get(placement, ()))
-            failed = self.prepare([Need(placement, sources)], within)
-        if placement in failed:
-            raise failed[placement]
+        if placement not in held.ready and placement not in held.failed:
+            try:
+                need = Need(placement, tuple(self.needs.get(placement, ())))
+                made = self._supplies.materialise(need, held, strict=False)
+                self._look_ahead(need, made)
+            except HarnessError as error:
+                held.failed[placement] = error
+            else:
+                self._aside.do(device, partial(self._deploy, held, placement, made), patience_s)
+        if placement in held.failed:
+            raise held.failed[placement]
         return held.ready[placement]
+
+    @staticmethod
+    def _deploy(held: HeldDevice, placement: Placement, made: Materials) -> None:
+        try:
+            held.deploy(placement, made)
+        except HarnessError as error:
+            held.failed[placement] = error
 
     def problem(self, placement: Placement) -> HarnessError | None:
         """Why cases of a placement cannot be run on its device now: it was given up, or is full.
@@ -183,36 +222,30 @@ class Workbench:
         """
         device = self.lab.device(placement.device)
         if (out := device.fitness.out) is not None:
-            due = not self._beside.has(device) and self._watch.is_due(device)
-            return None if due else out.error
+            return None if self._watch.is_due(device) else out.error
         found = self._held[device].failed.get(placement) if device in self._held else None
         return found if isinstance(found, DeviceFull) else None
 
-    def is_busy(self, placement: Placement) -> bool:
-        """Whether its device is being made ready, or brought back."""
-        return self._beside.is_busy(self.lab.device(placement.device))
-
-    def wait_for_any(self, placements: Collection[Placement]) -> None:
-        """Waits until a device of these is not being seen to any more."""
-        self._beside.wait_for_any([self.lab.device(one.device) for one in placements])
-
-    def _make_fit(self, placement: Placement, within: Deadline | None) -> None:
+    def make_fit(self, placement: Placement, patience_s: float | None) -> None:
         """Sees that a device may be used; one that was given up is looked at once in a while.
 
-        What lies on that is found out anew.
+        What lies on that is found out anew. Raises InfraError; NotYet if that takes longer than
+        `patience_s`, and then goes on with it.
         """
         device = self.lab.device(placement.device)
-        if not device.fitness.is_fit or self._beside.is_busy(device):
+        if not device.fitness.is_fit:
             if device.is_out:
-                self._held.pop(device, None)
-            self._beside.do(device, partial(self._watch.require, device), within)
+                self._forget(device)
+            self._aside.do(device, partial(self._watch.require, device), patience_s)
 
-    def _deploy(self, held: HeldDevice, placement: Placement, made: Materials) -> None:
-        try:
-            held.deploy(placement, made)
-        except HarnessError as error:
-            held.failed[placement] = error
-            raise
+    def _forget(self, device: LabDevice) -> None:
+        """Believes nothing any more of what was found out of a device."""
+        self._held.pop(device, None)
+        device.detach()
+
+    def _missed(self, device: LabDevice) -> Missed:
+        assert self.lab.leases is not None
+        return Missed(device.name, device.lease_key, self.lab.leases.held_here())
 
     def held(self, device: LabDevice) -> HeldDevice:
         """What the run has of a device of its lab."""
@@ -236,35 +269,30 @@ class Workbench:
             told = "; ".join(str(one) for one in errors)
             raise VersionError(f"{placement}: {told}", field="--preflight strict")
 
-    def recover(self, device: LabDevice, *, case_over: bool, within: Deadline | None) -> None:
-        """To be called after each fault of the lab on a device.
+    def keep_out(self, device: LabDevice, held: DeviceHeld) -> None:
+        """Has no case wait for a device for some time that was waited for in vain."""
+        self._watch.keep_out(device, held)
 
-        `case_over`: the case is not tried again on it. What was known about the device is
-        forgotten, and it is brought back or given up, which with a deadline is not waited for
-        longer than that.
+    def distrust(self, device: LabDevice) -> None:
+        """To be called after each fault of the lab on a device that is held.
+
+        What was known about it is forgotten, here and by whoever has it next.
         """
         self._held.pop(device, None)
-        device.fitness.is_fit = False
+        device.fitness.is_fit, device.fitness.epoch = False, secrets.token_hex(8)
+
+    def recover(self, device: LabDevice, *, case_over: bool, aside: bool) -> None:
+        """Brings a device back after a fault of the lab, or gives it up.
+
+        `case_over`: the case is not tried again on it. `aside`: nobody waits for that.
+        """
+        self.distrust(device)
         bring_back = partial(self._watch.failed, device, case_over=case_over)
         try:
-            self._beside.do(device, bring_back, within)
+            self._aside.do(device, bring_back, 0.0 if aside else None)
         except InfraError:
-            if within is None:
+            if not aside:
                 raise
-
-    def lend_asked(self) -> None:
-        """Hands over the devices that persons ask for; they are looked at anew when they are back.
-
-        To be called between cases.
-        """
-        for device in tuple(self.lab.devices):
-            if self._beside.has(device):  # also while it is looked at, which takes its lease
-                continue
-            if device.lease is not None and (asks := device.lease.asked_for()) is not None:
-                if (held := self._held.pop(device, None)) is not None and not device.is_out:
-                    with contextlib.suppress(InfraError):
-                        held.release()
-                self._watch.lend(device, asks)
 
     def materials(self, need: Need) -> Materials:
         """All that a case has on its device, made on this computer; nothing is put there.

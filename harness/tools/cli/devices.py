@@ -356,16 +356,16 @@ def _told(cleaned: Cleaned, everything: bool) -> str:
 )
 @click.option("--why", default="", help="What for, as others are told.")
 @lab_option
-def take(name: str, how_long: str, why: str, lab_file: Path) -> None:
+def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
     """Have DEVICE for yourself, also in the middle of a run, until Ctrl-C or for the time asked.
 
-    A run that has it lends it after its present case, goes on elsewhere or waits, and has it back
-    afterwards. Exit code 3 if it is not to be had, or lost before.
+    It is yours once the case on it has ended. Runs go on with other devices meanwhile, or wait.
+    Exit code 3 if it is not to be had, or lost before.
     """
     loan_s = seconds_of(how_long, "--for")
     lab = load_lab(lab_file)
     lab.select([name])
-    purpose = f"devices take{': ' if why else ''}{why}"
+    purpose = f"devices reserve{': ' if why else ''}{why}"
     with open_lab(lab, purpose, loan_s=loan_s) as opened:
         device = opened.device(name)
         device.hold()

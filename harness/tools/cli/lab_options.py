@@ -21,7 +21,7 @@ from harness.libraries.runtimes.pypi import all_versions
 from harness.libraries.runtimes.runtime import Runtime
 from harness.tools.cli.say import say
 
-_LEND_S: Final = 86400.0
+_LONGEST_WAIT_S: Final = 86400.0
 
 DEFAULT_LAB: Final = Path("devices.yaml")
 """The lab where none is named."""
@@ -126,7 +126,7 @@ def complete_devices(
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
     """The lab for one command, which holds every device that it uses; it waits for none.
 
-    With `loan_s` runs are asked to lend theirs for so long, which may take as long as that.
+    With `loan_s` a person takes devices for so long, each once the case on it has ended.
     """
     cache = cache_root()
     return OpenLab(
@@ -134,7 +134,7 @@ def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
         key_folder=cache / "keys",
         storage_root=simulated_root(cache),
         leases=Leases(lease_root(), purpose=f"qnn-harness {command}", loan_s=loan_s),
-        lease_wait_s=_LEND_S if loan_s else 0.0,
+        lease_wait_s=_LONGEST_WAIT_S if loan_s else 0.0,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from harness.answers.history.comparison import FailOn
 from harness.answers.history.previous import (
     asked_when_bad,
     histories,
-    last_rows,
+    last_durations,
     previous_of,
     runs_around,
     since_previous,
@@ -171,8 +172,12 @@ def test_how_long_cases_took_is_that_of_their_last_attempts(tmp_path: Path) -> N
     lines = [*map(json.dumps, rows), "[]", '{"kind": "case"}', "cut of", '{"kind": "device"}']
     (first / "results.jsonl").write_text("\n".join(lines))
     new = RunFolder.open(run_folder(tmp_path, ONE))
-    assert [(case, seconds) for case, _, _, seconds in last_rows(new)] == [(rows[1]["case"], 2.0)]
-    assert last_rows(RunFolder.open(first)) == []
+    wanted, known = new.info()["selection"], {rows[1]["case"]: 2.0}
+    assert last_durations(new.path, wanted) == known
+    assert last_durations(first, wanted) == {}
+    shutil.rmtree(new.path)
+    assert last_durations(new.path, wanted) == known, "it has not begun"
+    assert last_durations(new.path, ["other"]) == {}
 
 
 def test_two_runs_of_one_id_are_compared_and_told(

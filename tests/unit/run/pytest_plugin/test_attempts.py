@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.device.lab.lease import DeviceHeld, Missed
+from harness.device.lab.lease_files import Held
 from harness.ground.errors import DeviceFull, InfraError, NotYet
-from harness.run.pytest_plugin.attempts import (
-    AttemptEnd,
-    Attempts,
-    Course,
-    MovedCase,
-    Twins,
-)
+from harness.run.pytest_plugin.attempts import AttemptEnd, Attempts, FreeDevices
 from harness.run.workbench.placement import Placement
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
 ALONE = Placement("old-a", "htp", "2.51.0", None)
 SHARED = Placement("old-a", "htp", "2.51.0", None, among=tuple(KINDS), pool="farm")
+HELD = Held(None, 0.0)
 
 
 class MockDevice:
@@ -27,9 +25,8 @@ class MockDevice:
 
     def __init__(self, name: str, out: bool, taken: bool) -> None:
         self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
-        self.full = self.was_lent = False
+        self.full = self.held = False
         self.fitness: Any = self
-        self.lease: Any = None
 
     def succeeded(self) -> None:
         self.verdicts += 1
@@ -38,46 +35,82 @@ class MockDevice:
 class MockWorkbench:
     """Gives each of these devices up after a fault of the lab if it `breaks`.
 
-    Those that are `busy` are so until somebody waits; there is no room on those that it `fills`.
+    Those that are `busy` are so until somebody waits, and those `taken` are then free; there is no
+    room on those that it `fills`; those of `files` have what is needed.
     """
 
     def __init__(
-        self, out: str = "", taken: str = "", breaks: bool = False, busy: str = "", fills: str = ""
+        self,
+        out: str = "",
+        taken: str = "",
+        breaks: bool = False,
+        busy: str = "",
+        fills: str = "",
+        files: str = "",
     ) -> None:
         self.devices = {one: MockDevice(one, one in out, one in taken) for one in KINDS}
         self.lab = SimpleNamespace(device=self.devices.__getitem__)
         self.breaks, self.over = breaks, list[bool]()
-        self.busy, self.fills, self.waited = busy, fills, list[list[str]]()
+        self.busy, self.fills, self.files = busy, fills, files
+        self.waited, self.aside, self.distrusted = 0, set[str](), list[str]()
+        self.in_vain = False
 
     @property
     def well(self) -> list[str]:
         return [one.name for one in self.devices.values() if one.verdicts]
 
+    @property
+    def held(self) -> list[str]:
+        return [one.name for one in self.devices.values() if one.held]
+
     def problem(self, placement: Placement) -> InfraError | None:
-        one = self.devices[placement.device]
-        return (
-            InfraError("is out")
-            if one.is_out
-            else DeviceFull("full", serial="")
-            if one.full
-            else None
-        )
+        device = self.devices[placement.device]
+        if device.is_out:
+            return InfraError("is out")
+        return DeviceFull("full", serial="") if device.full else None
 
-    def is_busy(self, placement: Placement) -> bool:
-        return placement.device in self.busy
+    def take(self, device: MockDevice) -> Missed | None:
+        assert not device.held, "each attempt has its device to itself"
+        if device.is_taken or device.name in self.aside:
+            return Missed(device.name, device.name, HELD)
+        device.held = True
+        return None
 
-    def ready(self, placement: Placement, within: object) -> None:
-        if self.is_busy(placement):
+    def give_back(self, device: MockDevice) -> None:
+        device.held = False
+
+    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
+        while missed := attempt():
+            if self.in_vain or not wait:
+                raise DeviceHeld(f"device {missed[0].name} is held", HELD)
+            self.waited += 1
+            self.busy = ""
+            self.aside.clear()
+            for device in self.devices.values():
+                device.is_taken = False
+
+    def has_files(self, placement: Placement) -> bool:
+        return placement.device in self.files
+
+    def make_fit(self, placement: Placement, patience_s: None) -> None:
+        assert not placement.is_shared, "who alone can run it is waited for"
+
+    def ready(self, placement: Placement, patience_s: float) -> None:
+        if placement.device in self.busy:
+            self.devices[placement.device].held = False
+            self.aside.add(placement.device)
             raise NotYet(placement.device)
         if placement.device in self.fills:
             self.devices[placement.device].full = True
             raise DeviceFull("no room", serial="")
 
-    def wait_for_any(self, placements: list[Placement]) -> None:
-        self.waited.append([one.device for one in placements])
-        self.busy = ""
+    def keep_out(self, device: MockDevice, held: DeviceHeld) -> None:
+        device.is_out = True
 
-    def recover(self, device: MockDevice, *, case_over: bool, within: object) -> None:
+    def distrust(self, device: MockDevice) -> None:
+        self.distrusted.append(device.name)
+
+    def recover(self, device: MockDevice, *, case_over: bool, aside: bool) -> None:
         self.over.append(case_over)
         device.is_out = self.breaks
 
@@ -86,44 +119,37 @@ def made(
     workbench: Any, ends: list[AttemptEnd], placement: Placement = SHARED, **options: Any
 ) -> tuple[list[str], list[bool], Attempts]:
     """Where attempts that end so are made, and whether another one was to follow each."""
-    worker = options.pop("is_worker", False)
-    attempts = Attempts(
-        Twins(workbench, is_worker=worker), KINDS, placement, **{"retries": 1, **options}
-    )
+    attempts = Attempts(FreeDevices(workbench), KINDS, placement, **{"retries": 1, **options})
     places, further = [], []
     for end in ends:
-        begun = attempts.begin()
-        assert begun is not None
-        places.append(begun.device)
+        places.append(attempts.begin().device)
+        assert workbench.held in ([places[-1]], [])
         further.append(attempts.go_on(end, stop=False, is_last=False))
+        assert workbench.held == [], "others may have it between two attempts"
     return places, further, attempts
 
 
 @pytest.mark.parametrize(
-    ("workbench", "worker", "places"),
+    ("workbench", "places"),
     [
-        (MockWorkbench(), False, ["old-a", "new-a"]),
+        (MockWorkbench(), ["old-a", "new-a"]),
         # there is none left that could say otherwise
-        (MockWorkbench(out="new-a new-b"), False, ["old-a"]),
-        (MockWorkbench(out="new-a", taken="new-b"), False, ["old-a", "new-b"]),
-        (MockWorkbench(out="old-b", taken="new-a"), False, ["old-a", "new-b"]),
-        # the controller says where a worker's case goes on
-        (MockWorkbench(), True, ["old-a"]),
+        (MockWorkbench(out="new-a new-b"), ["old-a"]),
+        (MockWorkbench(out="new-a", taken="new-b"), ["old-a", "new-b"]),
+        (MockWorkbench(out="old-b", taken="new-a"), ["old-a", "new-b"]),
     ],
 )
 def test_the_like_of_a_device_that_cannot_are_not_asked(
-    workbench: MockWorkbench, worker: bool, places: list[str]
+    workbench: MockWorkbench, places: list[str]
 ) -> None:
     ends: list[AttemptEnd] = ["cannot"] * len(places)
-    found, further, _ = made(workbench, ends, retries=0, is_worker=worker)
+    found, further, _ = made(workbench, ends, retries=0)
     assert (found, further) == (places, [True] * (len(places) - 1) + [False])
     assert set(workbench.well) == set(places), "what it said is an answer"
 
 
 def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
-    _, further, attempts = made(MockWorkbench(), ["cannot"], ALONE)
-    assert further == [False]
-    assert attempts.given_up("cannot") is None
+    assert made(MockWorkbench(), ["cannot"], ALONE)[1] == [False]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +163,7 @@ def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
         (MockWorkbench(breaks=True), SHARED, 9, ["old-a", "old-b", "new-a", "new-b"]),
         (MockWorkbench(out="old-a"), SHARED, 0, ["old-b"]),
         (MockWorkbench(taken="old-a old-b"), SHARED, 0, ["new-a"]),
-        (MockWorkbench(taken="old-a old-b new-a new-b"), SHARED, 0, ["old-a"]),
+        (MockWorkbench(files="new-a"), SHARED, 0, ["new-a"]),
     ],
 )
 def test_a_fault_of_the_lab_is_tried_again(
@@ -170,90 +196,63 @@ def test_what_has_a_verdict_is_run_again_where_it_was(
     assert attempts.has_verdict
     assert (found, told[: len(further)]) == (places, further)
     assert attempts.number == 1 + len(ends)
+    assert made(MockWorkbench(), ["verdict"], again=1, rather="new-b")[0] == ["new-b"]
 
 
 def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
     workbench = MockWorkbench()
     assert made(workbench, ["verdict"])[1:2] == ([False],)
     assert workbench.well == ["old-a"]
-    attempts = Attempts(Twins(workbench, is_worker=False), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
-    attempts.begin()
-    assert not attempts.go_on("lab", stop=False, is_last=True)
-    assert not attempts.go_on("lab", stop=True, is_last=False)
+    for stop, is_last in ((False, True), (True, False)):
+        attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
+        attempts.begin()
+        assert not attempts.go_on("lab", stop=stop, is_last=is_last)
     assert workbench.over == [], "a device that nobody needs is not brought back"
+    assert workbench.distrusted == ["old-a", "old-a"], "whoever has it next looks at it"
+
+
+def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> None:
+    workbench: Any = MockWorkbench(files="new-b")
+    devices = FreeDevices(workbench, first=2)
+    assert devices.take(SHARED).device == "new-b"
+    workbench.give_back(workbench.devices["new-b"])
+    workbench.files = ""
+    assert devices.take(SHARED).device == "new-b"
+    assert devices.take(SHARED.on("new-b"), tried=["new-b"]).device == "new-a"
 
 
 @pytest.mark.parametrize(
-    ("end", "retries", "told"),
+    ("workbench", "of", "place", "waited"),
     [
-        ("lab", 2, MovedCase("old-a", 1, 2)),
-        ("lab", 0, None),
-        ("cannot", 0, MovedCase("old-a", 1, 1, True)),
-        ("verdict", 2, None),
-    ],
-)
-def test_what_a_worker_gives_up_goes_on_where_it_stopped(
-    end: AttemptEnd, retries: int, told: MovedCase | None
-) -> None:
-    workbench = MockWorkbench(breaks=True)
-    _, _, attempts = made(workbench, [end], retries=retries, is_worker=True)
-    assert attempts.given_up(end) == told
-    if told is not None:
-        course = Course()
-        course.goes_on(told)
-        move = course.bound_to("new-b", "farm", retries)
-        assert move == MovedCase("new-b", told.attempts, told.left)
-        further = made(MockWorkbench(), ["lab"], retries=retries, move=move, is_worker=True)
-        assert (further[0], further[2].number) == (["new-b"], 2)
-        assert further[2].given_up("lab") == (
-            MovedCase("new-b", 2, told.left - 1) if told.left > 1 else None
-        )
-
-
-def test_a_case_in_which_workers_die_is_given_to_another_as_often_as_it_may_be_tried() -> None:
-    assert [Course().died(0), Course().died(3)] == [True, True]
-    course = Course()
-    assert [course.died(2) for _ in range(3)] == [True, True, False]
-
-
-def test_only_a_case_that_any_device_may_take_is_told_which_one_it_is() -> None:
-    assert Course().bound_to("old-a", "old-a", 3) is None
-    assert Course().bound_to("old-a", "farm", 3) == MovedCase("old-a", 0, 4)
-
-
-@pytest.mark.parametrize(
-    ("workbench", "places", "waited"),
-    [
-        (MockWorkbench(busy="old-a"), ["old-b"], []),
-        (MockWorkbench(busy="old-a old-b new-a new-b"), ["old-a"], [[*KINDS]]),
-        (MockWorkbench(fills="old-a old-b"), ["new-a"], []),
+        (MockWorkbench(busy="old-a"), SHARED, "old-b", 0),
+        (MockWorkbench(busy="old-a old-b new-a new-b"), SHARED, "old-a", 1),
+        (MockWorkbench(taken="old-a old-b new-a new-b"), SHARED, "old-a", 1),
+        # what only one device can run waits until that is brought back
+        (MockWorkbench(busy="old-a"), ALONE, "old-a", 0),
+        (MockWorkbench(taken="old-a"), ALONE, "old-a", 1),
+        (MockWorkbench(fills="old-a old-b"), SHARED, "new-a", 0),
         # nowhere is room: the case tells how much it takes
-        (MockWorkbench(fills="old-a old-b new-a new-b"), ["old-a"], []),
-        (MockWorkbench(fills="old-a old-b new-a", busy="new-b"), ["new-b"], [["new-b"]]),
+        (MockWorkbench(fills="old-a old-b new-a new-b"), SHARED, "old-a", 0),
+        (MockWorkbench(fills="old-a old-b new-a", busy="new-b"), SHARED, "new-b", 1),
     ],
 )
 def test_a_case_goes_to_the_first_device_that_can_take_it(
-    workbench: MockWorkbench, places: list[str], waited: list[list[str]]
+    workbench: MockWorkbench, of: Placement, place: str, waited: int
 ) -> None:
-    assert made(workbench, ["verdict"])[0] == places
+    assert made(workbench, ["verdict"], of)[0] == [place]
     assert workbench.waited == waited
 
 
-def test_a_worker_gives_back_what_its_device_is_not_ready_for_and_waits_with_what_is_its_own() -> (
-    None
-):
-    shared = Attempts(Twins(MockWorkbench(busy="old-a"), is_worker=True), KINDS, SHARED, retries=1)  # type: ignore[arg-type]
-    assert shared.begin() is None
-    own = Attempts(Twins(MockWorkbench(busy="old-a"), is_worker=True), KINDS, ALONE, retries=1)  # type: ignore[arg-type]
-    assert own.begin() == ALONE
+def test_a_device_that_was_waited_for_in_vain_is_told_by_the_case_and_not_held() -> None:
+    workbench = MockWorkbench(taken="old-a")
+    workbench.in_vain = True
+    attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
+    assert attempts.begin() == ALONE
+    assert workbench.held == []
+    assert workbench.problem(ALONE) is not None
 
 
 def test_a_timed_case_that_a_hot_device_gives_up_has_as_many_attempts_as_before() -> None:
-    for end, left in (("hot", 1), ("lab", None)):
-        _, further, attempts = made(MockWorkbench(), [end], retries=0, is_worker=True)
-        assert further == [False]
-        told = attempts.given_up(end)
-        assert (told and told.left) == left
     workbench = MockWorkbench()
     asked, further, _ = made(workbench, ["hot", "verdict"], retries=0)
     assert (len(set(asked)), further) == (2, [True, False])
@@ -263,23 +262,10 @@ def test_a_timed_case_that_a_hot_device_gives_up_has_as_many_attempts_as_before(
     assert asked[1] != "old-a", "another one is waited for"
 
 
-def test_a_device_that_was_lent_is_ready_before_its_case_begins() -> None:
-    did = []
-
-    class MockBench(MockWorkbench):
-        def ready(self, placement: Placement, within: object = None) -> None:
-            did.append("ready" if within is None else "asked for a second")
-
-    workbench = MockBench(out="old-a")
-    workbench.devices["old-a"].lease = SimpleNamespace(wait_back=lambda: did.append("back"))
-    workbench.devices["old-a"].was_lent = True
-    made(workbench, ["verdict"], is_worker=True)
-    assert did == ["back", "ready"], "what takes longer is no fault of the lab"
-
-
 def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None:
-    workbench = MockWorkbench(fills="old-a")
-    _, further, attempts = made(workbench, ["full"], retries=0, is_worker=True)
-    assert further == [False]
-    assert attempts.given_up("full") == MovedCase("old-a", 1, 1)
+    workbench = MockWorkbench()
+    attempts = Attempts(FreeDevices(workbench), KINDS, SHARED, retries=0)  # type: ignore[arg-type]
+    workbench.devices[attempts.begin().device].full = True
+    assert attempts.go_on("full", stop=False, is_last=False)
+    assert attempts.begin().device == "old-b"
     assert workbench.over == []

@@ -10,7 +10,7 @@ import pytest
 from harness.ground.errors import DeviceLost, DeviceRefused, HarnessError, InfraError, VersionError
 from harness.run.pytest_plugin.device_run import Run
 from harness.run.pytest_plugin.options import Options
-from harness.run.workbench.placement import Need, Placement
+from harness.run.workbench.placement import Placement
 from harness.run.workbench.workbench import Workbench
 
 PLACEMENT = Placement("phone", "htp", "2.51.0", "2.51.0")
@@ -40,10 +40,9 @@ def test_only_where_a_device_is_to_blame_cases_are_tried(
     run = Run(cast(Options, None))
     lab = SimpleNamespace(device=lambda name: SimpleNamespace(is_out=is_out))
     run._workbench = cast(Workbench, SimpleNamespace(lab=lab))
-    run._needs = [Need(PLACEMENT, ())]
     if raised is None:
-        run._nothing_ready(errors)
+        run._nothing_ready([PLACEMENT], errors)
         return
     with pytest.raises(HarnessError) as caught:
-        run._nothing_ready(errors)
+        run._nothing_ready([PLACEMENT], errors)
     assert caught.value is raised

@@ -60,7 +60,7 @@ def test_no_other_file_uses_any() -> None:
         if path != ONE_FILE and (found := used(path.read_text()))
     }
     assert not elsewhere
-    assert {"_tw", "_setupstate", "_getobj", "_pytest.runner"} <= used(ONE_FILE.read_text())
+    assert {"_tw", "_getobj", "_pytest.runner"} <= used(ONE_FILE.read_text())
 
 
 def test_each_part_says_what_fails_without_it() -> None:

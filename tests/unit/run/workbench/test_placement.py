@@ -51,15 +51,13 @@ def test_versions_are_those_behind_the_name_of_a_source() -> None:
     assert (sdk.qnn_version, sdk.axes["ort"]) == ("2.31.0.1", "1.31.1")
 
 
-def test_cases_that_share_all_that_lies_on_a_device_want_the_same() -> None:
+def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
     tiny, other, file = Model("tiny"), Model("tiny", variant=1), ContextFile("x.bin")
     alone = Placement("a", "htp", "2.51.0", None)
     pooled = Placement("b", "htp", "2.51.0", None, pool="p", among=("b", "c"))
+    assert alone.what == pooled.what == pooled.on("c").what
+    assert replace(alone, qnn="2.50.0").what != alone.what
     needs = [Need(one, (tiny, file)) for one in (alone, pooled)]
-    assert needs[0].wants == needs[1].wants
-    assert [need.told for need in needs] == [("a", needs[0].wants), ("p", needs[0].wants)]
-    assert Need(alone, (tiny,)).wants != needs[0].wants
-    assert Need(replace(alone, qnn="2.50.0"), (tiny, file)).wants != needs[0].wants
     merged = by_placement([*needs, Need(alone, (other, tiny))])
     assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
 

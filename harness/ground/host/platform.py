@@ -30,6 +30,18 @@ def short_path(descriptor: int, folder: Path) -> str:
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 
 
+def locked_by(path: Path) -> str:
+    """The process that keeps a file locked, in words."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            _, kind, _, _, process, locked, *_ = line.split()
+            if (kind, locked) == ("FLOCK", file) and int(process) > 0:
+                return f"process {process}"
+    return "another process, which this computer does not know"
+
+
 def children() -> frozenset[int]:
     """The processes that this one began and that have not been reaped. Raises OSError."""
     if sys.platform == "linux":

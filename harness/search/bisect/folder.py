@@ -22,6 +22,7 @@ from harness.ground.files.lines import AppendedLines
 from harness.ground.files.names_inside import NotInsideError, refuse_links
 from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.ground.host.deadline import Deadline
+from harness.ground.host.platform import locked_by
 from harness.search.bisect.log import (
     MAX_LINE_CHARS,
     AnySpec,
@@ -113,7 +114,7 @@ class SearchFolder(Generic[AnySpec]):
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
         except BlockingIOError as error:
-            problem = f"another process is at this {self.noun}"
+            problem = f"this {self.noun} is still run by {locked_by(self.path / LOG)}"
             raise ConfigError(problem, file=self.path) from error
         except OSError as error:
             raise InfraError(f"cannot read {self.path}: {error.strerror}") from error

@@ -29,6 +29,7 @@ from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
+from harness.ground.host.platform import locked_by
 from harness.verdict.failure.error import named_text
 from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, drift
@@ -128,7 +129,6 @@ class RunFolder:
                 "devices": list(devices),
                 "lab": lab,
                 "host": _host(),
-                "process": _process(),
                 "versions": dict(_versions()),
                 **(more or {}),
             }
@@ -171,12 +171,8 @@ class RunFolder:
             refuse_links(folder.path)
             folder._journal = Journal(folder.path / JOURNAL, alone=True)
         except BlockingIOError as error:
-            process = folder.info().get("process")
-            known = process if isinstance(process, dict) else {}
-            away = known.get("host") != platform.node()
-            on = f" on {str(known.get('host'))[:100]}" if away and known else ""
-            who = f"process {known['id']}{on}" if type(known.get("id")) is int else "a process"
-            raise ConfigError(f"is still run by {who}", file=folder.path) from error
+            problem = f"is still run by {locked_by(folder.path / JOURNAL)}"
+            raise ConfigError(problem, file=folder.path) from error
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
         except OSError as error:
@@ -192,8 +188,7 @@ class RunFolder:
         info = self.info()
         again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
         resumed = [*info.get("resumed", []), again]
-        now = {"resumed": resumed, "process": _process(), "finished": None, "exit_code": None}
-        self._write_info(info | now)
+        self._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
         point_to(self.path, LATEST)
 
     def close(self) -> None:
@@ -376,10 +371,6 @@ def point_to(folder: Path, name: str) -> None:
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
-
-
-def _process() -> dict[str, object]:
-    return {"id": os.getpid(), "host": platform.node()}
 
 
 def _host() -> dict[str, object]:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.host.platform import boot_clock_s, children, has_ended, short_path
+from harness.ground.host.platform import (
+    boot_clock_s,
+    children,
+    has_ended,
+    locked_by,
+    short_path,
+)
 
 WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 
@@ -53,3 +59,18 @@ def test_a_path_of_an_open_folder(mock_platform: str, tmp_path: Path) -> None:
         assert os.listdir(short_path(held, tmp_path)) == ["file"]
     finally:
         os.close(held)
+
+
+def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
+    locks = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); input()"
+    (file := tmp_path / "log").touch()
+    (tmp_path / "other").touch()
+    words = [sys.executable, "-c", locks, file]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as holder:
+        until = time.monotonic() + 60
+        while locked_by(file) != f"process {holder.pid}":
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert locked_by(tmp_path / "other").startswith("another process")
+        holder.kill()
+    assert locked_by(file).startswith("another process")

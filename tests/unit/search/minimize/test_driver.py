@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -194,7 +195,9 @@ def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
     found = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
     with pytest.raises(ConfigError, match="cannot be run: unsupported"):
         found.go_on()
-    with pytest.raises(ConfigError, match="another process is at this minimization"):
+    with pytest.raises(
+        ConfigError, match=f"this minimization is still run by process {os.getpid()}"
+    ):
         Minimization.resume(found.folder.path)
     with pytest.raises(ConfigError, match="is no minimization: there is no log"):
         Minimization.resume(tmp_path)

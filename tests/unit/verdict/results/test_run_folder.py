@@ -319,12 +319,6 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
         assert all(": is still run by process " in said for said in others)
         with pytest.raises(ConfigError, match=rf"is still run by process {holder.pid}$"):
             RunFolder.held(folder.path)
-        info = folder.info()
-        (folder.path / "run.json").write_text(
-            json.dumps(info | {"process": {"id": 7, "host": "elsewhere"}})
-        )
-        with pytest.raises(ConfigError, match=r"is still run by process 7 on elsewhere$"):
-            RunFolder.held(folder.path)
         holder.kill()
         holder.communicate()
     RunFolder.held(folder.path).close()

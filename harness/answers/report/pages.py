@@ -7,17 +7,22 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.answers.report.document import Block, html
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 @cache
 def template(name: str) -> Template:
     """A template, loaded once; what is put into it is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader(__package__, ""),
         autoescape=True,

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-import regex
-
 LIMIT_S: Final = 1.0
 """Processor time (seconds) that a pattern may take for one message."""
 
@@ -32,6 +30,8 @@ class SafePattern:
     """A pattern that is looked for once in each text, and never for longer than the limit."""
 
     def __init__(self, text: str, limit_s: float = LIMIT_S) -> None:
+        import regex  # few runs have patterns
+
         self.text = text
         self._pattern = regex.compile(text)
         self._limit_s = limit_s

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar, overload
-
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import from_json
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from harness.ground.errors.schemas import other_schema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, TypeAdapter
 
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 500_000
@@ -24,7 +24,7 @@ _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _TOKEN: Final = re.compile(_TEXT.pattern + rb"|[\[{]|[\]}]")
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
-_M = TypeVar("_M", bound=BaseModel)
+_M = TypeVar("_M", bound="BaseModel")
 _T = TypeVar("_T")
 
 
@@ -37,6 +37,8 @@ def parse_json(content: bytes | str) -> Any:
 
     Its numbers are finite, and its whole ones have 64 bits.
     """
+    from pydantic_core import from_json
+
     try:
         value = from_json(_bounded(content, MAX_VALUES), allow_inf_nan=False)
     except JsonError:
@@ -71,13 +73,15 @@ def parse_model(
     Both are ValueErrors that `problem_in` puts into words.
     """
     bounded = _bounded(content, most_values)
-    if isinstance(model, TypeAdapter):
-        return model.validate_json(bounded)
-    return model.model_validate_json(bounded)
+    if isinstance(model, type):
+        return model.model_validate_json(bounded)
+    return model.validate_json(bounded)
 
 
 def problem_in(error: ValueError) -> str:
     """Say in one line why a file was not read: of a model, its first field that is wrong."""
+    from pydantic_core import ValidationError
+
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]

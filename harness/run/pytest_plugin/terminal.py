@@ -16,7 +16,7 @@ import pytest
 
 from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_stream import OutgoingStream
-from harness.ground.errors.outgoing_text import continued, outgoing
+from harness.ground.errors.outgoing_text import Command, continued, outgoing
 from harness.ground.files.notices import Notices, followed_by, shown_by
 from harness.run.pytest_plugin.options import with_our_options
 from harness.run.pytest_plugin.pytest_internals import (
@@ -79,7 +79,9 @@ def fits_nowhere(why: str) -> bool:
 
 def write_line(reporter: Any, text: str, **markup: bool) -> None:
     """Shows a line, or several, in which nothing that a device said steers the terminal."""
-    reporter.write_line(outgoing(with_our_options(reporter.config, text)), **markup)
+    if not isinstance(text, Command):
+        text = with_our_options(reporter.config, text)
+    reporter.write_line(outgoing(text), **markup)
 
 
 def tell(config: pytest.Config, text: str, **markup: bool) -> None:

@@ -1,0 +1,288 @@
+"""Runs, files of state, models and events as nobody of good will writes them, by their number."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import click
+
+from harness.answers.history.database import HISTORY, open_database
+from harness.answers.history.run_changes import runs_held
+from harness.answers.report.bisections import bisections_in
+from harness.answers.site.build import NOTE, SiteNote
+from harness.device.lab.lease_files import parse_holder
+from harness.device.lab.quarantine import Quarantine
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.files.hash_cache import HashCache
+from harness.ground.files.verified_folder import FolderChangedError, open_verified
+from harness.ground.files.whole_file import read_note
+from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
+from harness.run.pytest_plugin.problem import read_problem
+from harness.search.bisect.log import read_log
+from harness.search.nightly.kept_nights import nights
+from harness.tools.cli.main import commands
+from harness.verdict.results.run_folder import CASES, JOURNAL, RunFolder, run_folders
+from harness.verdict.results.run_info import INFO
+from tests.hostile_models import made_within, model, nested, recursive, relu, relu_many, weighty
+from tests.unit.answers.history.runs import attempt, run_folder
+from tests.unit.libraries.containers.damage import SMALL, damaged, seeds
+from tests.unit.probe.test_events import WHOLE
+from tests.unit.search.nightly.nights import a_night
+
+MOST_S: Final = 60.0
+_DEEP: Final = {
+    "lists": b"[" * 900 + b"]" * 900,
+    "objects": b'{"a":' * 500 + b"1" + b"}" * 500,
+    "secrets": b'{"x":"?token=abcdefgh12345678","y":' * 500 + b"1" + b"}" * 500,
+}
+# what JSON may say, but no field of ours has
+_ODD: Final = (
+    *_DEEP.values(),
+    b'"a\\u0000b"', b'"\\u001b[2J::error::x"', b'"../../etc/passwd"', b'"%b"' % (b"x" * (1 << 20)),
+    b'"https://u:s3cr3t-word@h/?token=abcdefgh12345678"', b'"9999-12-31T23:59:59-14:00"',
+    b'"0001-01-01T00:00:00+14:00"', b"null", b"true", b'""', b"{}", b"[]", b"-1", b"1.5", b"1e308",
+    b"18446744073709551616", b"1" + b"0" * 400, b'{"schema":1}', b"[[],{},[null]]", b"1e999",
+    b'"\\ud800"', b'{"\\udc00":1}', b'{"a":1,"a":2}',
+)  # fmt: skip
+# what it may not
+_BROKEN: Final = (
+    b'"\xed\xa0\x80"', b'"\xff"', b"NaN", b"-Infinity", b"9" * 5000, b"[" * 5000, b"'a'", b"",
+    b"[" + b"{}," * 600_000 + b"{}]",
+)  # fmt: skip
+
+
+def command(*words: object, negative: str = "\0") -> int:
+    """The exit code of a command; what is no error of the harness's own kind is raised.
+
+    The answer is negative only where it says so.
+    """
+    began, said = time.monotonic(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            code = commands.main([*map(str, words)], standalone_mode=False)
+    except click.ClickException as error:
+        code = error.exit_code
+    except HarnessError as error:
+        code = error.exit_code
+    assert time.monotonic() - began < MOST_S, words
+    assert code != 1 or negative in said.getvalue(), (words, said.getvalue()[-1000:])
+    return code if isinstance(code, int) else 0
+
+
+def hostile_json(content: bytes, chance: random.Random) -> bytes:
+    """A JSON text with one thing in it that nobody expects there."""
+    if chance.random() < 0.2:
+        return damaged(content, chance)
+    value = json.loads(content)
+    places = [*_places(value)]
+    values, key = chance.choice(places) if places else ([value], 0)
+    odd = chance.choice(_ODD if chance.random() < 0.7 else _BROKEN)
+    if isinstance(values, dict) and chance.random() < 0.3:
+        key = "unknown"
+    values[key] = "<odd>"
+    return json.dumps(value).encode().replace(b'"<odd>"', odd)
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from _places(item)
+
+
+def require_runs(folder: Path, numbers: range) -> None:
+    """Each walk over runs goes past hostile ones, and names those whose run.json it cannot read;
+    a hostile one by its name is wrong input at worst."""
+    reports = folder / "reports"
+    good = [run_folder(reports, attempt("a passed"), attempt("b passed")) for _ in range(2)]
+    bad = []
+    for number in numbers:
+        chance = random.Random(number)
+        bad.append(run_folder(reports, attempt("a passed"), attempt("b passed")))
+        file = bad[-1] / chance.choice((INFO, INFO, INFO, JOURNAL, JOURNAL, CASES))
+        content = file.read_bytes() if file.exists() else b'{"schema":1,"cases":["a","b"]}'
+        first, *rest = [content] if file.name != JOURNAL else content.splitlines(keepends=True)
+        file.write_bytes(
+            hostile_json(first, chance) + b"\n" * (file.name == JOURNAL) + b"".join(rest)
+        )
+    good.append(run_folder(reports, attempt("a passed"), attempt("b passed")))
+    assert set(good) <= set(run_folders(reports))
+    assert command("history", "--reports", reports) == 0
+    held = {run.run for run in runs_held(open_database(str(reports / HISTORY)))}
+    assert held >= {run.name for run in good}
+    for words in (
+        ("report", "site", "--reports", reports, "-o", folder / "site"),
+        ("compare", good[0], good[-1]),
+        ("compare", "--previous", good[-1]),
+        ("report", "write", good[-1]),
+        ("report", "merge", *good, "-o", folder / "merged"),
+    ):
+        assert command(*words) == 0, words
+    for at, run in enumerate(bad):
+        try:
+            RunFolder.open(run).coverage()
+            is_read = True
+        except ConfigError:
+            is_read = False
+        assert (run in run_folders(reports)) or not is_read
+        for words in (
+            ("compare", good[0], run),
+            ("report", "write", run),
+            ("report", "merge", good[0], run, "-o", folder / f"merged-{at}"),
+            ("history", "import", run, "--reports", folder / f"history-{at}"),
+        ):
+            code = command(*words, negative="vanished")  # its record is none
+            assert code == 2 or is_read, (code, words)
+    shutil.rmtree(folder)
+
+
+def _state(folder: Path) -> dict[str, tuple[str, Any, Callable[[], object]]]:
+    """Files of state: their name, what one of them holds, and what reads it."""
+    hashed = HashCache(folder, folder)
+    quarantine = Quarantine(folder)
+    sha = "0" * 64
+    entry = {"size": 1, "mtime_ns": 2, "sha256": sha}
+    lease = {"user": "a", "host": "b", "pid": 1, "since": "c", "purpose": "d", "until": ""}
+    return {
+        "lease": ("lease", lease, lambda: parse_holder((folder / "lease").read_bytes())),
+        "quarantine": (
+            quarantine._file("phone").name,
+            {"device": "phone", "since": "x", "why": "y", "until": "healed"},
+            lambda: quarantine.find("phone"),
+        ),
+        "hashes": (
+            str(hashed._path.relative_to(folder)),
+            {"files": {"/x": entry}},
+            lambda: hashed.changed({"x": Path("/x")}),
+        ),
+        "verified": (
+            "manifest.json",
+            {
+                "format": 1,
+                "facts": {},
+                "data": {},
+                "files": {"a": {"size": 1, "mtime_ns": 1, "sha256": sha}},
+            },
+            lambda: open_verified(folder, {}),
+        ),
+        "note": ("note", {"sha256": sha, "url": "x"}, lambda: read_note(folder / "note")),
+        "problem": (
+            "problem",
+            {"about": "input", "text": "x", "field": None},
+            lambda: read_problem(folder / "problem"),
+        ),
+        "site": (NOTE, {"schema": 1, "kind": "site", "nights": {}}, lambda: SiteNote.read(folder)),
+        "bisection": (
+            "20261121T060000Z-00-bisect/result.json",
+            {"kind": "bisect", "case": "a", "axes": ["qnn"], "answer": {"text": "b"}, "runs": []},
+            lambda: bisections_in(folder),
+        ),
+        "search": (
+            "log",
+            {"schema": 1, "kind": "begun", "spec": {}},
+            lambda: read_log((folder / "log").read_text(errors="replace")),
+        ),
+        "night": (
+            "20261121T060000Z-00-nightly/nightly.json",
+            a_night(night="20261121T060000Z-00-nightly").model_dump(mode="json", by_alias=True),
+            lambda: [*nights(folder)],
+        ),
+    }
+
+
+def require_state(folder: Path, numbers: range) -> None:
+    """A hostile file of state is read as nothing, or is an error of ours."""
+    for number in numbers:
+        chance = random.Random(number)
+        kinds = _state(folder)
+        name, content, read = kinds[chance.choice(sorted(kinds))]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(hostile_json(json.dumps(content).encode(), chance))
+        began = time.monotonic()
+        with contextlib.suppress(HarnessError, FolderChangedError):
+            read()
+        assert time.monotonic() - began < MOST_S, (number, name)
+        path.unlink()
+
+
+def require_models(folder: Path, numbers: range) -> None:
+    """A hostile file is inspected, or is wrong input."""
+    whole = seeds()
+    (folder / "side.bin").write_bytes(SMALL)
+    for number in numbers:
+        chance = random.Random(number)
+        name = chance.choice([one for one in whole if not one.endswith(".onnx")] + ["a.bin"])
+        content = damaged(whole.get(name, SMALL), chance)
+        if name.endswith(".json") and chance.random() < 0.7:
+            content = hostile_json(whole[name], chance)
+        path = folder / name
+        path.write_bytes(content)
+        for form in ((), ("--json",)):
+            refused = "QnnSystemContext_getMetadata"  # by the library itself
+            assert command("contexts", "inspect", path, *form, negative=refused) < 3, number
+
+
+def require_onnx(folder: Path, numbers: range) -> None:
+    """The same of ONNX models, which a process of its own reads; `diverge` says why it does not."""
+    made: tuple[Callable[[], Any], ...] = (
+        lambda: nested(40), recursive, lambda: relu(1, 3 * 10**9), lambda: relu(*[1] * 70),
+        lambda: relu_many(300_000), lambda: weighty(400), lambda: relu(-1, 2**62),
+        lambda: made_within(2**40), lambda: model([], (0,)),
+    )  # fmt: skip
+    for number in numbers:
+        chance = random.Random(number)
+        content = made[number % len(made)]().SerializeToString()
+        path = folder / "model.onnx"
+        path.write_bytes(content if number < len(made) else damaged(content, chance))
+        assert command("contexts", "inspect", path) in (0, 2), number
+        if number < len(made) - 2:
+            assert command("contexts", "diverge", path) == 2, number
+
+
+def require_events(folder: Path, numbers: range) -> None:
+    """A hostile event costs no other; what nobody asks of it, not even itself."""
+    events = [line.removeprefix(MARK) for line in WHOLE.splitlines()]
+    for number in numbers:
+        chance = random.Random(number)
+        at = chance.randrange(len(events))
+        content = json.loads(events[at])
+        del content["crc"]
+        extra = chance.choice(list(_DEEP.values())) if number % 2 else None
+        if extra is None:
+            hostile = hostile_json(json.dumps(content).encode(), chance)
+        else:
+            hostile = json.dumps(content | {"x": "<odd>"}).encode().replace(b'"<odd>"', extra)
+        body = hostile.removesuffix(b"}")
+        lines = [MARK + event for event in events]
+        lines[at] = MARK + body + SEAL % crc32(body)
+        began, stream = time.monotonic(), b"".join(line + b"\n" for line in lines)
+        kept = kept_events(stream)
+        told = []
+        for one in (stream, kept):
+            parser = TranscriptParser()
+            parser.feed(one)
+            told.append(parser.close())
+        assert b"s3cr3t-word" not in kept
+        assert time.monotonic() - began < MOST_S
+        if extra is not None:
+            assert [one.malformed_count for one in told] == [0, 0], number
+            assert [len(one.steps) for one in told] == [3, 3]
+
+
+KINDS: Final = {
+    "runs": require_runs,
+    "state": require_state,
+    "models": require_models,
+    "onnx": require_onnx,
+    "events": require_events,
+}

@@ -43,7 +43,8 @@ def section(record: CaseRecord) -> str:
 def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
     """Failures (and what was unsupported) by signature: by section, then the most frequent.
 
-    Of each case the last attempt counts.
+    Of each case the last attempt counts. Their measurements are left out: those of many failures
+    would take more memory than all else.
     """
     found: dict[tuple[object, ...], list[CaseRecord]] = {}
     for record in final_attempts(records):
@@ -54,7 +55,7 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
             # a signature names no file, and each is wrong for itself
             signature = record.error.message
         key = record.outcome, record.cause, record.known_issue, signature
-        found.setdefault(key, []).append(record)
+        found.setdefault(key, []).append(record.model_copy(update={"measurements": {}}))
     rank = {name: at for at, name in enumerate(SECTIONS)}
     return sorted(found.values(), key=lambda cases: (rank[section(cases[0])], -len(cases)))
 

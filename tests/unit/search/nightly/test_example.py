@@ -73,9 +73,9 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
     (told,) = (one for one in lines if one.startswith("- to reproduce: `"))
     assert shlex.split(told.partition("`")[2].rpartition("`")[0]) == list(found.command)
     assert found.command == (
-        *("pytest", "-m", "device", "suites/test_a.py::test_b", "--only-case", records[0].case),
-        *("--device", "one", "--backend", "htp", "--qnn", "2.51.0", "--compiler", "2.47.0"),
-        "--lab=my lab.yaml",
+        *("pytest", "-m", "device", "suites/test_a.py::test_b", "--qnn-only-case", records[0].case),
+        *("--qnn-device", "one", "--qnn-backend", "htp"),
+        *("--qnn-version", "2.51.0", "--qnn-compiler", "2.47.0", "--qnn-lab=my lab.yaml"),
     )
     where = {"run": "r", "lab": "l", "reports": "/my nights"}
     assert example_of(records[0], [records[0].case], named, **where).logs == "/my nights/r/logs/a"

@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 
 _HOST: Final = socket.gethostname()
 _POLL_S: Final = (0.01, 0.05)
+_SURE_S: Final = 1.0
 _LONGEST_LOAN_S: Final = 604800.0
 """So long a person may keep a device."""
 
@@ -186,11 +187,14 @@ class Leases:
                     raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
                 for _, key, _ in missed:
                     self._stand_in_line(key)
-                name, _, held = (foreign or missed)[0]
-                if str(held.holder) != told:
+                ours = [one for one in missed if one not in foreign]
+                name, _, held = (ours or missed)[0]
+                # who has just taken one, or gives one back, does not say who it is
+                unsure = now - began < _SURE_S and any(one.held.holder is None for one in missed)
+                if str(held.holder) != told and not unsure:
                     told = str(held.holder)
                     waits.enter_context(working(name))(f"waiting: held by {held}")
-                    if foreign:
+                    if not ours:
                         warned = name
                         is_loan = held.holder is not None and held.holder.is_loan
                         most = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"

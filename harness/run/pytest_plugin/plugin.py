@@ -6,6 +6,7 @@ Imports at the top stay small, since every pytest run of the environment loads t
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -62,6 +63,7 @@ from harness.run.pytest_plugin.terminal import (
     guard_output,
     show_notices,
     stop,
+    tell,
     tell_controller,
     tell_progress,
     tell_skipped,
@@ -140,7 +142,34 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
             config.option.numprocesses = None  # a plan is printed, not distributed
         elif config.option.numprocesses and config.option.dist == "no":
             config.option.dist = "worksteal"
-    return (yield)
+    try:
+        return (yield)
+    except pytest.UsageError:
+        raise
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        return _end_of_fault(config, error)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether it came of our code: of what the last hook that was called has run."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    called = max(number for number, file in enumerate(files) if "pluggy" in Path(file).parts)
+    ours = Path(__file__).parents[2]
+    return any(Path(file).is_relative_to(ours) for file in files[called + 1 :])
+
+
+def _end_of_fault(config: pytest.Config, error: Exception) -> int:
+    """Say what went wrong at the end of a session, where pytest would end with 1 over it."""
+    if isinstance(error, HarnessError):
+        tell(config, f"error: {error}", red=True)
+        return int(error.exit_code)
+    if config.option.verbose > 0:
+        tell(config, "".join(traceback.format_exception(error)))
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    tell(config, f"error: internal error: {text}; `-v` prints where", red=True)
+    return int(HarnessError.exit_code)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)

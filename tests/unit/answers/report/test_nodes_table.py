@@ -39,10 +39,21 @@ def test_what_the_runtime_added_is_no_node_of_the_model() -> None:
     assert "nodes | Transpose" not in told
 
 
-@pytest.mark.parametrize("executed", [None, 0, 2])
-@pytest.mark.parametrize("count", ["executed", "runs"])
-def test_where_nothing_ran_it_is_told_as_planned(executed: int | None, count: str) -> None:
-    figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], count: executed}
+@pytest.mark.parametrize(
+    ("executed", "figures"),
+    [
+        (False, {}),
+        (False, {"executed": 0}),
+        (True, {"executed": 2}),
+        (False, {"runs": 0}),
+        (True, {"runs": 2}),
+        (True, {"runs": 0, "session_outputs": {"y": "wrong.raw"}}),
+    ],
+)
+def test_where_nothing_ran_it_is_told_as_planned(
+    executed: bool, figures: dict[str, object]
+) -> None:
+    figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], **figures}
     line, table = nodes_tables([record(outcome="failed", measurements=figures)])
     assert isinstance(table, Table)
     assert ("nothing ran; if it did, of 1 node 1 on the CPU" in markdown([line])) is (not executed)

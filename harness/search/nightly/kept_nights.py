@@ -27,17 +27,18 @@ _log = logging.getLogger(__name__)
 @contextlib.contextmanager
 def held(reports: Path) -> Iterator[None]:
     """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
+    path = reports / ".nightly.lock"
     try:
         with making_folders(reports):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            lock = os.fdopen(os.open(reports / ".nightly.lock", flags, 0o644), "r+b")
+            lock = os.fdopen(os.open(path, flags, 0o644), "r+b")
     except OSError as error:
         raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            problem = f"a night is still run here by {locked_by(Path(lock.name))}"
+            problem = f"a night is still run here by {locked_by(path)}"
             raise ConfigError(problem, file=reports) from error
         except OSError as error:
             raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error

@@ -14,14 +14,17 @@ from harness.ground.errors import InfraError
 from harness.ground.host import guardian
 from harness.ground.host.deadline import Deadline
 
-_STOP_S = 3 * guardian.GRACE_S + 1.0
+RUN_GRACE_S = 30.0
+"""What a run may take to write its reports once it is told to end."""
+
+_STOP_S = 2 * guardian.GRACE_S + 1.0
 
 
 class GuardedProcess:
     """A running command under its guardian. `pid` is the guardian's."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], argv: Sequence[str]) -> None:
-        self._popen = popen
+    def __init__(self, popen: subprocess.Popen[bytes], argv: Sequence[str], grace_s: float) -> None:
+        self._popen, self._grace_s = popen, grace_s
         self.argv = tuple(argv)
         self.pid = popen.pid
 
@@ -60,13 +63,13 @@ class GuardedProcess:
     def stop(self) -> int | None:
         """Ends the command and everything it started; safe to call twice.
 
-        Takes at most about 7 s, and that only if the command ignores SIGTERM and SIGKILL has to
-        be waited for.
+        Takes at most about 5 s and the command's grace, and that only if it ignores SIGTERM and
+        SIGKILL has to be waited for.
         """
         if self._popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
-        code = self.wait(Deadline(_STOP_S))
+        code = self.wait(Deadline(self._grace_s + _STOP_S))
         if code is None:
             self._popen.kill()
             code = self.wait(Deadline(1.0))
@@ -86,6 +89,7 @@ def spawn_guarded(
     pass_fds: Sequence[int] = (),
     remove: Path | None = None,
     lock: Path | None = None,
+    grace_s: float = guardian.GRACE_S,
 ) -> GuardedProcess:
     """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
 
@@ -93,11 +97,12 @@ def spawn_guarded(
     subprocess. The command is ended when `stdin` ends, by default a pipe of ours. `pass_fds` reach
     it under their numbers. `remove` is a folder of files that is removed at its end. When `stdin`
     ends, the command is ended under `lock`, unless somebody who had the lock has opened it anew.
-    Raises InfraError if nothing can be started at all; a command that does not exist ends with exit
-    code 127.
+    From SIGTERM to SIGKILL it has `grace_s`. Raises InfraError if nothing can be started at all; a
+    command that does not exist ends with exit code 127.
     """
     command = [os.fspath(part) for part in argv]
-    options = [] if remove is None else [guardian.REMOVE, os.fspath(remove)]
+    options = [guardian.GRACE, str(grace_s)]
+    options += [] if remove is None else [guardian.REMOVE, os.fspath(remove)]
     options += [] if lock is None else [guardian.LOCK, os.fspath(lock)]
     guarded = [sys.executable, "-I", "-S", guardian.__file__, *options, *command]
     try:
@@ -114,4 +119,4 @@ def spawn_guarded(
         )
     except OSError as error:
         raise InfraError(f"cannot start {command[0]}: {error}") from error
-    return GuardedProcess(popen, command)
+    return GuardedProcess(popen, command, grace_s)

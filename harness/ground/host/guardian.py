@@ -2,7 +2,7 @@
 
 Standard library only, so that it starts with `python -I -S` in a few milliseconds. Whoever starts
 it keeps the other end of its stdin open. When that process dies, however it dies, the kernel closes
-the pipe, and the command is ended. Its process group gets SIGTERM, and SIGKILL two seconds later;
+the pipe, and the command is ended. Its process group gets SIGTERM, and SIGKILL some seconds later;
 then every descendant that had left the group is ended.
 """
 
@@ -28,8 +28,11 @@ LOCK = "--lock"
 Whoever opens the other end of our stdin under that lock has a command that stays, or none.
 """
 
+GRACE = "--grace"
+"""Stands before the command: the seconds between SIGTERM and SIGKILL come next."""
+
 GRACE_S = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
+"""These seconds where nobody says so."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -92,10 +95,10 @@ class _Ward:
 def main(argv: list[str]) -> int:
     """Runs `argv`; returns its exit code (128 + signal number if a signal ended it)."""
     given: dict[str, str] = {}
-    while argv[0] in (REMOVE, LOCK):
+    while argv[0] in (REMOVE, LOCK, GRACE):
         given[argv[0]], argv = argv[1], argv[2:]
     try:
-        return _guard(argv, given.get(LOCK))
+        return _guard(argv, given.get(LOCK), float(given.get(GRACE, GRACE_S)))
     finally:
         if REMOVE in given:
             remove_folder(given[REMOVE])
@@ -109,7 +112,7 @@ def remove_folder(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _guard(argv: list[str], lock: str | None = None) -> int:
+def _guard(argv: list[str], lock: str | None, grace_s: float) -> int:
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -140,7 +143,7 @@ def _guard(argv: list[str], lock: str | None = None) -> int:
         ward.reap()
         if 0 in ready and not os.read(0, 4096) and (lock is None or _locked_and_left(lock)):
             break
-    _end(ward, woken)
+    _end(ward, woken, grace_s)
     return 0 if ward.exit_code is None else ward.exit_code
 
 
@@ -158,10 +161,10 @@ def _locked_and_left(lock: str) -> bool:
     return left
 
 
-def _end(ward: _Ward, woken: int) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
+def _end(ward: _Ward, woken: int, grace_s: float) -> None:
+    for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, GRACE_S)):
         ward.signal_group(number)
-        until = time.monotonic() + GRACE_S
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
             ward.reap()
             if not ward.signal_group(0):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from harness.ground.host.deadline import Deadline
 
 
 def boot_clock_s() -> float:
@@ -40,6 +43,24 @@ def locked_by(path: Path) -> str:
             if (kind, locked) == ("FLOCK", file) and int(process) > 0:
                 return f"process {process}"
     return "another process, which this computer does not know"
+
+
+def is_free(path: Path, seconds: float) -> bool:
+    """Return False if a process keeps a file locked for so long.
+
+    What a killed process had begun takes a moment to end. Raises OSError.
+    """
+    deadline = Deadline(seconds)
+    with path.open("rb") as log:
+        while True:
+            try:
+                fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if deadline.expired:
+                    return False
+                time.sleep(min(0.1, deadline.remaining()))
+            else:
+                return True
 
 
 def children() -> frozenset[int]:

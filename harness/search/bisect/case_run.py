@@ -18,7 +18,7 @@ from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets, wi
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.whole_file import disk_errors
 from harness.ground.host.deadline import Deadline
-from harness.ground.host.guard import GuardedProcess, spawn_guarded
+from harness.ground.host.guard import RUN_GRACE_S, GuardedProcess, spawn_guarded
 from harness.run.pytest_plugin.own_contexts import is_of_a_file
 from harness.run.pytest_plugin.problem import Problem, read_problem
 from harness.run.pytest_plugin.terminal import NO_DEVICE
@@ -101,7 +101,8 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
         output = (reports / OUTPUT).open("wb")
     told = f"--qnn-problem-file={(reports / PROBLEM).absolute()}"
     command = [sys.executable, "-m", "pytest", told, *arguments]
-    with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
+    process = spawn_guarded(command, cwd=cwd, stdout=output, stderr=output, grace_s=RUN_GRACE_S)
+    with output, process:
         exit_code = _watched(process, reports / OUTPUT, timeout_s)
     _without_secrets(reports / OUTPUT)
     return read_run(reports, exit_code, time.monotonic() - began)

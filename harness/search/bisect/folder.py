@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import re
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.lines import AppendedLines
 from harness.ground.files.names_inside import NotInsideError, refuse_links
 from harness.ground.files.whole_file import read_bounded, write_whole
-from harness.ground.host.deadline import Deadline
 from harness.ground.host.platform import locked_by
 from harness.search.bisect.log import (
     MAX_LINE_CHARS,
@@ -118,23 +115,6 @@ class SearchFolder(Generic[AnySpec]):
             raise ConfigError(problem, file=self.path) from error
         except OSError as error:
             raise InfraError(f"cannot read {self.path}: {error.strerror}") from error
-
-    def is_free(self, seconds: float) -> bool:
-        """Whether no process is at it, or none is any more before so many seconds are over.
-
-        What a killed process had begun takes a moment to end. Raises OSError.
-        """
-        deadline = Deadline(seconds)
-        with (self.path / LOG).open("rb") as log:
-            while True:
-                try:
-                    fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if deadline.expired:
-                        return False
-                    time.sleep(min(0.1, deadline.remaining()))
-                else:
-                    return True
 
     def close(self) -> None:
         """Lets go of it; safe to call twice."""

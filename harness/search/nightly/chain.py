@@ -30,10 +30,11 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import INSTEAD, counted, outgoing
 from harness.ground.files.cache import PRIVATE, cache_root
 from harness.ground.files.whole_file import read_bounded, write_json, write_whole
+from harness.ground.host.platform import is_free
 from harness.ground.progress.facts import clock
 from harness.libraries.runtimes.catalog import Catalog, CatalogEntry
 from harness.run.pytest_plugin.problem import read_problem
-from harness.search.bisect.folder import BisectFolder
+from harness.search.bisect.folder import LOG, BisectFolder
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.issue_text import issue_text
 from harness.search.nightly.issues import (
@@ -71,7 +72,7 @@ AGAIN: Final = "again.json"
 _MAX_BYTES: Final = 64 << 20
 _SHARE_AGAIN: Final = 0.2
 _LAB_S: Final = 300.0
-_ENDING_S: Final = 60.0
+_ENDING_S: Final = 90.0
 """What a night that was killed had begun is over by then."""
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
@@ -238,6 +239,8 @@ class Chain:
     def _run(self) -> None:
         run, code = self._begun_run(), None
         if run is None or not run.ended_in_order:
+            if run is not None:
+                is_free(run.path / JOURNAL, min(self._left_s, _ENDING_S))
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
@@ -356,7 +359,7 @@ class Chain:
             if begun is not None:
                 words = ["bisect", "--resume", str(begun.path)]
             words += ["--max-minutes", f"{left / 60:.3f}", "--json"]
-            if begun is None or begun.is_free(min(left, _ENDING_S)):
+            if begun is None or is_free(begun.path / LOG, min(left, _ENDING_S)):
                 code, result = bisection(words, left, True, self.night.folder)
             else:  # it is not over: the next night asks again
                 self._note(f"another process is at {begun.path}")

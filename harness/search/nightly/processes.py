@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 
 from harness.ground.files.bounded_json import parse_json
 from harness.ground.host.deadline import Deadline
-from harness.ground.host.guard import spawn_guarded
+from harness.ground.host.guard import RUN_GRACE_S, spawn_guarded
 
 ENOUGH_S: Final = 10.0
 """With less time than this nothing is begun."""
@@ -31,7 +31,8 @@ def ended(
     What it knows by then is on the disk. Raises InfraError if it cannot be started.
     """
     command = [sys.executable, "-m", module, *words]
-    with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None) as process:
+    grace_s = 2 * RUN_GRACE_S  # a bisection ends a run of its own meanwhile
+    with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None, grace_s=grace_s) as process:
         if (code := process.wait(Deadline(left_s))) is None:
             # a run leaves the letters of its cases without an end of their line
             begin, what = ("\n", "the run") if module == "pytest" else ("", words[0])

@@ -33,9 +33,20 @@ def test_slow(bench):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "worker"])
+RUN = ("--device=sim-v73", "-p", "no:cacheprovider")
+CLI = "harness.tools.cli.main"
+CASE = "--case=test_mine.py::test_slow"
+COMMANDS = {
+    "alone": ("pytest", "-m", "device", "--reports=r", *RUN),
+    "worker": ("pytest", "-m", "device", "--reports=r", *RUN, "-n", "1"),
+    "night": (CLI, "nightly", "--reports=r", "--", *RUN, "-n", "2"),
+    "bisection": (CLI, "bisect", "--reports=r", "--axis=qnn", CASE, "--device=sim-v73"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_closed_terminal_leaves_reports_and_no_temporary_folder(
-    tmp_path: Path, workers: tuple[str, ...]
+    tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -43,14 +54,13 @@ def test_a_closed_terminal_leaves_reports_and_no_temporary_folder(
     temporary.mkdir()
     env = {**os.environ, "PYTEST_ADDOPTS": WITHOUT_HYPOTHESIS, "TMPDIR": str(temporary)}
     env["TERM"] = "dumb"  # little enough is written that nobody needs to read it
-    words = ("-m", "device", "--device=sim-v73", "--reports=r", "-p", "no:cacheprovider", *workers)
     terminal, inside = pty.openpty()
 
     def own_terminal() -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words],
+        [sys.executable, "-m", *COMMANDS[command]],
         cwd=tmp_path,
         env=env,
         stdin=inside,
@@ -66,13 +76,14 @@ def test_a_closed_terminal_leaves_reports_and_no_temporary_folder(
             assert time.monotonic() < until
             time.sleep(0.1)
         os.close(terminal)
-        assert run.wait(120) == 2, "as pytest ends when it is interrupted"
+        interrupted = 2 if COMMANDS[command][0] == "pytest" else 130
+        assert run.wait(120) == interrupted
     finally:
         run.kill()
         run.wait()
-    info = json.loads((tmp_path / "r/latest/run.json").read_text())
+    (folder,) = {path.parent.resolve() for path in tmp_path.glob("r/**/latest/report.html")}
+    info = json.loads((folder / "run.json").read_text())
     assert (info["problem"], info["exit_code"]) == ("interrupted", 2)
     assert info["finished"]
-    assert (tmp_path / "r/latest/report.html").is_file()
     left = [path.name for path in temporary.iterdir() if path.name.startswith("qnn-harness")]
     assert left == []

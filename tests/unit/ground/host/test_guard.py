@@ -164,3 +164,14 @@ def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None
         assert process.wait(Deadline(5)) == 128 + signal.SIGTERM
     finally:
         process.stop()
+
+
+def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:
+    """A run writes its reports then, which takes longer than most commands need."""
+    script = "trap 'sleep 3; touch done; exit' TERM; touch begun; while :; do sleep 0.1; done"
+    with spawn_guarded(["sh", "-c", script], cwd=tmp_path, grace_s=60.0):
+        until = Deadline(60.0)
+        while not (tmp_path / "begun").exists():
+            assert not until.expired
+            time.sleep(0.01)
+    assert (tmp_path / "done").exists()

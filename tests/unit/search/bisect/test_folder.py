@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.ground.errors import ConfigError
+from harness.ground.host.platform import is_free
 from harness.search.bisect.case_run import named_again
 from harness.search.bisect.folder import LOG, BisectFolder
 from harness.search.bisect.log import Answered, Begun, Concluded
@@ -191,10 +192,10 @@ def test_what_another_process_is_at_is_waited_for(tmp_path: Path) -> None:
     (held,) = new(tmp_path)
     held.hold()
     other = BisectFolder.open(held.path)
-    assert not other.is_free(0.0)
+    assert not is_free(other.path / LOG, 0.0)
     ends = threading.Timer(0.2, held.close)
     ends.start()
-    assert other.is_free(60.0)
+    assert is_free(other.path / LOG, 60.0)
     ends.join()
     other.hold()
     other.close()

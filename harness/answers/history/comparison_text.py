@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from harness.answers.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
@@ -24,6 +25,7 @@ from harness.answers.report.document import (
     shortened,
 )
 from harness.ground.errors.outgoing_text import counted, outgoing
+from harness.ground.facts.simulators import Claim, claim_of, limits_of_simulation
 from harness.verdict.results.coverage import LOST_TO
 from harness.verdict.results.drift import drift_lines
 
@@ -116,6 +118,21 @@ class ToldComparison:
         new, base = map(named_files, (self.comparison.versions, self.comparison.base_versions))
         before = f"; {self.base}: {base or 'no version'}" if self.base is not None else ""
         return f"{self.run}: {new or 'no version'}{before}"
+
+    @property
+    def limits(self) -> str | None:
+        """What changes between versions leave open where only simulated devices tell them."""
+        pairs = [pair for name in (*BISECTED, "fixed") for pair in self.comparison[name]]
+        sides = [side for pair in pairs for side in (pair.before, pair.after) if side is not None]
+        versions = {side.placement.qnn for side in sides if side.placement is not None}
+        if len(versions) < 2 or self.comparison.simulated is None:
+            return None
+        codes = ((side.failure or "").split("|")[1:2] for side in sides)
+        capacity = any(
+            claim_of(int(code)) == "capacity" for code in chain(*codes) if code.isdigit()
+        )
+        claim: Claim = "capacity" if capacity else "version"
+        return limits_of_simulation(claim, self.comparison.simulated, versions)
 
     @property
     def changed(self) -> str:
@@ -248,6 +265,7 @@ def lines(found: ToldComparison) -> Iterator[str]:
     if found.changed:
         yield f"changed since then: {found.changed}"
     yield found.ran_with
+    yield from filter(None, [found.limits])
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
@@ -276,6 +294,8 @@ def _blocks(
     beside: list[str | Span] = [] if found.base is None else [" beside ", said(found.base)]
     yield Paragraph(["Run ", said(found.run), *beside, "."])
     yield Paragraph(["With ", said(found.ran_with), "."])
+    if found.limits:
+        yield Paragraph(f"{found.limits}.")
     if found.changed:
         yield Paragraph(["Changed since then: ", said(found.changed)])
     if found.reasons:

@@ -61,6 +61,17 @@ def devices_gone(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) 
     return () if was is None or now is None else tuple(one for one in was if one not in now)
 
 
+def simulated_target(infos: Iterable[Mapping[str, Any] | None]) -> str | None:
+    """What the devices of runs are built for, if all are simulated and alike, by run.json."""
+    targets = {
+        device.get("target") if device.get("simulated") is True else None
+        for info in infos
+        for device in ((info or {}).get("lab") or {}).get("devices") or ()
+        if device.get("name") in ((info or {}).get("devices") or ())
+    }
+    return targets.pop() if len(targets) == 1 else None
+
+
 def files_used(
     files: Iterable[str], cases: Collection[str], others: Collection[str]
 ) -> tuple[str, ...]:

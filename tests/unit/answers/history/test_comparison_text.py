@@ -288,3 +288,27 @@ def test_json_keeps_to_its_schema() -> None:
         "versions": "qnn 2.51.0",
     }
     assert (told_as["vanished"][0]["after"], told_as["untested"]) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "simulated", "expected"),
+    [
+        (attempt("a@2.47.0 passed"), attempt("a@2.51.0 failed"), True, "only simulators from 2.49"),
+        (attempt("a@2.47.0 passed"), attempt("a@2.51.0 crashed"), True, "it ran on a simulator"),
+        (attempt("a@2.47.0 failed"), attempt("a@2.51.0 passed"), True, "only simulators from 2.49"),
+        (attempt("a@2.47.0 passed"), attempt("a@2.51.0 failed"), False, None),
+        (attempt("a passed"), attempt("a failed"), True, None),
+        (attempt("a@2.47.0 passed"), attempt("a@2.51.0 passed"), True, None),
+    ],
+)
+def test_a_change_between_versions_of_a_simulator_is_told_as_that(
+    before: CaseRecord, after: CaseRecord, simulated: bool, expected: str | None
+) -> None:
+    device = {"name": "sim", "target": "linux-x64", "simulated": simulated}
+    other = {"name": "not-used", "target": "android-arm64", "simulated": False}
+    info = {"devices": ["sim"], "lab": {"devices": [device, other]}}
+    found = compare([Attempt.of(before)], [Attempt.of(after)], infos=(info, info))
+    whole = told(found, [], base="base", run="run", advice=lambda *_: None, apart=lambda _: None)
+    begin = expected or "no such line"
+    assert any(line.startswith(begin) for line in lines(whole)) is (expected is not None)
+    assert (begin in markdown(whole)) is (expected is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -165,18 +165,22 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         for line in remark_lines(rows):
             say(line)
     failed = [row for row in rows if row.enabled and row.problem]
-    for row in failed:
-        say(f"error: {row.name}: {row.problem}", err=True)
+    for line in _once_each((str(row.name), str(row.problem)) for row in failed):
+        say(f"error: {line}", err=True)
     bad = any(row.enabled and row.health in ("bad", "quarantine") for row in rows)
     context.exit(3 if failed else 1 if bad else 0)
 
 
 def remark_lines(rows: Sequence[ListedDevice]) -> list[str]:
     """What a person should know of rows besides the table, each remark once (pure)."""
+    return _once_each((str(row.name), line) for row in rows for line in remarks(row))
+
+
+def _once_each(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines of devices, each once with the names of all that it is of, as of one adb server."""
     names: dict[str, list[str]] = {}
-    for row in rows:
-        for line in remarks(row):
-            names.setdefault(line, []).append(str(row.name))
+    for name, line in told:
+        names.setdefault(line, []).append(name)
     return [f"{_named(named)}: {line}" for line, named in names.items()]
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from click.testing import CliRunner
+
 from harness.tools.cli.devices import PREPARES, ListedDevice, remark_lines
+from harness.tools.cli.main import commands
 
 
 def row(name: str, *findings: str) -> ListedDevice:
@@ -25,3 +30,13 @@ def test_what_many_devices_have_is_said_once() -> None:
     ]
     assert remark_lines(rows[4:]) == [f"sim-4, sim-5: {PREPARES}"]
     assert remark_lines([row("sim-0")]) == []
+
+
+def test_an_adb_server_that_is_gone_is_one_error(tmp_path: Path) -> None:
+    device = "  - {{name: farm-0{}, host: rack, serial: s{}, soc: QCS8550, target: linux-arm64}}\n"
+    lab = "schema: 1\nhosts:\n  - {name: rack, host: 127.0.0.1, port: 1}\ndevices:\n"
+    (file := tmp_path / "devices.yaml").write_text(lab + "".join(map(device.format, "123", "123")))
+    listed = CliRunner().invoke(commands, ["devices", f"--lab={file}"])
+    (error,) = (line for line in listed.stderr.splitlines() if line.startswith("error: "))
+    assert error.startswith("error: farm-01, farm-02, farm-03: no adb server at 127.0.0.1:1: ")
+    assert listed.exit_code == 3

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.device.adb.private_server import PrivateAdbServer, harness_key
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 
 from harness.device.adb.server import adb_binary
 from harness.device.simulator.device import SimulatedDevice

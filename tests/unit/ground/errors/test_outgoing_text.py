@@ -345,7 +345,9 @@ PRINTS_ITSELF = {
     "tools/cli/devices.py",
     "contexts/compiler/worker.py",
     "contexts/sources/shapes_worker.py",
-    "ground/progress/drawing.py",  # into a text: what it draws is clean already
+    "ground/progress/show.py",  # what it draws is clean already
+    "search/minimize/handover.py",
+    "search/minimize/reproduce.py",
     "run/pytest_plugin/terminal.py",
     "tools/cli/schema.py",
 }

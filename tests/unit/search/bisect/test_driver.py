@@ -389,7 +389,7 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
 def test_two_processes_do_not_go_on_with_the_same(tmp_path: Path) -> None:
     bisection = new_bisection(tmp_path, spec(), broke_at(VERSIONS[3]))
     other = BisectFolder.open(bisection.folder.path)
-    with pytest.raises(ConfigError, match="another process"):
+    with pytest.raises(ConfigError, match="still run by process"):
         other.hold()
     assert BisectFolder.newest(tmp_path).path == bisection.folder.path
     with pytest.raises(ConfigError, match="no bisection"):

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 
 from harness.device.adb.server import adb_binary
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.farm import lab_text
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
 from harness.device.simulator.properties import device_properties
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.faulty_link import FaultyLink

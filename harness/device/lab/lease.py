@@ -151,7 +151,11 @@ class Leases:
             found = take_file(path, self._holder().content())
             if isinstance(found, Held):
                 return found
-            self._own[key] = Lease(found, path, name)
+            lease = Lease(found, path, name)
+            if front := claimants(self._folder, key, self._claims.get(key)):
+                lease.close()  # somebody came in between the look at the line and the lock
+                return front[0].held
+            self._own[key] = lease
             if self._heart is None or not self._heart.is_alive():
                 self._ended.clear()
                 self._heart = threading.Thread(target=self._beat, name="leases", daemon=True)

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _HOST: Final = socket.gethostname()
 _POLL_S: Final = (0.01, 0.05)
-_SURE_S: Final = 1.0
+_SURE_S: Final = 5.0
 _LONGEST_LOAN_S: Final = 604800.0
 """So long a person may keep a device."""
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from harness.answers.report.bisections import listed, of_cases
-from harness.answers.report.document import Block, Heading, Line, Span, Table
+from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
 from harness.answers.report.forecast import forecast_of
 from harness.answers.report.model_figures import figure_blocks
 from harness.answers.report.ops_table import ops_tables
@@ -47,11 +47,11 @@ def remarks(run: RunData) -> list[str]:
         said.append(
             f"{foreign} passed with contexts that a simulator takes, and no device with this HTP."
         )
-    return [*said, *_simulated_limits(run)]
+    return said
 
 
-def _simulated_limits(run: RunData) -> Iterator[str]:
-    """What a run tells of memory, where simulated devices alone tell it."""
+def _simulated_limits(run: RunData) -> Iterator[Block]:
+    """What a run leaves open of memory, where simulated devices alone tell it."""
     told: dict[str | None, list[str]] = {}
     for record in run.cases:
         code = record.error.code if record.error is not None else None
@@ -61,7 +61,7 @@ def _simulated_limits(run: RunData) -> Iterator[str]:
             told.setdefault(record.device.target, []).append(record.placement.qnn)
     for target, versions in told.items():
         limits = limits_of_simulation("capacity", target, versions)
-        yield f"Of memory: {limits}."
+        yield Paragraph([f"Of memory: {limits}."])
 
 
 def _bisections(run: RunData) -> Iterator[Block]:
@@ -130,6 +130,7 @@ BELOW_CASES: Final[Mapping[str, PageSection]] = {
     "Drift: outputs that are not the same everywhere": lambda run: drift_tables(run.outputs),
     "Will it fit: what was forecast, and what came of it": _forecasts,
     "Earlier attempts": _retries,
+    "What simulators leave open": _simulated_limits,
     "Run": _settings,
 }
 """The headings of the page's sections, in their order, and what makes each."""

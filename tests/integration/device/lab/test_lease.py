@@ -36,6 +36,8 @@ HOLD = """
 import os, sys, time
 from pathlib import Path
 from harness.device.lab.lease import Leases
+from harness.ground.files.bounded_json import parse_json
+parse_json("0")  # the account may not read what it imports
 user = int(sys.argv[2])
 if user:
     os.setgid(user)

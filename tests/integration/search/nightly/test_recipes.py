@@ -105,7 +105,8 @@ def test_all_set_up_the_same() -> None:
         jenkins_scripts(NIGHTLY),
     ):
         lines = [line.strip() for script in scripts for line in script.splitlines()]
-        assert {SET_UP[0], SET_UP[1].replace("[", "[notify,")} < set(lines)
+        install = SET_UP[1].replace("/opt/qnn-harness", "'/opt/qnn-harness[notify]'")
+        assert {SET_UP[0], install} < set(lines)
 
 
 # keeps the titles of issues, and finds one by a word of its title

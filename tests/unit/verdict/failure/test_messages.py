@@ -59,7 +59,7 @@ LABELS = {
     "htp": _GRAPH | _CONTEXT | _MEMORY | _SESSION | {"mixed-libraries"},
     "gpu": _GRAPH
     | {"opencl-driver", "opencl-program", "opencl-call", "gpu-memory", "gpu-offline"}
-    | {"damaged-binary", "dsp-restarted"},
+    | {"damaged-binary", "dsp-restarted", "not-mapped"},
     "cpu": _GRAPH | {"dsp-restarted"},
     "system": _GRAPH | _CONTEXT | {"dsp-restarted", "fastrpc-denied"},
     "genie": _GRAPH | _CONTEXT | _LIBRARIES | {"genie-config", "prompt-too-long"},

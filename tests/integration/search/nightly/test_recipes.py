@@ -187,7 +187,7 @@ def test_a_night_by_cron_waits_for_the_one_that_is_gone_on_with(project: Project
     night, reboot = cron_scripts()
     holds = "flock .venv sh -c 'touch held; sleep 5; ls -A reports >seen' & "
     holds += "until test -e held; do sleep 0.1; done"
-    ((code, said),) = project.run([f"{holds}\n{reboot}\n{night}\nwait"])
+    ((code, said),) = project.run([f"{holds}\n({reboot})\n({night})\nwait"])
     assert code == 0, said
     assert "nightly: publish" in said
     assert (project.folder / "seen").read_text() == "", "it had not begun by then"

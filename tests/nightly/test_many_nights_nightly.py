@@ -12,10 +12,10 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run
-from harness.answers.history.run_changes import facts_held
 from harness.answers.site.build import build
 from tests.farm_nights import many_nights
 from tests.integration.answers.history.test_memory import peak_mb
+from tests.unit.answers.history.test_facts import all_facts
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * 3600)]
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ def test_a_thousand_nights_are_taken_in_and_a_new_one_in_seconds(tmp_path: Path)
     site_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     database = open_database(str(file))
     taken, night_s = cpu_s(lambda: import_run(database, held_back))
-    facts, facts_s = cpu_s(lambda: facts_held(database))
+    facts, facts_s = cpu_s(lambda: all_facts(database))
     shown, pages_s = cpu_s(lambda: build(database, site))
     print(f"\n{peak} MB to import, {night_s:.1f} s for a new night, {facts_s:.1f} s for facts")
     print(

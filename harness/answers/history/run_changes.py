@@ -374,7 +374,27 @@ def _changes(
     return list(changes_of(line, first, turn)) if turn else told
 
 
-def facts_held(database: Database, most_runs: int = MARKS) -> dict[str, CauseFacts]:
+class HeldFacts(Mapping[str, CauseFacts]):
+    """The facts of causes by their ids, each gathered when it is asked for."""
+
+    def __init__(
+        self, gathered: Harvest, runs: Sequence[RunHeld], socs: Mapping[str, str | None]
+    ) -> None:
+        self._gathered, self._runs, self._socs = gathered, runs, socs
+        self._places = gathered.last_seen()
+
+    def __getitem__(self, cause: str) -> CauseFacts:
+        return self._gathered.facts(self._places[cause], cause, self._runs, self._socs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+@contextlib.contextmanager
+def facts_held(database: Database, most_runs: int = MARKS) -> Iterator[Mapping[str, CauseFacts]]:
     """The facts of each cause of the last runs, by its id. Raises InfraError."""
     held = runs_held(database)
     first = max(0, len(held) - most_runs)
@@ -391,7 +411,4 @@ def facts_held(database: Database, most_runs: int = MARKS) -> dict[str, CauseFac
             if test in failing:
                 gathered.take(kins, first, earlier)
         gathered.index()
-        return {
-            cause: gathered.facts(place, cause, held, socs)
-            for cause, place in gathered.last_seen().items()
-        }
+        yield HeldFacts(gathered, held, socs)

@@ -397,7 +397,8 @@ class Chain:
         """Takes the run into the history, which knows since when and where causes are."""
         try:
             import_run(history := open_database(self._database), run.path)
-            self._keep(issues=tuple(with_facts(self.night.issues, facts_held(history))))
+            with facts_held(history) as facts:
+                self._keep(issues=tuple(with_facts(self.night.issues, facts)))
         except HarnessError as error:
             self._note(f"not in the history: {error}")
 

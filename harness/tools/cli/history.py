@@ -126,8 +126,11 @@ def history(
     found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}
     spanned = [one for one in found if asked.spans(one.started)]
-    attempts, facts = stored_attempts(held, asked), facts_held(held)
-    with History.of(attempts, order, bisectable, diagnosis, spanned, facts) as report:
+    with facts_held(held) as facts:
+        gathered = History.of(
+            stored_attempts(held, asked), order, bisectable, diagnosis, spanned, facts
+        )
+    with gathered as report:
         if not report.rows:
             refuse_unknown(held, asked)
         if as_json:

@@ -11,6 +11,7 @@ from harness.answers.history.database import Database, open_database
 from harness.answers.history.facts import CauseFacts, DeviceResult, facts_line
 from harness.answers.history.importing import import_run
 from harness.answers.history.run_changes import facts_held
+from harness.answers.history.timeline import MARKS
 from harness.answers.report.document import Paragraph, Span, as_markdown, as_text, html
 from harness.verdict.results.record import CaseRecord
 from tests.unit.answers.history.runs import attempt, run_folder
@@ -39,9 +40,14 @@ def results(facts: CauseFacts) -> dict[str, str]:
     return {device.device: device.result for device in facts.devices}
 
 
+def all_facts(database: Database, most_runs: int = MARKS) -> dict[str, CauseFacts]:
+    with facts_held(database, most_runs) as facts:
+        return dict(facts)
+
+
 def facts_after(folder: Path, *nights: list[CaseRecord], said: str = FAILED) -> CauseFacts:
     """The facts of the cause of an attempt."""
-    return facts_held(held(folder, *nights))[cause_id(Attempt.of(attempt(said)))]
+    return all_facts(held(folder, *nights))[cause_id(Attempt.of(attempt(said)))]
 
 
 def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(tmp_path: Path) -> None:
@@ -83,9 +89,9 @@ def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
 def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) -> None:
     nights = [[on("p", "S", f"a {end}")] for end in ("passed", "failed", "failed", "failed")]
     database = held(tmp_path, *nights)
-    (facts,) = facts_held(database, most_runs=2).values()
+    (facts,) = all_facts(database, most_runs=2).values()
     assert facts.since_run == "20261102T220000Z-0000000000000002"
-    assert facts_held(open_database(str(tmp_path / "new.sqlite"))) == {}
+    assert all_facts(open_database(str(tmp_path / "new.sqlite"))) == {}
 
 
 def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path: Path) -> None:
@@ -93,7 +99,7 @@ def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path
     database = held(tmp_path, *([on("p", "S", said)] for said in nights))
     cause = cause_id(Attempt.of(attempt(FAILED)))
     for runs in (2, 6):
-        facts = facts_held(database, runs)[cause]
+        facts = all_facts(database, runs)[cause]
         assert facts.since_run == "20261103T220000Z-0000000000000003"
         assert facts.versions_changed == "qnn 2.0 to 3.0"
 
@@ -108,7 +114,7 @@ def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path) -> None:
     line = as_text(facts_line(facts))
     assert line.startswith("fails on 1 of 1 tested devices (p); since ")
     assert line.endswith(", its first run that is held")
-    (again,) = facts_held(open_database(str(tmp_path / "history.sqlite")), most_runs=1).values()
+    (again,) = all_facts(open_database(str(tmp_path / "history.sqlite")), most_runs=1).values()
     assert again == facts
 
 
@@ -124,7 +130,7 @@ def test_what_is_flaky_or_lost_says_so(tmp_path: Path) -> None:
     assert facts_after(tmp_path, *flaky).shows == "flaky"
     (tmp_path / "lost").mkdir()
     nights = [on("p", "S", "a error"), on("q", "S", "a passed")]
-    (lost,) = facts_held(held(tmp_path / "lost", nights)).values()
+    (lost,) = all_facts(held(tmp_path / "lost", nights)).values()
     assert results(lost) == {"p": "affected", "q": "passes"}
     assert as_text(facts_line(lost)).startswith("no verdict on 1 of 2 tested S (p); passes on ")
 

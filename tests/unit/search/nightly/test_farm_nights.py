@@ -35,7 +35,8 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
         taken = import_run(database, run)
         assert (taken.changed, taken.damaged) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
-    facts = facts_held(database)
+    with facts_held(database) as held:
+        facts = dict(held)
     runtime = facts[broken.id]
     affected = {device.device for device in runtime.devices if device.result == "affected"}
     assert affected == {f"phone-0{number}" for number in range(1, 7)}

@@ -44,7 +44,7 @@ def journal(run: Path, kind: str, size: int, failing: int) -> Path:
 
 SIZES = [
     pytest.param("lists", 8 << 20, id="lists", marks=pytest.mark.slow),
-    pytest.param("lists", 24 << 20, id="many lists", marks=pytest.mark.nightly),
+    pytest.param("lists", 80 << 20, id="many lists", marks=pytest.mark.nightly),
     pytest.param("alike", 80 << 20, id="many", marks=pytest.mark.nightly),
 ]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +17,7 @@ from harness.device.lab.health import Fitness, Out
 from harness.device.lab.lease_files import device_file
 from harness.device.lab.vitals import Vitals
 from harness.ground.errors import InfraError
-from harness.ground.files.whole_file import read_json
+from harness.ground.files.whole_file import read_json, write_whole
 
 _MAX_BYTES: Final = 256 << 10
 _COUNTS: Final = ("strikes", "cases_lost", "switches", "cases")
@@ -84,11 +82,9 @@ class KnownStates:
         if fitness.vitals is not None:
             seen_at, vitals = fitness.vitals
             plain["vitals"] = [seen_at, {name: getattr(vitals, name) for name in AROUND}]
-        beside = file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            beside.write_text(json.dumps(plain))
-            beside.replace(file)
+            write_whole(file, json.dumps(plain).encode(), durable=False)
 
     def _file(self, device: str) -> Path:
         return self._folder / f"{device_file(device)}.json"

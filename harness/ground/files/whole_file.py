@@ -20,14 +20,14 @@ from harness.ground.files.bounded_json import parse_json
 _MAX_NOTE_BYTES: Final = 64 << 10
 
 
-def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
+def write_whole(path: Path, content: bytes, *, new: bool = False, durable: bool = True) -> None:
     """Writes beside `path`, then renames: a reader sees the old content or the new, never a part.
 
-    Raises OSError of `path`, with `new` also where something is there already; nothing stays
-    behind then.
+    What is not `durable` need not outlive a computer that stops. Raises OSError of `path`, with
+    `new` also where something is there already; nothing stays behind then.
     """
     try:
-        with written_whole(path, new=new) as stream:
+        with written_whole(path, new=new, durable=durable) as stream:
             stream.write(content)
     except OSError as error:
         error.filename = os.fspath(path)  # a full disk names none, others the file beside
@@ -35,14 +35,15 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def written_whole(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, new: bool = False, durable: bool = True) -> Iterator[BinaryIO]:
     """As `write_whole`, for content in pieces: the file is there once the block has ended well."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                os.fsync(stream.fileno())
         if new:
             path.hardlink_to(beside)
             beside.unlink()

@@ -33,7 +33,7 @@ def short_path(descriptor: int, folder: Path) -> str:
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 
 
-def locked_by(path: Path) -> str:
+def locking_process(path: Path) -> str:
     """The process that keeps a file locked, in words."""
     with contextlib.suppress(OSError):
         status = path.stat()

@@ -19,7 +19,7 @@ from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.lines import AppendedLines
 from harness.ground.files.names_inside import NotInsideError, refuse_links
 from harness.ground.files.whole_file import read_bounded, write_whole
-from harness.ground.host.platform import locked_by
+from harness.ground.host.platform import locking_process
 from harness.search.bisect.log import (
     MAX_LINE_CHARS,
     AnySpec,
@@ -111,7 +111,7 @@ class SearchFolder(Generic[AnySpec]):
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
         except BlockingIOError as error:
-            problem = f"this {self.noun} is still run by {locked_by(self.path / LOG)}"
+            problem = f"this {self.noun} is still run by {locking_process(self.path / LOG)}"
             raise ConfigError(problem, file=self.path) from error
         except OSError as error:
             raise InfraError(f"cannot read {self.path}: {error.strerror}") from error

@@ -13,7 +13,7 @@ from typing import Final
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.whole_file import read_bounded
-from harness.ground.host.platform import locked_by
+from harness.ground.host.platform import locking_process
 from harness.search.nightly.night import Night
 from harness.verdict.results.run_folder import making_folders
 from harness.verdict.results.run_numbers import ordered
@@ -38,7 +38,7 @@ def held(reports: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            problem = f"a night is still run here by {locked_by(path)}"
+            problem = f"a night is still run here by {locking_process(path)}"
             raise ConfigError(problem, file=reports) from error
         except OSError as error:
             raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error

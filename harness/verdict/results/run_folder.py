@@ -29,7 +29,7 @@ from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
-from harness.ground.host.platform import locked_by
+from harness.ground.host.platform import locking_process
 from harness.verdict.failure.error import named_text
 from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, drift
@@ -171,7 +171,7 @@ class RunFolder:
             refuse_links(folder.path)
             folder._journal = Journal(folder.path / JOURNAL, alone=True)
         except BlockingIOError as error:
-            problem = f"is still run by {locked_by(folder.path / JOURNAL)}"
+            problem = f"is still run by {locking_process(folder.path / JOURNAL)}"
             raise ConfigError(problem, file=folder.path) from error
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error

@@ -14,7 +14,7 @@ from harness.ground.host.platform import (
     boot_clock_s,
     children,
     has_ended,
-    locked_by,
+    locking_process,
     short_path,
 )
 
@@ -68,9 +68,9 @@ def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
     words = [sys.executable, "-c", locks, file]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as holder:
         until = time.monotonic() + 60
-        while locked_by(file) != f"process {holder.pid}":
+        while locking_process(file) != f"process {holder.pid}":
             assert time.monotonic() < until
             time.sleep(0.05)
-        assert locked_by(tmp_path / "other").startswith("another process")
+        assert locking_process(tmp_path / "other").startswith("another process")
         holder.kill()
-    assert locked_by(file).startswith("another process")
+    assert locking_process(file).startswith("another process")

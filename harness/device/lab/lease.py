@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import logging
+import math
 import os
 import random
 import socket
@@ -179,13 +180,16 @@ class Leases:
                     if name not in since or since[name][0] != str(held.holder):
                         since[name] = str(held.holder), now
                 foreign = [one for one in missed if not self._is_ours(one.held)]
-                if wait_s is None or (
-                    len(foreign) == len(missed)
-                    and all(
-                        now - since[name][1] >= self._patience_s(held, wait_s)
+                if wait_s is None:
+                    left_s = 0.0
+                elif len(foreign) < len(missed):
+                    left_s = math.inf  # a process of our own run is waited for in any case
+                else:
+                    left_s = max(
+                        since[name][1] + self._patience_s(held, wait_s) - now
                         for name, _, held in missed
                     )
-                ):
+                if left_s <= 0:
                     name, _, held = missed[0]
                     waited = f" (waited {now - began:.1f} s)" if wait_s else ""
                     raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
@@ -203,7 +207,7 @@ class Leases:
                         is_loan = held.holder is not None and held.holder.is_loan
                         most = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
                         _log.warning(f"waiting{most} for device {name}: held by {held}")
-                if self._closed.wait(random.uniform(*_POLL_S)):
+                if self._closed.wait(min(left_s, random.uniform(*_POLL_S))):
                     raise DeviceHeld(f"device {name} is not waited for any more", held)
             if warned:
                 waited_s = time.monotonic() - began

@@ -333,8 +333,7 @@ class Bench:
         """Like `run`, for a process whose failure is an answer and not yet the case's verdict.
 
         `environment` is added to what the runtime needs. Raises NoVerdict if the lab kept the
-        target from an answer, so that nobody takes that for an answer. A backend that did not open
-        before is not asked again: the answer of that process is given, and says so.
+        target from an answer, so that nobody takes that for an answer.
         """
         return self._case.run(plan, timeout_s, environment)
 

@@ -27,7 +27,6 @@ from harness.probe.plan_runner import ProbeRun, run_plan
 from harness.run.bench.kept_outputs import KeptOutput
 from harness.run.bench.wrong_call import line_at_work
 from harness.run.workbench.placement import Placement
-from harness.run.workbench.refusals import Refusal
 from harness.verdict.failure.diagnosis import Foreseen, diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict, judge
@@ -276,10 +275,6 @@ class CaseBench:
         `probe` is the path of another probe than the one that each device gets.
         """
         self._asked = True
-        refusals = self._held.refusals
-        known = refusals.find(environment or {}, plan)
-        if known is not None:
-            return Observation(known.run, known.verdict, Figures())
         self._forget_said()
         started = time.monotonic()
         with self._current_folder() as folder:
@@ -297,10 +292,7 @@ class CaseBench:
         self.notes.probe_us += run.transcript.elapsed_us or int(
             (time.monotonic() - started) * 1_000_000
         )
-        seen = self.judged(run, plan_kept=bool(run.raw_events))
-        where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
-        refusals.note(environment or {}, plan, Refusal(run, seen.verdict), where)
-        return seen
+        return self.judged(run, plan_kept=bool(run.raw_events))
 
     def judged(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
         """Keeps what a process said, and judges it. Raises NoVerdict where the lab failed."""

@@ -6,10 +6,8 @@ LiteRT's own CPU computed for it: what a model has between its partitions stays 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +51,6 @@ The HTP computes with 16 bits what is float32.
 """
 
 ON_LITERT: Final = "LiteRT's CPU"
-_MOST_ROWS: Final = 120
 
 
 @dataclass(frozen=True)
@@ -71,19 +68,12 @@ class CompiledModel:
     refused: str | None
 
     def figures(self) -> dict[str, object]:
-        """As it stands in the measurements of a record: each node by number, op, output, place."""
+        """As it stands in the measurements of a record."""
         return {
             "version": LITERT_VERSION,
             "soc": self.soc,
-            "on_npu": sum(one is not None for one in self.taken),
-            "on_cpu": sum(one is None for one in self.taken),
-            "partitions": len(self.sources),
             "reference": self.refused or ON_LITERT,
             "tolerance": {one.name: one.tolerance for one in self.sources},
-            "nodes": [
-                [at, node.op, self._name(node), place or "CPU"]
-                for at, (node, place) in enumerate(zip(self.graph.nodes, self.taken, strict=True))
-            ],
         }
 
     def places(self) -> dict[str, object]:
@@ -124,26 +114,7 @@ class CompiledModel:
                 "LiteRT's CPU does not run this model: partitions ran on inputs that are made up, "
                 f"and nothing is compared; {self.refused}"
             ]
-        rows = self._rows()
-        hidden = len(rows) - _MOST_ROWS
-        more = [f"... and {hidden} more rows: the record has all nodes"] if hidden > 0 else []
-        return "\n".join([*lines, *rows[:_MOST_ROWS], *more])
-
-    def _rows(self) -> list[str]:
-        """The nodes in their order; nodes of one partition that follow each other are one row."""
-        rows = []
-        numbered = enumerate(zip(self.graph.nodes, self.taken, strict=True))
-        # of those on the CPU each has a row
-        together = groupby(numbered, key=lambda one: one[1][1] or one[0])
-        for _, group in together:
-            nodes = list(group)
-            first, last, place = nodes[0][0], nodes[-1][0], nodes[0][1][1]
-            ops = Counter(node.op for _, (node, _) in nodes)
-            what = ", ".join(f"{op} x {n}" if n > 1 else op for op, n in ops.most_common())
-            named = f"  {self._name(nodes[0][1][0])}" if first == last else ""
-            span = str(first) if first == last else f"{first}-{last}"
-            rows.append(f"{span:>9}  {place or 'CPU':<16}  {what}{named}")
-        return rows
+        return "\n".join(lines)
 
 
 def open_model(path: Path) -> TfliteGraph:

@@ -13,19 +13,12 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.yaml_lines.document import all_of
 from harness.run.pytest_plugin.collected import need_of, parameters_of
 from harness.run.pytest_plugin.terminal import write_line
+from harness.run.workbench.materials import FileToPush
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
     from harness.run.workbench.materials import Materials
     from harness.run.workbench.placement import Need
-
-
-class FileToPush(BaseModel, frozen=True):
-    """A file that a case needs on its device; `size` in bytes, `origin` says where it is from."""
-
-    name: str
-    size: int
-    origin: str
 
 
 class CasePlan(BaseModel, frozen=True):
@@ -93,7 +86,7 @@ def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) 
     device = need.placement.device
     try:
         made = run.workbench.materials(need)
-        files = tuple(FileToPush(**vars(file)) for file in made.listed())
+        files = tuple(made.listed())
         planned = tuple(_planned(item, need, made))
     except ConfigError as error:
         wrong.append(error)

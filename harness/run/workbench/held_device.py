@@ -30,7 +30,6 @@ from harness.run.workbench.materials import (
     probe_set,
 )
 from harness.run.workbench.placement import Placement
-from harness.run.workbench.refusals import Refusals
 from harness.run.workbench.supplies import Stock, Supplies
 from harness.verdict.results.record import DeviceRecord
 
@@ -52,7 +51,6 @@ class HeldDevice:
     ) -> None:
         self.lab_device = lab_device
         self.watch = watch
-        self.refusals = Refusals()
         self.failed: dict[Placement, HarnessError] = {}
         self.ready: dict[Placement, ReadyPlacement] = {}
         self.lies: frozenset[str] = frozenset()

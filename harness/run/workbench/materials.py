@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic import BaseModel
+
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.session_plan import DeployedContext, DeployedModel
 from harness.contexts.context.source import Context, ContextSource, Reference
@@ -16,10 +18,17 @@ from harness.device.store.layout import FileSet
 from harness.libraries.runtimes.deployed import runtime_set
 from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.build import PROBE_NAME
-from harness.run.workbench.placement import PushedFile
 
 _BINARY: Final = "context.bin"
 _MODEL: Final = "model.onnx"
+
+
+class FileToPush(BaseModel, frozen=True):
+    """A file that a case needs on its device; `size` in bytes, `origin` says where it is from."""
+
+    name: str
+    size: int
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -63,14 +72,16 @@ class Materials:
         found += [model_set(deployer, *made) for made in self.models.values()]
         return found if self.program is None else [*found, self.program.files_on(deployer)]
 
-    def listed(self) -> list[PushedFile]:
+    def listed(self) -> list[FileToPush]:
         """All of it for people. Sizes are in bytes."""
         runtime = self.runtime
         origin = f"QNN {runtime.qnn_version}"
         if runtime.ort_version is not None:
             origin += f", ORT {runtime.ort_version}"
         found = [_listed("probe", PROBE_NAME, self.probe)]
-        found += [PushedFile(origin, file.name, file.size) for file in runtime.files]
+        found += [
+            FileToPush(name=file.name, size=file.size, origin=origin) for file in runtime.files
+        ]
         made: list[tuple[Source, Path, Context | Reference]] = [
             *((source, context.path, context) for source, context in self.contexts.items()),
             *((model, onnx, reference) for model, (onnx, reference) in self.models.items()),
@@ -84,8 +95,8 @@ class Materials:
         return found + [_listed(path.name, path.name, path) for path in self.files]
 
 
-def _listed(origin: str, name: str, path: Path) -> PushedFile:
-    return PushedFile(origin, name, path.stat().st_size)
+def _listed(origin: str, name: str, path: Path) -> FileToPush:
+    return FileToPush(name=name, size=path.stat().st_size, origin=origin)
 
 
 def probe_set(deployer: Deployer, probe: Path) -> FileSet:

@@ -129,15 +129,6 @@ class Need:
         return tuple(one for one in self.sources if isinstance(one, Model))
 
 
-@dataclass(frozen=True)
-class PushedFile:
-    """One file that a case needs on the device (for `--plan`); `size` in bytes."""
-
-    origin: str
-    name: str
-    size: int
-
-
 def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
     """The sources that the cases of each placement want together, in order (pure)."""
     merged: dict[Placement, dict[Source, None]] = {}

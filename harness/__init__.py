@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.probe.plan import Plan, Rounds, Settings
     from harness.run import experiments
     from harness.run.bench.bench import Bench
-    from harness.run.bench.case_bench import Observation, TargetFailure
+    from harness.run.bench.case_session import Observation, TargetFailure
     from harness.verdict.results.checks import Check, held, undecided
 
 __version__ = "0.1.0"
@@ -54,11 +54,11 @@ _MODULES = {
     "ContextFile": "harness.contexts.sources.context_file",
     "ContextSource": "harness.contexts.context.source",
     "Model": "harness.contexts.compiler.models",
-    "Observation": "harness.run.bench.case_bench",
+    "Observation": "harness.run.bench.case_session",
     "Plan": "harness.probe.plan",
     "Rounds": "harness.probe.plan",
     "Settings": "harness.probe.plan",
-    "TargetFailure": "harness.run.bench.case_bench",
+    "TargetFailure": "harness.run.bench.case_session",
     "experiments": "harness.run.experiments",
     "held": "harness.verdict.results.checks",
     "steps": "harness.probe.steps",

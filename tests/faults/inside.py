@@ -11,12 +11,13 @@ from harness.run.bench.bench import Bench
 
 def probe_of(bench: Bench) -> str:
     """The probe's path on the device."""
-    return bench._case.ready.probe
+    return bench._case.target.probe
 
 
 def use_probe(bench: Bench, path: str) -> None:
     """Has the case run another program in place of the probe."""
-    bench._case.ready = replace(bench._case.ready, probe=path)
+    bench._case.target = replace(bench._case.target)  # others share the one that it was given
+    vars(bench._case.target)["probe"] = path
 
 
 @contextlib.contextmanager
@@ -32,7 +33,7 @@ def preloaded(bench: Bench, library: str) -> Iterator[None]:
 
 def deploy_anew(bench: Bench) -> None:
     """Makes the device ready as if nothing were known of it."""
-    held = bench._case.ready.held
+    held = bench._case.target.held
     held.deployer.forget()
     held.ready.clear()
     held.place(bench.placement)

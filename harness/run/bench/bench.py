@@ -27,7 +27,7 @@ from harness.ground.facts.backends import BACKEND_LIBRARIES
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT
 from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.probe.plan import ONCE, Plan, Rounds, Settings, rounds_of
-from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
+from harness.run.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.run.bench.executor_runner import run_with
 from harness.run.bench.executorch import can_be_replayed, open_program, replay_of
 from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
@@ -56,9 +56,9 @@ class Bench:
     `measure` ends in the case's record.
     """
 
-    def __init__(self, case: CaseBench) -> None:
+    def __init__(self, case: CaseSession) -> None:
         self._case = case
-        self._ready = case.ready
+        self._target = case.target
 
     @property
     def placement(self) -> Placement:
@@ -143,7 +143,7 @@ class Bench:
             self._refuse_contexts("contexts are compiled for HTP")
         wanted = [source.seen_from(self._case.folder) for source in sources]
         try:
-            deployed = self._ready.contexts(wanted)
+            deployed = self._target.contexts(wanted)
         except CompileError as error:
             raise refused_compile(self._case, error, wanted) from error
         taken = [deployed[source].context for source in wanted]
@@ -173,7 +173,7 @@ class Bench:
             raise ConfigError(
                 'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
             )
-        arch = self._ready.stock.htp_arch if backend == "htp" else None
+        arch = self._target.htp_arch if backend == "htp" else None
         with self._case.has_backend():
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
 
@@ -200,9 +200,9 @@ class Bench:
         read, wanted = (given_files(one, self._case.folder) for one in (inputs, expected))
         made = open_session(self._case.folder / model, tolerance, read, wanted, fallback)
         files = made.files(read, wanted)
-        folder = self._ready.held.deployer.deploy_files(made.path.name, files) if files else ""
-        known = self._ready.models(made.models)
-        self._case.notes.makers += self._ready.stock.builds(made.sources)
+        folder = self._target.held.deployer.deploy_files(made.path.name, files) if files else ""
+        known = self._target.models(made.models)
+        self._case.notes.makers += self._target.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
         plan = made.plan(ort, deployed, rounds_of(repeat))
         seen = run_session(self._case, self.run, self.reference, made, plan, files, timeout_s)
@@ -235,10 +235,10 @@ class Bench:
                 'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
             )
         made = open_program(self._case.folder / program, method)
-        runner = self._ready.stock.program
+        runner = self._target.program
         if runner is None:
             raise InternalError(f"{EXECUTORCH.title} brings no program")
-        own, deployer = runner.is_own, self._ready.held.deployer
+        own, deployer = runner.is_own, self._target.held.deployer
         read = made.given("inputs", given_files(inputs, self._case.folder), make=own)
         wanted = made.given("expected", given_files(expected, self._case.folder))
         names = {
@@ -259,7 +259,7 @@ class Bench:
         self.measure(executorch=runner.version, **observation.measurements, **made.places())
         self._note_graphs(observation, [made.path.name])
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
-            known = list(required(self._ready.stock.contexts(made.sources())).values())
+            known = list(required(self._target.made(made.sources())).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
             if known:
                 self._note_forecast(known, schedule(len(known), "resident"))
@@ -300,12 +300,12 @@ class Bench:
 
     def model(self, model: Model) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""
-        (deployed,) = self._ready.models([model])
+        (deployed,) = self._target.models([model])
         return deployed
 
     def reference(self, model: Model) -> Reference:
         """A model's inputs and expected outputs on this host."""
-        return self._ready.stock.references([model])[model]
+        return self._target.references([model])[model]
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
         """What a plan wrote into a file on the device. Raises DeviceError, also if it is larger."""
@@ -413,7 +413,7 @@ class Bench:
         self.measure(graphs=graphs, **({"tokens": tokens} if tokens else {}))
 
     def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
-        if told := self._ready.stock.forecast(contexts, steps):
+        if told := self._target.forecast(contexts, steps):
             self.measure(forecast=told)
 
     def context_plan(

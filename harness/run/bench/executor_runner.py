@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.device.transport.device import Transport
-    from harness.run.bench.case_bench import CaseBench, Observation
+    from harness.run.bench.case_session import CaseSession, Observation
     from harness.run.bench.executorch import Program
 
 _INFERENCES: Final = 2  # so that outputs can be compared with each other
@@ -171,7 +171,7 @@ def call_runner(
 
 
 def run_with(
-    case: CaseBench,
+    case: CaseSession,
     runner: str,
     program: Program,
     plan: Plan,
@@ -183,7 +183,7 @@ def run_with(
     """Runs a program's plan with a runner, whose path on the device is `runner`.
 
     ExecuTorch's wheel speaks as a probe does. The user's `own` one prints no events and compares
-    nothing. As `CaseBench.run`, and with `own` as `call_runner`.
+    nothing. As `CaseSession.run`, and with `own` as `call_runner`.
     """
     if not own:
         run_it = partial(case.run, timeout_s=timeout_s, probe=runner)

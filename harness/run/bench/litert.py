@@ -39,7 +39,7 @@ from harness.libraries.containers.tflite_graph import (
     read_tflite_graph,
     taken_by,
 )
-from harness.run.bench.case_bench import CaseBench, TargetFailure
+from harness.run.bench.case_session import CaseSession, TargetFailure
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
@@ -133,7 +133,7 @@ def open_model(path: Path) -> TfliteGraph:
     return graph
 
 
-def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float) -> CompiledModel:
+def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: float) -> CompiledModel:
     """A model as LiteRT compiles it for the device of a case, and what its CPU makes of it.
 
     `tolerance` 0 means the usual one. Raises TargetFailure if the compiler or its plug-in refuses
@@ -149,9 +149,9 @@ def compiled_model(case: CaseBench, path: Path, inputs: Files, tolerance: float)
         read = tensors.generated(surface, path)
     else:
         read = tensors.given("inputs", inputs, surface, path)
-    stock = case.ready.stock
-    host = litert_host(stock.supplies.catalog, stock.compiler)
-    soc = soc_for(case.device.soc, stock.htp_arch)
+    target = case.target
+    host = litert_host(target.provisioner.catalog, target.compiler)
+    soc = soc_for(case.device.soc, target.htp_arch)
     case.notes.makers.append(host.qnn_version)
     try:
         made = compile_litert(host, path, soc, cache_root())

@@ -27,7 +27,7 @@ from harness.libraries.containers.graph_nodes import (
     transfers_in,
 )
 from harness.probe.ort_plan import CPU_EP
-from harness.run.bench.case_bench import CaseBench, Observation, TargetFailure
+from harness.run.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.run.bench.session import SessionModel
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord, signature
@@ -90,17 +90,17 @@ def _named(refused: Iterable[RefusedNode], model: OnnxNodes) -> Iterator[Refused
 
 
 def _carried(
-    case: CaseBench, made: SessionModel, assigned: Assigned, sizes: Mapping[str, int]
+    case: CaseSession, made: SessionModel, assigned: Assigned, sizes: Mapping[str, int]
 ) -> object:
     """What is carried over in the graph as this computer's ORT cuts it; None if that is another.
 
     It is the same compiler for the same HTP, and ORT writes the graph with its partitions.
     """
-    stock = case.ready.stock
+    target = case.target
     if case.placement.backend != "htp" or not made.models:
         return None
-    model = stock.supplies.onnx.path(made.models[0])
-    host, options = stock.supplies.catalog.compiler_host(stock.compiler), stock.htp_arch
+    model = target.provisioner.onnx.path(made.models[0])
+    host, options = target.provisioner.catalog.compiler_host(target.compiler), target.htp_arch
     with scratch_folder() as folder:
         job = CompileJob(
             "cut", "it is not cut", model, folder, compile_options(options), fallback=True
@@ -124,7 +124,7 @@ def _is_named(node: Any) -> bool:
     return isinstance(node, list) and len(node) == 2 and all(isinstance(n, str) for n in node)
 
 
-def placed_session(case: CaseBench, made: SessionModel, seen: Observation) -> Observation:
+def placed_session(case: CaseSession, made: SessionModel, seen: Observation) -> Observation:
     """Notes where the nodes of a session ran; where it was not made, says which were refused.
 
     ORT's own words blame whoever asked for no fallback.
@@ -158,7 +158,7 @@ def placed_session(case: CaseBench, made: SessionModel, seen: Observation) -> Ob
 
 
 def refused_compile(
-    case: CaseBench, error: CompileError, sources: Iterable[Source]
+    case: CaseSession, error: CompileError, sources: Iterable[Source]
 ) -> TargetFailure:
     """The failure of a model that a compiler refused; notes its nodes where some are the cause."""
     case.notes.makers += filter(None, [case.placement.compiler])

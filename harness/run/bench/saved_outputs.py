@@ -15,7 +15,7 @@ from harness.run.bench.kept_outputs import MAX_BYTES, KeptOutput
 from harness.verdict.results.run_folder import OUTPUTS
 
 if TYPE_CHECKING:
-    from harness.run.bench.case_bench import CaseBench, Observation
+    from harness.run.bench.case_session import CaseSession, Observation
 
 NamedShape = tuple[str, str, tuple[int, ...]]
 """Name, type and shape of an output."""
@@ -51,7 +51,7 @@ class ToKeep:
 
 
 def run_keeping(
-    case: CaseBench, run: Callable[[Plan], Observation], plan: Plan, outputs: Sequence[ToKeep]
+    case: CaseSession, run: Callable[[Plan], Observation], plan: Plan, outputs: Sequence[ToKeep]
 ) -> Observation:
     """Runs a plan, and keeps the outputs where there is something to tell them against.
 

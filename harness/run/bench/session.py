@@ -28,7 +28,7 @@ from harness.run.bench.ort import OrtOnDevice
 from harness.run.bench.saved_outputs import ToKeep, run_keeping
 
 if TYPE_CHECKING:
-    from harness.run.bench.case_bench import CaseBench, Observation
+    from harness.run.bench.case_session import CaseSession, Observation
 
 SESSION_OUTPUTS: Final = "session_outputs"
 """The measurement that has the file of each output, by its name, in the run's folder of outputs."""
@@ -118,7 +118,7 @@ class SessionModel:
 
 
 def run_session(
-    case: CaseBench,
+    case: CaseSession,
     run: Callable[..., Observation],
     reference: Callable[[Model], Reference],
     made: SessionModel,

@@ -13,7 +13,7 @@ from harness.contexts.sources.contexts import SourceList
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Settings, context_free, context_load, execute
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import NotPassed, TargetFailure
+from harness.run.bench.case_session import NotPassed, TargetFailure
 from harness.run.experiments.accuracy import CLOSENESS, Accuracy, arithmetic, compare, judge_asked
 from harness.run.experiments.progress import Reached, expected_refusal, judge_progress, progress
 from harness.verdict.results.checks import Check, held

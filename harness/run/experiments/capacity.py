@@ -15,7 +15,7 @@ from harness.contexts.sources.contexts import Source
 from harness.ground.facts.codes import same_code
 from harness.probe.plan import Settings
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import Observation
+from harness.run.bench.case_session import Observation
 from harness.verdict.results.checks import held
 from harness.verdict.results.measurements import context_estimate
 

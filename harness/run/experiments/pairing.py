@@ -20,7 +20,7 @@ from harness.probe.memory_steps import io_bind, io_release, io_run, memory_sampl
 from harness.probe.plan import Plan, ProfileLevel, Settings, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import Observation, TargetFailure
+from harness.run.bench.case_session import Observation, TargetFailure
 from harness.run.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
 from harness.run.experiments.memory import MemorySamples, memory_samples
 from harness.run.experiments.rounds import Disturbed, Rules, settled

@@ -21,7 +21,7 @@ from harness.probe.ort_plan import ort_session_free
 from harness.probe.plan import Plan, ProfileLevel, Step, context_free, given
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import NotPassed, Observation
+from harness.run.bench.case_session import NotPassed, Observation
 from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.op_events import (
     ProfiledRun,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.contexts.sources.contexts import SourceList
     from harness.run.bench.bench import Bench
-    from harness.run.bench.case_bench import Observation
+    from harness.run.bench.case_session import Observation
     from harness.run.bench.kept_outputs import KeptOutput
 
 _MOST_OUTPUTS: Final = 32

@@ -14,7 +14,7 @@ from harness.probe.memory_steps import io_bind, io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import TargetFailure
+from harness.run.bench.case_session import TargetFailure
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
 from harness.verdict.results.checks import Check, held, undecided

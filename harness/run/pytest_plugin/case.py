@@ -26,7 +26,7 @@ from harness.ground.errors import (
 from harness.ground.facts.axes import IN_AXES
 from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
-from harness.run.bench.case_bench import CaseBench, NotPassed
+from harness.run.bench.case_session import CaseSession, NotPassed
 from harness.run.bench.wrong_call import REFUSED, at_fault, place_of
 from harness.run.pytest_plugin.attempts import AttemptEnd
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
@@ -78,7 +78,7 @@ class Case:
         self.placement = placement
         self.device: DeviceRecord | None = None
         self._run = run
-        self.bench: CaseBench | None = None
+        self.bench: CaseSession | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
         self.attempt = attempt

@@ -17,8 +17,8 @@ from harness.run.pytest_plugin.records import Records
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.collected import Collected
     from harness.run.pytest_plugin.terminal import Live
-    from harness.run.workbench.held_device import ReadyPlacement
     from harness.run.workbench.placement import Need, Placement
+    from harness.run.workbench.target import Target
     from harness.run.workbench.workbench import Workbench
 
 
@@ -152,6 +152,6 @@ class Run:
             rather=was_on,
         )
 
-    def ready(self, placement: Placement) -> ReadyPlacement:
+    def ready(self, placement: Placement) -> Target:
         """A placement, with all that its cases need there. Raises HarnessError."""
         return self.workbench.ready(placement)

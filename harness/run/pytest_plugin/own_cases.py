@@ -22,7 +22,7 @@ from harness.contexts.sources.onnx_model import OnnxModel, require_alike
 from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
 from harness.probe.plan import ONCE
-from harness.run.bench.case_bench import TargetFailure
+from harness.run.bench.case_session import TargetFailure
 from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session

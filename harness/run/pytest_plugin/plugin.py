@@ -348,7 +348,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     After a fault of the lab it may be another one of those that share the case.
     """
     from harness.run.bench.bench import Bench
-    from harness.run.bench.case_bench import CaseBench
+    from harness.run.bench.case_session import CaseSession
 
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
@@ -361,7 +361,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     finally:
         case.preflight = run.workbench.findings(case.placement)
     run.workbench.refuse(case.placement, case.own_findings())
-    made = CaseBench(ready, logs, request.node.path.parent)
+    made = CaseSession(ready, logs, request.node.path.parent)
     case.bench, made.foreseen = made, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.held.record
@@ -430,7 +430,7 @@ def _explain(
     item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
 ) -> None:
     """Says what a failure means: an expected one, the target's, or the lab's."""
-    from harness.run.bench.case_bench import NotPassed, TargetFailure
+    from harness.run.bench.case_session import NotPassed, TargetFailure
 
     record, run = case.record(), item.config.stash[RUN]
     issue = run.asked.expected(record)

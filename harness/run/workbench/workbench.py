@@ -40,11 +40,11 @@ from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.findings import Finding
 from harness.probe.fitness import ProbeFitness, probe_problem
 from harness.run.workbench.aside import Aside
-from harness.run.workbench.held_device import HeldDevice, ReadyPlacement
-from harness.run.workbench.libraries import PreflightMode, preflight_device
 from harness.run.workbench.materials import Materials
 from harness.run.workbench.placement import Need, Placement
-from harness.run.workbench.supplies import Supplies
+from harness.run.workbench.preflight_facts import PreflightMode, preflight_device
+from harness.run.workbench.provisioner import Provisioner
+from harness.run.workbench.target import HeldDevice, Target
 
 _FRESH_S: Final = 60.0
 """What is known of a device is looked at anew after so long."""
@@ -72,7 +72,7 @@ class Workbench:
         `tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
 
         `catalog` is by default that of the lab. With `preflight` at strict, an error that it finds
-        keeps a placement from being made ready. `executorch` is as in `Supplies`.
+        keeps a placement from being made ready. `executorch` is as in `Provisioner`.
         """
         self.lab = OpenLab(
             lab,
@@ -84,10 +84,10 @@ class Workbench:
         )
         self.catalog = catalog or Catalog.of(lab, os.environ, cache)
         self.needs: Mapping[Placement, Sequence[Source]] = {}
-        self._supplies = Supplies(self.catalog, cache, executorch)
+        self._provisioner = Provisioner(self.catalog, cache, executorch)
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
-        fitness = ProbeFitness(self._supplies.probes)
+        fitness = ProbeFitness(self._provisioner.probes)
         self._known = KnownStates(known_root(cache), run or "")
         self._aside = Aside(self._given_back)
         self._watch = DeviceWatch(
@@ -181,10 +181,10 @@ class Workbench:
         places = (need.placement.on(name) for name in need.placement.candidates)
         known = (self._held_for(place).ready.get(place) for place in places)
         ready = next(filter(None, known), None)
-        made = ready.stock.contexts(need.contexts).values() if ready is not None else ()
+        made = ready.made(need.contexts).values() if ready is not None else ()
         return next((one for one in made if isinstance(one, ConfigError)), None)
 
-    def ready(self, placement: Placement, patience_s: float | None = None) -> ReadyPlacement:
+    def ready(self, placement: Placement, patience_s: float | None = None) -> Target:
         """A placement with all that its cases need, made ready now if that was not tried.
 
         Its device is to be held, unless it has a `problem`. Raises HarnessError, as often as it is
@@ -198,7 +198,7 @@ class Workbench:
         if placement not in held.ready and placement not in held.failed:
             try:
                 need = Need(placement, tuple(self.needs.get(placement, ())))
-                made = self._supplies.materialise(need, held, strict=False)
+                made = held.on(placement).materials(need, strict=False)
                 self._look_ahead(need, made)
             except HarnessError as error:
                 held.failed[placement] = error
@@ -251,7 +251,7 @@ class Workbench:
         """What the run has of a device of its lab."""
         if device not in self._held:
             self._held[device] = HeldDevice(
-                device, self._watch, self._supplies, self._open_deployer
+                device, self._watch, self._provisioner, self._open_deployer
             )
         return self._held[device]
 
@@ -297,17 +297,17 @@ class Workbench:
     def materials(self, need: Need) -> Materials:
         """All that a case has on its device, made on this computer; nothing is put there.
 
-        Raises HarnessError for what cannot be had, as `Supplies.materialise` does.
+        Raises HarnessError for what cannot be had, as `Target.materials` does.
         """
-        return self._supplies.materialise(need, self._held_for(need.placement), strict=True)
+        return self._held_for(need.placement).on(need.placement).materials(need, strict=True)
 
     def _look_ahead(self, need: Need, made: Materials) -> None:
         if self._preflight == "off":
             return
         placement, held = need.placement, self._held_for(need.placement)
-        contexts = held.stock(placement).context_facts(need.sources, made)
+        contexts = held.on(placement).context_facts(need.sources, made)
         device = preflight_device(held.device)
-        found = self._supplies.libraries.findings(placement, device, contexts)
+        found = self._provisioner.findings(placement, device, contexts)
         self._findings[placement] = found
         files = [str(source) for source in need.sources if not source.compiled]
         # what is wrong with a file is a matter of the cases that take it

@@ -25,7 +25,7 @@ from harness.device.adb.server import AdbServer
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import HarnessError, InfraError
 from harness.ground.facts.backends import BACKENDS
-from harness.run.bench.case_bench import NotPassed
+from harness.run.bench.case_session import NotPassed
 from harness.tools.doctor import device_steps, transport_steps
 from harness.tools.doctor.archive import lab_words
 from harness.tools.doctor.check import REACHABLE, Answer, Checked

@@ -21,7 +21,7 @@ from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import CaseBench
+from harness.run.bench.case_session import CaseSession
 from harness.run.workbench.placement import Placement
 from harness.tools.doctor.check import Answer
 from harness.tools.doctor.device_checks import Patient
@@ -136,12 +136,12 @@ def contexts(ground: Ground) -> Answer:
     compiler = ground.workbench.catalog.compiler_for(name, ground.device.target)
     ready = ground.held.place(Placement(device, "htp", name, compiler))
     logs = ground.logs / "66-contexts"
-    small = Bench(CaseBench(ready, logs / "small")).resident(_SMALL, _CONTEXTS)
+    small = Bench(CaseSession(ready, logs / "small")).resident(_SMALL, _CONTEXTS)
     done = f"{small.loaded} of {_CONTEXTS} small ones loaded, executed and freed"
     answer = what_it_means(small.verdict, device, done, logs)
     if answer.status != "ok":
         return answer
-    large = Bench(CaseBench(ready, logs / "large")).resident(_LARGE, _CONTEXTS)
+    large = Bench(CaseSession(ready, logs / "large")).resident(_LARGE, _CONTEXTS)
     if large.verdict.outcome == "passed":
         return Answer("ok", f"{done}; of 56 MB as many")
     meant = what_it_means(large.verdict, device, "", logs)

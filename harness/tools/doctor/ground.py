@@ -16,7 +16,7 @@ from harness.device.lab.inventory import Lab
 from harness.device.transport.device import Transport
 from harness.device.transport.files import Progress, PushItem
 from harness.ground.errors import DeviceLost
-from harness.run.workbench.held_device import HeldDevice
+from harness.run.workbench.target import HeldDevice
 from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import Answer
 

@@ -19,9 +19,9 @@ from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import CaseBench, NotPassed
-from harness.run.workbench.held_device import ReadyPlacement
+from harness.run.bench.case_session import CaseSession, NotPassed
 from harness.run.workbench.placement import Placement
+from harness.run.workbench.target import Target
 from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import Answer, Checked
 from harness.tools.doctor.device_checks import Patient
@@ -116,7 +116,7 @@ def try_backend(
     began = time.monotonic()
     try:
         ready = workbench.held(workbench.lab.device(device)).place(placement)
-        case = CaseBench(ready, logs)
+        case = CaseSession(ready, logs)
         bench = Bench(case)
         if compiler is not None:
             observation = bench.run_contexts([_MODEL], 1, "sequential")
@@ -180,17 +180,17 @@ def hint(error: ErrorRecord) -> str:
     return f"{known.words}: {known.fix or 'nothing is known that helps'}; see the lines above"
 
 
-def _one_node(ready: ReadyPlacement, offline: bool) -> Plan:
+def _one_node(ready: Target, offline: bool) -> Plan:
     """A graph of one Relu, made on the device itself, and executed unless it only prepares.
 
     On the HTP nothing is made: a phone does not get the library that prepares graphs.
     """
     libraries = Libraries(
-        backend=ready.runtime.library(BACKEND_LIBRARIES[ready.stock.placement.backend]),
+        backend=ready.runtime.library(BACKEND_LIBRARIES[ready.placement.backend]),
         system=ready.runtime.library(_SYSTEM),
     )
     # the CPU backend has no devices: QnnDevice_create answers 1000, NOT_SUPPORTED (2.47.0)
-    unwanted = ("device-create", "device-free") if ready.stock.placement.backend == "cpu" else ()
+    unwanted = ("device-create", "device-free") if ready.placement.backend == "cpu" else ()
     given, got = (
         tensor(name, kind, number=f"t{name}.1", data=f"?{_BYTES}", size=_BYTES)
         for name, kind in (("in", APP_WRITE), ("out", APP_READ))
@@ -205,7 +205,7 @@ def _one_node(ready: ReadyPlacement, offline: bool) -> Plan:
         call("QnnGraph_execute", "graph", given, 1, got, 1, 0, 0),
     )
     frees: tuple[Step, ...] = (call("QnnContext_free", "ctx", 0),)
-    if ready.stock.placement.backend == "htp":
+    if ready.placement.backend == "htp":
         steps = frees = ()
     plan = within_session(libraries, steps[: -1 if offline else None], frees, Settings())
     return Plan(tuple(step for step in plan.steps if step.verb not in unwanted))

@@ -16,7 +16,7 @@ from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
-from harness.run.workbench.supplies import Supplies
+from harness.run.workbench.provisioner import Provisioner
 from harness.verdict.failure.verdict import judge
 from harness.verdict.results.measurements import measure
 from tests.integration.conftest import RuntimeFor
@@ -34,8 +34,8 @@ RunProgram = Callable[..., ProbeRun]
 def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
     """Runs a program's steps in the probe with ExecuTorch, on the libraries of a version."""
     need("c++", "g++", "clang++")
-    supplies = Supplies(catalog, cache_root())
-    files = supplies.executorch("linux-x64")
+    provisioner = Provisioner(catalog, cache_root())
+    files = provisioner.executorch("linux-x64")
     beside = files["libexecutorch.so"].parent
 
     def run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.run.bench.case_bench import Figures, Notes, NotPassed, NoVerdict, TargetFailure
+from harness.run.bench.case_session import Figures, Notes, NotPassed, NoVerdict, TargetFailure
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
 from harness.verdict.results.record import RuntimeRecord

@@ -13,7 +13,7 @@ from harness.contexts.context.source import ClosenessAsked
 from harness.contexts.sources.contexts import SourceList
 from harness.ground.errors import ConfigError
 from harness.run.bench.bench import Bench
-from harness.run.bench.case_bench import Observation
+from harness.run.bench.case_session import Observation
 from harness.run.bench.kept_outputs import KeptOutput
 from harness.run.experiments.reference import accuracy_of, in_another_order, tell_accuracy
 from harness.verdict.failure.verdict import Verdict

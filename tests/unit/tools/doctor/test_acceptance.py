@@ -13,7 +13,7 @@ import pytest
 from harness.device.lab.health import RecoveryRules
 from harness.device.lab.inventory import DEFAULT_WORKDIR, Lab
 from harness.ground.errors import DeviceLost, InfraError
-from harness.run.bench.case_bench import NoVerdict
+from harness.run.bench.case_session import NoVerdict
 from harness.tools.doctor.acceptance import STEPS, Stage, take, within
 from harness.tools.doctor.check import Answer
 from harness.tools.doctor.ground import FOLDER, Ground, nothing_left, own_folder

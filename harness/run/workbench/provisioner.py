@@ -1,49 +1,55 @@
-"""Which libraries a placement puts on its device, and what preflight says of them."""
+"""What this computer makes for devices: libraries, programs, contexts, ONNX files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
 
-from harness.contexts.context.metadata import entries, memory_bytes, named_build, needs
-from harness.contexts.context.source import Context
-from harness.device.dsp.hexagon import lacks_floats
-from harness.device.lab.attach import AttachedDevice
-from harness.ground.facts.backends import RPC_LIBRARY, backend_of
+from harness.contexts.capacity.forecasts import Forecasts
+from harness.contexts.compiler.models import OnnxFiles
+from harness.contexts.sources.contexts import Contexts
+from harness.ground.facts.backends import backend_of
 from harness.ground.facts.engines import ENGINES, EXECUTORCH, ORT
-from harness.ground.files.cache import BOARDS, cache_root
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.executorch import EXECUTORCH_VERSION
+from harness.libraries.runtimes.executorch import (
+    EXECUTORCH_LIBRARIES,
+    EXECUTORCH_VERSION,
+    OWN_BUILD,
+    RUNNER,
+    runner_files,
+)
 from harness.libraries.runtimes.findings import Finding
 from harness.libraries.runtimes.known_facts import KnownFacts
 from harness.libraries.runtimes.library_facts import build_id_of
 from harness.libraries.runtimes.needed_files import narrowed
 from harness.libraries.runtimes.ort import PLUGIN
 from harness.libraries.runtimes.preflight import ContextFacts, PreflightInput, preflight
-from harness.libraries.runtimes.preflight_linking import SYSTEM_LIBRARIES, TargetFacts
+from harness.libraries.runtimes.preflight_linking import TargetFacts
 from harness.libraries.runtimes.runtime import Runtime
+from harness.probe.build import PROBE_NAME, ProbeBuilder
+from harness.run.workbench.materials import EngineProgram
 from harness.run.workbench.placement import Placement
 from harness.verdict.results.record import RuntimeRecord
 
-PreflightMode = Literal["strict", "warn", "off"]
-"""strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
 
+class Provisioner:
+    """Fetches, builds and compiles, each thing once for all devices. Methods raise HarnessError.
 
-_SIDES: Final = ("inputs", "outputs")
+    Runtimes are cut down to what the processes of a placement need.
+    """
 
-
-class RunLibraries:
-    """The runtimes of a run's placements, cut down to what their processes need."""
-
-    def __init__(self, catalog: Catalog, cache_root: Path, *, own_executorch: bool = False) -> None:
-        """`own_executorch`: ExecuTorch is a build of the user's, of an unknown version."""
-        self._catalog = catalog
-        self._executorch = None if own_executorch else EXECUTORCH_VERSION
-        self._known = KnownFacts(cache_root)
+    def __init__(self, catalog: Catalog, cache: Path, executorch: Path | None = None) -> None:
+        """`executorch` is the folder of a user's own build of ExecuTorch."""
+        self.catalog = catalog
+        self.probes = ProbeBuilder(cache / "probe")
+        self.contexts = Contexts(cache, catalog, self.probes)
+        self.forecasts = Forecasts(cache, self.probes)
+        self.onnx = OnnxFiles(cache)
+        self._own_executorch = executorch
+        self._known = KnownFacts(cache)
         self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
+        self._built: dict[tuple[str, int | None], Path] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
         """What is pushed; of stubs and skels the pair for `htp_arch` (73), or all if that is None.
@@ -70,9 +76,9 @@ class RunLibraries:
         key = (placement.qnn, placement.engine, placement.ort, target)
         if key not in self._wholes:
             self._wholes[key] = (
-                self._catalog.with_ort(placement.qnn, placement.ort, target)
+                self.catalog.with_ort(placement.qnn, placement.ort, target)
                 if placement.takes_models
-                else self._catalog.runtime(placement.qnn, target)
+                else self.catalog.runtime(placement.qnn, target)
             )
         return self._wholes[key]
 
@@ -85,13 +91,14 @@ class RunLibraries:
         """
         whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
+        is_wheel = placement.engine == EXECUTORCH.name and self._own_executorch is None
         subject = PreflightInput(
             files=[one for one in self._known.of(whole) if one.name in of_use],
             device=device,
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
             qnn_version=whole.qnn_version,
-            executorch=self._executorch if placement.engine == EXECUTORCH.name else None,
+            executorch=EXECUTORCH_VERSION if is_wheel else None,
         )
         return tuple(preflight(subject))
 
@@ -105,6 +112,38 @@ class RunLibraries:
             ort=whole.ort_version if placement.takes_models else None,
         )
 
+    def probe(self, target: str, android_api: int | None) -> Path:
+        """The probe for a target; `android_api` is that of the device, for Android."""
+        if (target, android_api) not in self._built:
+            self._built[target, android_api] = self.probes.build(target, android_api=android_api)
+        return self._built[target, android_api]
+
+    def program(self, engine: str, target: str) -> EngineProgram | None:
+        """What an engine brings to a device in the place of our probe; None where the probe serves.
+
+        Raises ConfigError for a build of the user's without a runner, or for another target, and
+        for a device that ExecuTorch's wheel has no libraries for.
+        """
+        if engine != EXECUTORCH.name:
+            return None
+        if self._own_executorch is not None:
+            files = runner_files(self._own_executorch, target)
+            return EngineProgram("executorch-build", OWN_BUILD, RUNNER, files, is_own=True)
+        return EngineProgram(
+            "executorch", EXECUTORCH_VERSION, PROBE_NAME, self.executorch(target), is_own=False
+        )
+
+    def executorch(self, target: str) -> dict[str, Path]:
+        """The probe with ExecuTorch in it, and the libraries that are to lie beside it, by name."""
+        wheel = self.catalog.executorch(target)
+        root = wheel.path / "executorch"
+        identity = " ".join(
+            wheel.files[f"executorch/lib/{name}"].sha256 for name in EXECUTORCH_LIBRARIES
+        )
+        program = self.probes.build_with_executorch(root, identity)
+        libraries = {name: root / "lib" / name for name in EXECUTORCH_LIBRARIES}
+        return {PROBE_NAME: program, **libraries}
+
 
 def _engine(placement: Placement, whole: Runtime) -> str:
     engine = ENGINES[placement.engine]
@@ -112,52 +151,3 @@ def _engine(placement: Placement, whole: Runtime) -> str:
         return engine.libraries or engine.name
     plugin = any(file.path.name == PLUGIN for file in whole.files)
     return "ort-plugin" if plugin else "ort-builtin"
-
-
-def preflight_device(device: AttachedDevice) -> TargetFacts:
-    """What preflight wants to know of an attached device."""
-    return TargetFacts(
-        target=device.target,
-        soc=device.soc,
-        htp_arch=device.htp_arch,
-        glibc=device.facts.glibc,
-        android_api=device.facts.android_api,
-        libraries=_libraries_of(device),
-        page_bytes=device.facts.page_bytes,
-        lacks_floats=device.simulated_dsp is not None and lacks_floats(cache_root() / BOARDS),
-    )
-
-
-def preflight_context(name: str, context: Context) -> ContextFacts:
-    """What preflight wants to know of a context."""
-    facts = preflight_file(name, context.metadata)
-    # of one that is compiled here the compiler chose the SoC, by the device's HTP
-    soc_model = None if context.source.compiled else facts.soc_model
-    made_by, arch = context.made_by, context.htp_arch
-    return replace(facts, compiler=made_by, htp_arch=arch, soc_model=soc_model)
-
-
-def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
-    """What preflight wants to know of a binary, as far as its own metadata tell."""
-    arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
-    graphs = entries(metadata, "graphs")
-    tensors = (one for graph in graphs for side in _SIDES for one in entries(graph, side))
-    has_floats = any(str(one.get("data_type")).startswith("float") for one in tensors)
-    return ContextFacts(
-        name,
-        named_build(metadata),
-        arch if isinstance(arch, int) else None,
-        needs(metadata).vtcm_bytes,
-        memory_bytes(metadata),
-        soc if isinstance(soc, int) else None,
-        has_floats,
-    )
-
-
-def _libraries_of(device: AttachedDevice) -> frozenset[str] | None:
-    shown = device.facts.coprocessors
-    usual = SYSTEM_LIBRARIES[device.target]
-    if shown is None or RPC_LIBRARY not in usual:
-        return None
-    has_rpc = any(path.rpartition("/")[2].startswith(RPC_LIBRARY) for path in shown.dsp)
-    return usual if has_rpc else usual - {RPC_LIBRARY}

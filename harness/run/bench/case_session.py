@@ -26,7 +26,6 @@ from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun, run_plan
 from harness.run.bench.kept_outputs import KeptOutput
 from harness.run.bench.wrong_call import line_at_work
-from harness.run.workbench.placement import Placement
 from harness.verdict.failure.diagnosis import Foreseen, diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict, judge
@@ -37,7 +36,7 @@ from harness.verdict.results.record import RuntimeRecord, named_figures
 
 if TYPE_CHECKING:
     from harness.device.lab.attach import AttachedDevice
-    from harness.run.workbench.held_device import ReadyPlacement
+    from harness.run.workbench.target import Target
 
 _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0
@@ -176,27 +175,27 @@ class Notes:
         )
 
 
-class CaseBench:
+class CaseSession:
     """A device with a runtime on it, for one case, and the notes that its record is made of.
 
     `folder` is that of the test: relative paths of context files are meant from there. `foreseen`
     is what preflight said of the case.
     """
 
-    def __init__(self, ready: ReadyPlacement, log_folder: Path, folder: Path = Path()) -> None:
-        self.ready = ready
-        self.placement: Placement = ready.stock.placement
+    def __init__(self, target: Target, log_folder: Path, folder: Path = Path()) -> None:
+        self.target = target
+        self.placement = target.placement
         self.folder = folder
         self.notes = Notes()
         self.foreseen = Foreseen()
-        self._held = ready.held
+        self._held = target.held
         self._asked = False
-        self.runtime = ready.runtime
-        self.notes.runtime = ready.stock.record
+        self.runtime = target.runtime
+        self.notes.runtime = target.record
         self._log_folder = log_folder
         self._runs = 0
         self._logged = 0
-        transport, dsp = ready.held.device.transport, ready.held.device.simulated_dsp
+        transport, dsp = target.held.device.transport, target.held.device.simulated_dsp
         self._evidence = CaseEvidence(transport, self._held.baseline, dsp=dsp)
 
     @property
@@ -212,12 +211,12 @@ class CaseBench:
         found = (notes.checks, notes.conclusion, notes.makers, notes.measurements.keys() - {_GATE})
         return not self._asked and not any(found)
 
-    def beside(self, qnn: str) -> CaseBench:
+    def beside(self, qnn: str) -> CaseSession:
         """This device with another QNN on it."""
         self._asked = True
         placement = replace(self.placement, qnn=qnn, compiler=qnn)
         logs = self._log_folder / f"beside-{qnn}"
-        beside = CaseBench(self._held.place(placement), logs, self.folder)
+        beside = CaseSession(self._held.place(placement), logs, self.folder)
         beside._surroundings = self._surroundings  # it is no other case
         return beside
 
@@ -233,7 +232,7 @@ class CaseBench:
     @property
     def executes_on(self) -> str:
         """In words, what executes a case's graphs."""
-        backend, arch = self.placement.backend.upper(), self.ready.stock.htp_arch
+        backend, arch = self.placement.backend.upper(), self.target.htp_arch
         name = f"{backend} v{arch}" if backend == "HTP" and arch else backend
         return f"{name}, simulated on this computer" if self.device.simulated else name
 
@@ -280,7 +279,7 @@ class CaseBench:
         with self._current_folder() as folder:
             run = run_plan(
                 self.device.transport,
-                probe or self.ready.probe,
+                probe or self.target.probe,
                 plan,
                 env=self.runtime.environment | dict(environment or {}),
                 cwd=folder,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.contexts.compiler.models import Model
-    from harness.contexts.context.source import Context, ContextSource
+    from harness.contexts.context.source import ContextSource
     from harness.contexts.sources.context_file import ContextFile
     from harness.ground.errors import ConfigError
     from harness.probe import steps
@@ -31,7 +31,6 @@ __all__ = [
     "Bench",
     "Check",
     "ConfigError",
-    "Context",
     "ContextFile",
     "ContextSource",
     "Model",
@@ -50,7 +49,6 @@ _MODULES = {
     "Bench": "harness.run.bench.bench",
     "Check": "harness.verdict.results.checks",
     "ConfigError": "harness.ground.errors",
-    "Context": "harness.contexts.context.source",
     "ContextFile": "harness.contexts.sources.context_file",
     "ContextSource": "harness.contexts.context.source",
     "Model": "harness.contexts.compiler.models",

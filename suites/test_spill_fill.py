@@ -6,11 +6,9 @@ the order of loading decides whether all of them fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import pytest
 
-from harness import Bench, Context, Model, experiments
+from harness import Bench, Model, experiments
 
 # Wanted in this order: the second needs more than the first.
 CONTEXTS = (
@@ -22,13 +20,7 @@ ORT = [Model("spill-heavy", size, prepare="spill-fill") for size in (2, 3)]
 MEMORY_PART = 0.1
 
 
-def plan(contexts: Sequence[Context], parameters: Mapping[str, object]) -> list[str]:
-    """What --plan says of a strategy."""
-    return experiments.planned_sharing(contexts, str(parameters["strategy"]))
-
-
 @pytest.mark.takes_contexts("contexts")
-@pytest.mark.planned(says=plan)
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("contexts", [CONTEXTS], ids=["spill-pooled"])
 @pytest.mark.parametrize("strategy", experiments.STRATEGIES)

@@ -13,7 +13,6 @@ from harness.run.experiments.sharing import (
     STRATEGIES,
     Strategy,
     measure_sharing,
-    planned_sharing,
     release_orders,
     spill_fill_bytes,
 )
@@ -40,7 +39,6 @@ __all__ = [
     "measure_restart",
     "measure_sharing",
     "memory_samples",
-    "planned_sharing",
     "release_orders",
     "spill_fill_bytes",
 ]

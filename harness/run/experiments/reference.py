@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from harness.contexts.context.source import CONDITIONS, GIVEN, MADE_UP, READ
+from harness.contexts.context.source import CONDITIONS, MADE_UP, READ
 from harness.contexts.sources.artefact_sources import WholeFile
 from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.errors import ConfigError
 from harness.run.bench.kept_outputs import MAX_BYTES
 from harness.run.experiments.accuracy import Accuracy, compare_all, judge_asked
-from harness.verdict.results.checks import broken, held
+from harness.verdict.results.checks import held
 from harness.verdict.results.drift import NUMPY_TYPES
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from harness.run.bench.bench import Bench
     from harness.run.bench.case_session import Observation
     from harness.run.bench.kept_outputs import KeptOutput
-
-_MOST_OUTPUTS: Final = 32
-_MOST_ELEMENTS: Final = 1 << 18
-_NEAR: Final = 0.05
-"""What is nearer than this to a file, as a part of it, and to its own is not, belongs there."""
 
 
 def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
@@ -57,14 +52,9 @@ def tell_accuracy(bench: Bench, seen: Observation, ran: SourceList) -> None:
         bench.outputs_compared()
     if untold:
         bench.measure(not_compared=untold)
-    order = "" if seen.verdict.outcome == "passed" and not asked else in_another_order(seen.kept)
     checks = [check for one in found for check in judge_asked(one, asked)]
     if asked:
         checks += [held(f"reference[{one['output']}]", False, one["why"]) for one in untold]
-    if order and broken(checks):
-        checks.append(held("order", False, order))
-    elif order:
-        bench.conclude("\n".join(filter(None, (ran.not_run, order))))
     if checks:
         bench.expect(*checks)
     seen.check()
@@ -77,33 +67,6 @@ def inputs_of(ran: SourceList) -> str:
     given = ran.given.inputs if isinstance(ran, WholeFile) else None
     read = [one.inputs for one in ran if isinstance(one, ContextFile)]
     return READ if given is not None or (read and None not in read) else MADE_UP
-
-
-def in_another_order(kept: Sequence[KeptOutput]) -> str:
-    """Which outputs are what is expected of others, where files were given that say so; else ""."""
-    given = [one for one in kept if one.against == GIVEN and _pair(one) is not None]
-    given = given[:_MOST_OUTPUTS]
-    several = len({one.of for one in given}) > 1
-    named = [f"{one.name} of {one.of}" if several else one.name for one in given]
-    found = []
-    for own, one in enumerate(given):
-        far = [_apart(one, other.reference) for other in given]
-        best = min(range(len(far)), key=far.__getitem__)
-        if far[best] < _NEAR < far[own]:
-            found.append(f"{named[own]} is what is expected of {named[best]}")
-    return f"{', '.join(found)}: are the expected files in another order?" if found else ""
-
-
-def _apart(kept: KeptOutput, reference: Path) -> float:
-    """The length of the difference, as a part of what is expected; infinite for what has none."""
-    import numpy as np
-
-    if (pair := _pair(replace(kept, reference=reference))) is None:
-        return np.inf
-    got, right = (one.ravel()[:_MOST_ELEMENTS].astype(np.float64) for one in pair)
-    with np.errstate(all="ignore"):
-        part = np.linalg.norm(got - right) / np.linalg.norm(right)
-    return float(part) if np.isfinite(part) else np.inf
 
 
 def _told_against_original(

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, get_args
 
 from harness.contexts.context.metadata import needs
 from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
-from harness.contexts.context.source import Context
 from harness.contexts.sources.contexts import Source
 from harness.ground.errors import ConfigError
 from harness.probe.memory_steps import (
@@ -240,12 +239,6 @@ def _expect_refusal(
     if check.verdict == "unseen":
         observation.check()
     bench.accept_refusal()
-
-
-def planned_sharing(contexts: Sequence[Context], strategy: Strategy) -> list[str]:
-    """What `--plan` says about a case of `measure_sharing`."""
-    needs = [spill_fill_bytes(context.metadata) for context in contexts]
-    return list(sharing_plan(needs, strategy).lines())
 
 
 @dataclass(frozen=True)

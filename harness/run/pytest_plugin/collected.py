@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,6 @@ from harness.ground.facts.engines import EXECUTORCH
 from harness.run.pytest_plugin.markers import MISTAKE, note_mistakes
 from harness.run.pytest_plugin.options import with_our_options
 from harness.run.pytest_plugin.own_contexts import TAKES, ArtefactFile, choose_contexts, suite_of
-from harness.run.pytest_plugin.pytest_internals import reword
 from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB
 from harness.verdict.results.case_names import NO_PLACEMENT
@@ -73,21 +71,6 @@ class Collected:
                 collected.add(suite_of(item), test, own_axes(parameters_of(item)))
             else:
                 collected.add(suite_of(item), "", {})  # that a file has no such test is known, too
-
-    def pytest_exception_interact(
-        self,
-        node: pytest.Item | pytest.Collector,
-        call: pytest.CallInfo[Any],
-        report: pytest.CollectReport | pytest.TestReport,
-    ) -> None:
-        """Names the line of a marker that --strict-markers refuses: pytest tells none."""
-        failure = call.excinfo.value if call.excinfo else None
-        collects = isinstance(node, pytest.Collector)
-        if collects and isinstance(failure, pytest.fail.Exception) and not failure.pytrace:
-            frames = traceback.extract_tb(failure.__traceback__)
-            if lines := [one.lineno for one in frames if one.filename == str(node.path)]:
-                place = f"{node.nodeid}:{lines[-1]}"
-                reword(report.longrepr, message=str, line=lambda text: f"{place}: {text}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker tells the process that distributes."""

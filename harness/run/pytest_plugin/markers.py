@@ -15,7 +15,6 @@ MARKERS: Final = (
     "with contexts of all compilers if compilers is all",
     "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
     "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
-    "planned(says): a function of contexts and parameters; what --plan says besides",
 )
 """What tests may be marked with, and what that means."""
 

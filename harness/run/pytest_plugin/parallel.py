@@ -42,7 +42,6 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
 
-_DURATIONS: Final = "durations.json"
 _MAX_BYTES: Final = 1 << 30
 
 
@@ -66,16 +65,6 @@ class SharedFolder:
         except FileNotFoundError:
             return {}, {}
         return cases, code
-
-    def keep_durations(self, durations: Mapping[str, float]) -> None:
-        """Has all workers order their cases by the same durations."""
-        (self.path / _DURATIONS).write_text(json.dumps(durations))
-
-    def durations(self) -> dict[str, float]:
-        """What `keep_durations` kept."""
-        with contextlib.suppress(FileNotFoundError):
-            return dict(read_json(self.path / _DURATIONS, _MAX_BYTES))
-        return {}
 
     def ends_in_order(self) -> None:
         """Says that this worker takes a SIGTERM for Ctrl-C."""
@@ -114,6 +103,7 @@ class Controller:
         self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
         self._cases: dict[str, str] = {}
         self._courses = defaultdict[str, _Course](_Course)
+        self._durations: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -163,7 +153,7 @@ class Controller:
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
         """Has workers know how long cases took, and be heard."""
         if asks_for_devices(config):
-            self._shared.keep_durations(self._run.records.last_durations())
+            self._durations = self._run.records.last_durations()
         if self._run.live is not None:
             self._run.live.listen(self._shared.path)
 
@@ -246,6 +236,7 @@ class Controller:
         node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
         node.workerinput["qnn_harness_shared"] = str(self._shared.path)
         node.workerinput["qnn_harness_dist"] = node.config.option.dist
+        node.workerinput["qnn_harness_durations"] = self._durations
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
@@ -271,10 +262,9 @@ class Controller:
         self._temporary.close()
 
 
-def told_to_worker(config: pytest.Config, what: str) -> str | None:
-    """The `run` of an xdist worker, its `shared` folder, or `dist`; None elsewhere."""
-    told = getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
-    return None if told is None else str(told)
+def told_to_worker(config: pytest.Config, what: str) -> Any:
+    """The `run` of an xdist worker, its `shared` folder, `dist` or `durations`; None elsewhere."""
+    return getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
 
 
 def is_controller(config: pytest.Config) -> bool:

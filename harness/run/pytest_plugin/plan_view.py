@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import pytest
@@ -11,26 +11,21 @@ from pydantic import BaseModel, Field
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.yaml_lines.document import all_of
-from harness.run.pytest_plugin.collected import need_of, parameters_of
+from harness.run.pytest_plugin.collected import need_of
 from harness.run.pytest_plugin.terminal import write_line
 from harness.run.workbench.materials import FileToPush
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run
-    from harness.run.workbench.materials import Materials
     from harness.run.workbench.placement import Need
 
 
 class CasePlan(BaseModel, frozen=True):
-    """A case: what it pushes, and what its test says that it does with that.
-
-    `error` says why it cannot run, None: it can.
-    """
+    """A case and what it pushes; `error` says why it cannot run, None: it can."""
 
     case: str
     device: str
     files: tuple[FileToPush, ...] = ()
-    planned: tuple[str, ...] = ()
     error: str | None = None
 
 
@@ -87,11 +82,10 @@ def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) 
     try:
         made = run.workbench.materials(need)
         files = tuple(made.listed())
-        planned = tuple(_planned(item, need, made))
     except ConfigError as error:
         wrong.append(error)
         return CasePlan(case=item.nodeid, device=device, error=str(error))
-    return CasePlan(case=item.nodeid, device=device, files=files, planned=planned)
+    return CasePlan(case=item.nodeid, device=device, files=files)
 
 
 def _lines(plan: CasePlan) -> Iterator[str]:
@@ -103,18 +97,6 @@ def _lines(plan: CasePlan) -> Iterator[str]:
     yield f"{plan.case}  ({counted(len(plan.files), 'file')}, {total})"
     for file in plan.files:
         yield f"    {_size(file.size):>10}  {file.name}  [{file.origin}]"
-    yield from (f"    {line}" for line in plan.planned)
-
-
-def _planned(item: pytest.Item, need: Need, made: Materials) -> Iterable[str]:
-    """What the test itself plans to do with its contexts, as its `planned` marker tells."""
-    marker = item.get_closest_marker("planned")
-    if marker is None:
-        return ()
-    if refused := [str(one) for one in need.sources if one not in made.contexts]:
-        return (f"what it does is not known: no contexts were made of {', '.join(refused)}",)
-    function: Callable[..., Iterable[str]] = marker.kwargs["says"]
-    return function([made.contexts[source] for source in need.sources], parameters_of(item))
 
 
 def _size(size: int) -> str:

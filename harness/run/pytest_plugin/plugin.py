@@ -242,15 +242,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Has workers of pytest-xdist begin with what is best begun first."""
-    from harness.run.pytest_plugin.parallel import SharedFolder, told_to_worker
+    from harness.run.pytest_plugin.parallel import told_to_worker
 
-    shared, dist = told_to_worker(config, "shared"), told_to_worker(config, "dist")
+    durations, dist = told_to_worker(config, "durations"), told_to_worker(config, "dist")
     placed = {number: one for number, item in enumerate(items) if (one := placement_of(item))}
-    if shared is None or not placed or dist not in ("load", "worksteal"):
+    if not placed or dist not in ("load", "worksteal"):
         return
     from harness.run.pytest_plugin.order import dealt, ordered
 
-    durations = SharedFolder(Path(shared)).durations()
     known = {n: durations[items[n].nodeid] for n in placed if items[n].nodeid in durations}
     cases = {number: placement.candidates for number, placement in placed.items()}
     if dist == "worksteal":

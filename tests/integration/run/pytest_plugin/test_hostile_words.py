@@ -21,11 +21,7 @@ from harness.probe.plan import Plan, Step
 SECRET = "-".join({SECRET.split("-")!r})
 SAID = {CANARY!r} + f" https://user:{{SECRET}}@host/x Authorization: Bearer {{SECRET}}"
 
-def says(contexts, parameters):
-    return [SAID]
-
 @pytest.mark.device
-@pytest.mark.planned(says=says)
 @pytest.mark.parametrize("how", ["assert", "skip", "error", "lab", "xfail", "crash", "said"])
 def test_case(bench, how):
     print(SAID)

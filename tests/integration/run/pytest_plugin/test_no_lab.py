@@ -226,14 +226,3 @@ def test_a_simulated_device_needs_no_lab(folder: Path) -> None:
     assert code == 0, said
     assert "1 of 1 case has a verdict: 1 passed" in said
     assert "2 passed" in said
-
-
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "workers"])
-def test_a_marker_that_pytest_refuses_has_its_line(folder: Path, workers: tuple[str, ...]) -> None:
-    text = SUITE.replace("@pytest", "@pytest.mark.smoek\n@pytest")
-    (folder / "sub").mkdir()
-    (folder / "sub" / "test_strict.py").write_text(text)
-    code, said = run(folder, "--strict-markers", "sub", *workers)
-    assert code == 2 - bool(workers), said
-    line = 1 + text.splitlines().index("@pytest.mark.smoek")
-    assert f"\nsub/test_strict.py:{line}: 'smoek' not found in `markers` conf" in said

@@ -15,7 +15,7 @@ from harness.ground.errors import ConfigError
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import Observation
 from harness.run.bench.kept_outputs import KeptOutput
-from harness.run.experiments.reference import accuracy_of, in_another_order, tell_accuracy
+from harness.run.experiments.reference import accuracy_of, tell_accuracy
 from harness.verdict.failure.verdict import Verdict
 from harness.verdict.results.checks import Check
 
@@ -115,37 +115,6 @@ def test_an_output_that_is_not_compared_is_told_and_breaks_a_condition(tmp_path:
     ]
     assert bench.broken == []
     assert told(here, gone, asked=ClosenessAsked(min_cosine=0.5)).broken == ["reference[gone]"]
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ("abc", ""),
-        ("bac", "a is what is expected of b, b is what is expected of a"),
-        (
-            "bca",
-            "a is what is expected of c, b is what is expected of a, c is what is expected of b",
-        ),
-        ("xbc", ""),
-        ("abx", ""),
-    ],
-)
-def test_expected_files_in_another_order_are_told(tmp_path: Path, files: str, said: str) -> None:
-    content = {"a": [1, 2], "b": [2, 1], "c": [0, 4], "x": [9, -9]}
-    outputs = []
-    for name, file in zip("abc", files, strict=True):
-        got, expected = (tmp_path / f"{name}.{what}" for what in ("got", "expected"))
-        np.array(content[name], "f4").tofile(got)
-        np.array(content[file], "f4").tofile(expected)
-        outputs.append(replace(kept(tmp_path), name=name, file=got, reference=expected))
-    full = f"{said}: are the expected files in another order?" if said else ""
-    assert in_another_order(outputs) == full
-    assert in_another_order([replace(one, against="another") for one in outputs]) == ""
-    if said:
-        several = [replace(one, of=f"m#{at}") for at, one in enumerate(outputs)]
-        assert in_another_order(several).startswith("a of m#0 is what is expected of ")
-    asked = told(*outputs, asked=ClosenessAsked(max_error=0.1))
-    assert ("order" in asked.broken) == bool(said)
 
 
 def test_a_condition_without_any_reference_is_wrong_unless_the_case_failed() -> None:

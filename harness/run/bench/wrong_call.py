@@ -14,7 +14,6 @@ import reprlib
 import sys
 import sysconfig
 import types
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -23,14 +22,14 @@ from typing import Any, Final, Literal
 import harness
 from harness.ground.errors import ConfigError
 
-_DEEPEST: Final = 5
-_MOST_ITEMS: Final = 200
 _PACKAGE: Final = __name__.partition(".")[0]
 REFUSED: Final = "pytest cannot run the test as it is written"
 _LAZY: Final = "__getattr__"
 """A function of a module that has not got a name."""
 _UNKNOWN: Final = re.compile(r".*unexpected keyword argument '(?P<name>\w+)'")
 _CALL: Final = re.compile(r"(?P<name>[\w.]+?)(\.__init__)?\(\) (?=got|missing|takes)")
+_INSTANCE: Final = re.compile("^(an? (valid )?dictionary or )?(an )?instance of ")
+_MODULE: Final = re.compile(r"\b(typing|collections\.abc)\.")
 _INSTALLED: Final = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -171,7 +170,7 @@ def _misfits(frame: FrameType) -> Iterator[str]:
             continue
         value = frame.f_locals[name]
         for one in value if name == several else (value,):
-            if problem := _misfit(one, _hint(said, scope), name, 0):
+            if problem := _misfit(one, _hint(said, scope), name):
                 yield f"{_name_of(function)}: {problem}"
 
 
@@ -202,57 +201,33 @@ def _hint(said: object, scope: Mapping[str, Any]) -> Any:
         return Any
 
 
-def _misfit(value: object, hint: Any, where: str, depth: int) -> str | None:
+def _misfit(value: object, hint: Any, where: str) -> str | None:
     """Why a value is not of a type, with the place inside it; None if it is, or cannot be told."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if depth > _DEEPEST or hint is Any or isinstance(hint, typing.TypeVar):
-        return None
-    if origin is typing.Annotated:
-        return _misfit(value, arguments[0], where, depth)
-    if origin in (typing.Union, types.UnionType):
-        found = [_misfit(value, one, where, depth + 1) for one in arguments]
-        if None in found:
-            return None
-        # of those that it might have been meant for, the one that says a place inside
-        inner = (one for one in found if one and not one.startswith(f"{where} must be "))
-        return next(inner, None) or _said(value, hint, where)
-    if origin is Literal:
-        return None if value in arguments else _said(value, hint, where)
-    of = type(None) if hint is None else float | int if hint is float else origin or hint
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+    strict = ConfigDict(strict=True, arbitrary_types_allowed=True)
     try:
-        if not isinstance(value, of):
-            return _said(value, hint, where)
-    except TypeError:  # what nobody can ask for at run time
+        TypeAdapter(tuple[hint], config=strict).validate_python((value,))
+    except PydanticUserError:  # what nobody can ask for at run time
         return None
-    return next(filter(None, _inside(value, arguments, where, depth + 1)), None)
+    except ValidationError as error:
+        # of a union, what says a place inside is what the value might have been meant for
+        wrong = max(error.errors(), key=lambda one: len(_indices(one["loc"])))
+        inside, given = "".join(_indices(wrong["loc"])[1:]), wrong["input"]
+        wanted = _INSTANCE.sub("", wrong["msg"].removeprefix("Input should be "))
+        if not inside:
+            wanted = hint.__name__ if isinstance(hint, type) else _MODULE.sub("", str(hint))
+        told = f"{reprlib.repr(given)} ({type(given).__name__})"
+        return f"{where}{inside} must be {wanted}, is {told}"
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    scope = vars(sys.modules.get(type(value).__module__, sys.modules[__name__]))
+    inner = ((f"{where}.{one.name}", getattr(value, one.name), one.type) for one in fields)
+    found = (_misfit(part, _hint(said, scope), place) for place, part, said in inner)
+    return next(filter(None, found), None)
 
 
-def _inside(
-    value: object, arguments: tuple[Any, ...], where: str, depth: int
-) -> Iterator[str | None]:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        scope = vars(sys.modules.get(type(value).__module__, sys.modules[__name__]))
-        for field in dataclasses.fields(value):
-            inner = getattr(value, field.name, None)
-            yield _misfit(inner, _hint(field.type, scope), f"{where}.{field.name}", depth)
-    elif isinstance(value, Mapping) and len(arguments) == 2:
-        for key in list(value)[:_MOST_ITEMS]:
-            yield _misfit(key, arguments[0], f"a key of {where}", depth)
-            yield _misfit(value[key], arguments[1], f"{where}[{reprlib.repr(key)}]", depth)
-    elif isinstance(value, list | tuple) and arguments and Ellipsis not in arguments[:1]:
-        alike = len(arguments) == 1 or arguments[1] is Ellipsis
-        for index, one in enumerate(value[:_MOST_ITEMS]):
-            if alike or index < len(arguments):
-                of = arguments[0 if alike else index]
-                yield _misfit(one, of, f"{where}[{index}]", depth)
-    elif isinstance(value, str) and arguments and arguments[0] is not str:
-        yield _said(value, arguments[0], where)  # its letters are none either
-
-
-def _said(value: object, hint: Any, where: str) -> str:
-    wanted = hint.__name__ if isinstance(hint, type) else str(hint)
-    wanted = wanted.replace("typing.", "").replace("collections.abc.", "")
-    return f"{where} must be {wanted}, is {reprlib.repr(value)} ({type(value).__name__})"
+def _indices(place: tuple[int | str, ...]) -> list[str]:
+    return [f"[{part}]" for part in place if isinstance(part, int)]
 
 
 def require(kind: type, *given: object) -> None:

@@ -78,7 +78,7 @@ lint: $(READY_DEV)
 	! $(VENV)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin harness | \
 	grep ': error: ' | grep -v '^harness/device/simulator/'
 	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/device/adb/*.sh
-	$(SHELLCHECK) --shell=dash harness/device/store/host/*.sh harness/device/transport/*.sh
+	$(SHELLCHECK) --shell=dash harness/device/transport/*.sh
 	@# scripts that stand behind a prelude are checked as a device gets them
 	for room in store evidence; do cd $(CURDIR)/harness/device/$$room/device; for script in *.sh; do \
 	[ $$script = prelude.sh ] || \

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from harness.device.ssh.login import SshLogin
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
-
-CACHE_MB: Final = 10_000
-"""How much of what is pushed a host behind ssh keeps unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +80,13 @@ class UnixAddress:
 class SshAddress:
     """A server on a computer that ssh leads to: `[user@]host`, as ssh's own configuration knows it.
 
-    `behind` and `port` are where the server listens, as seen from there. `cache_mb` (10^6 bytes) of
-    what is pushed may be kept there, in `cache_folder` (None: ~/.cache/qnn-harness/pushes).
+    `behind` and `port` are where the server listens, as seen from there.
     """
 
     login: str
     ssh_port: int | None = None
     behind: str = "127.0.0.1"
     port: int = USER_PORT
-    # no part of which server it is, hence of what processes tell each other of it
-    cache_mb: int = field(default=CACHE_MB, compare=False, repr=False)
-    cache_folder: str | None = field(default=None, compare=False, repr=False)
     is_here: ClassVar[bool] = False
 
     def __str__(self) -> str:

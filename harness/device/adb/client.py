@@ -358,8 +358,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
                 mtime_s = max(0, min(int(content.mtime_s), 0xFFFFFFFF))
                 self.conn.queue(b"DONE" + struct.pack("<I", mtime_s))
                 sent.whole = True
-                if item.checked:
-                    self._ask_stat(item.remote, follow=False)
+                self._ask_stat(item.remote, follow=False)
         while self._unanswered:
             self._take_answer()
             report()
@@ -372,9 +371,8 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         if (word := self.read_string(4)) != "OKAY" or not sent.whole:
             raise self._strange(word)
         self.read(4)  # a length of nothing
-        if sent.item.checked:
-            arrived = self._told_stat()
-            size = sent.size if self._stat_v2 else sent.size % (1 << 32)
-            if arrived.size != size or arrived.error:
-                raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
+        arrived = self._told_stat()
+        size = sent.size if self._stat_v2 else sent.size % (1 << 32)
+        if arrived.size != size or arrived.error:
+            raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
         self._unanswered.popleft()

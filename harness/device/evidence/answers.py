@@ -194,11 +194,11 @@ def baseline_of(sections: Mapping[str, Section]) -> Baseline | None:
 
 def _clock(values: Mapping[str, str]) -> DeviceClock | None:
     try:
-        epoch_s = float(values["epoch_s"])
+        is_known = math.isfinite(float(values["epoch_s"]))
         local = datetime.fromisoformat(values["local"])
     except (KeyError, ValueError):
         return None
-    if not math.isfinite(epoch_s) or local.tzinfo is not None:
+    if not is_known or local.tzinfo is not None:
         return None
     kernel_s = None
     for name, scale in (("uptime_s", 1.0), ("se.exec_start", 1e-3)):
@@ -206,7 +206,7 @@ def _clock(values: Mapping[str, str]) -> DeviceClock | None:
         with contextlib.suppress(ValueError):
             seconds = float(text) * scale
             kernel_s = seconds if math.isfinite(seconds) else kernel_s
-    return DeviceClock(epoch_s, local, kernel_s)
+    return DeviceClock(local, kernel_s)
 
 
 def _without(text: str, word: str) -> str:

@@ -5,6 +5,7 @@ Nothing here raises: logs come from a device, and hold what any program wanted t
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,18 +33,8 @@ DSP_PATTERN: Final = re.compile(
 )
 AVC_PATTERN: Final = re.compile(r"avc: +(?:denied|granted)")
 
-# A year and a zone may be there (-v year, -v zone), or seconds since the epoch or the boot instead
-# (-v epoch, -v monotonic); fractions of 3, 6 or 9 digits; a user id or name (-v uid).
 _LINE: Final = re.compile(
-    r"""[ ]{0,20}+
-    (?:
-        (?:(?P<year>[0-9]{4})-)?(?P<month>[0-9]{2})-(?P<day>[0-9]{2})
-        [ ](?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})
-      | (?P<seconds>[0-9]{1,12})
-    )
-    \.(?P<fraction>[0-9]{3,9})
-    (?:[ ](?P<zone>[+-][0-9]{4}))?
-    (?:[ ]{1,8}(?P<user>[a-z0-9_]{1,32}))?
+    r"""[ ]{0,20}+(?P<time>[0-9]{2}-[0-9]{2}[ ][0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3})
     [ ]{1,8}[0-9]{1,10}[ ]{1,8}[0-9]{1,10}
     [ ][VDIWEFAS][ ](?P<tag>[^:]{0,128}?)[ ]*+:(?:[ ].*)?\Z""",
     re.VERBOSE | re.DOTALL,
@@ -57,16 +48,9 @@ _HALF_A_YEAR: Final = timedelta(days=180)
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line of logcat in the format `threadtime`, with or without its modifiers.
+    """One line of logcat in the format `threadtime`; `moment` is in 1904, a leap year."""
 
-    `seconds` is since the epoch or the boot where the log says so (`-v epoch`, `-v monotonic`).
-    Otherwise `moment` is the time that stands there, without a zone. Its year is that of the log,
-    or 1904 (a leap year) where it has none.
-    """
-
-    seconds: float | None
-    moment: datetime | None
-    has_year: bool
+    moment: datetime
     tag: str
 
 
@@ -74,11 +58,10 @@ class LogEntry:
 class DeviceClock:
     """What a device's clocks said at one moment.
 
-    `epoch_s` since 1970, `local` the same as its log prints it, `kernel_s` the clock of its kernel
-    log, None where that is not known.
+    `local` is as its log prints it, `kernel_s` the clock of its kernel log, None where that is not
+    known.
     """
 
-    epoch_s: float
     local: datetime
     kernel_s: float | None = None
 
@@ -86,33 +69,15 @@ class DeviceClock:
 def parse_log_line(line: str) -> LogEntry | None:
     """The entry in a line, None if it is none (a continuation, `--------- beginning of main`)."""
     found = _LINE.match(line)
-    if found is None:
-        return None
-    seconds = moment = None
-    try:
-        if found["seconds"] is not None:
-            seconds = float(f"{found['seconds']}.{found['fraction']}")
-        else:
-            date = f"{found['year'] or '1904'}-{found['month']}-{found['day']}"
-            micros = found["fraction"][:6].ljust(6, "0")
-            moment = datetime.strptime(f"{date} {found['clock']}.{micros}", "%Y-%m-%d %H:%M:%S.%f")
-    except ValueError:
-        return None
-    return LogEntry(
-        seconds=seconds,
-        moment=moment,
-        has_year=found["year"] is not None,
-        tag=found["tag"],
-    )
+    with contextlib.suppress(ValueError):
+        if found is not None:
+            moment = datetime.strptime(f"1904-{found['time']}", "%Y-%m-%d %H:%M:%S.%f")
+            return LogEntry(moment, found["tag"])
+    return None
 
 
 def age_s(entry: LogEntry, now: DeviceClock) -> float:
     """How many seconds before `now` an entry was written; negative if after it."""
-    if entry.seconds is not None:
-        return now.epoch_s - entry.seconds
-    assert entry.moment is not None
-    if entry.has_year:
-        return (now.local - entry.moment).total_seconds()
     # a line of December can be read in January, and one written meanwhile the other way round
     ages = [
         (now.local - moment).total_seconds()

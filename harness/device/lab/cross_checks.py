@@ -57,9 +57,6 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
             yield document.mistake(("hosts", index, "host"), problem)
         elif said[0] == "socket" and len(said) > 1:
             yield document.mistake(("hosts", index, "socket"), f"stands in place of `{said[1]}`")
-        for field in ("cache_mb", "cache_folder"):
-            if one.get(field) is not None and one.get("ssh") is None:
-                yield document.mistake(("hosts", index, field), "needs `ssh`")
     far = [
         host.get("name")
         for host in hosts.values()

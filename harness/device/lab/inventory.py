@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -23,13 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.device.adb.address import (
-    CACHE_MB,
-    USER_SERVER,
-    ServerAddress,
-    TcpAddress,
-    UnixAddress,
-)
+from harness.device.adb.address import USER_SERVER, ServerAddress, TcpAddress, UnixAddress
 from harness.device.dsp.hexagon import why_no_dsp
 from harness.device.lab.cross_checks import (
     EMULATED_TARGET,
@@ -113,12 +106,6 @@ class AdbHost(_Strict):
     ssh: SshComputer | None = None
     """The computer, as [user@]host[:port], that ssh reaches it through."""
 
-    cache_mb: Annotated[StrictInt, Field(ge=0)] = CACHE_MB
-    """With `ssh`: how much (10^6 bytes) of what is pushed may be kept there, 0: nothing."""
-
-    cache_folder: Workdir | None = None
-    """With `ssh`: the folder there that it is kept in; by default ~/.cache/qnn-harness/pushes."""
-
     socket: Annotated[Workdir, Field(max_length=107)] | None = None
     """In place of these: the Unix socket of a server on this computer."""
 
@@ -128,9 +115,7 @@ class AdbHost(_Strict):
         if self.socket is not None:
             return UnixAddress(self.socket)
         behind_ssh = ssh_address(self.ssh, self.host, self.port) if self.ssh else None
-        if behind_ssh is None:
-            return TcpAddress(self.host, self.port)
-        return replace(behind_ssh, cache_mb=self.cache_mb, cache_folder=self.cache_folder)
+        return behind_ssh or TcpAddress(self.host, self.port)
 
 
 class DeviceConfig(_Strict):
@@ -362,8 +347,7 @@ class Lab(_Strict):
     def server_of(self, device: DeviceConfig) -> ServerAddress:
         """Where the adb server listens that a real device hangs on. Raises ConfigError."""
         if device.address is not None and (at := device_at(device.address)) is not None:
-            # an entry of `hosts` for the same server may say more of it
-            return next((host.address for host in self.hosts if host.address == at[0]), at[0])
+            return at[0]
         return USER_SERVER if device.host is None else self.host(device.host).address
 
     def address_of(self, device: DeviceConfig) -> str:

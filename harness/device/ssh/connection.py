@@ -17,14 +17,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from pathlib import Path
 from typing import IO, Final
 
 from filelock import FileLock, Timeout
 
 from harness.device.ssh.login import SshLogin
-from harness.device.transport.channel import Channel
 from harness.device.transport.faults import OutOfReachError
 from harness.ground.errors import ConfigError
 from harness.ground.host.deadline import Deadline
@@ -35,7 +34,10 @@ from harness.ground.host.unix_socket import unix_connection
 _POLL_S: Final = 0.02
 _START_S: Final = 15.0
 _NONE: Final = (FileNotFoundError, ConnectionRefusedError)
-_FOR_A_COMMAND: Final = ("ControlMaster=no", "RemoteCommand=none", "ClearAllForwardings=yes")
+_FOR_A_COMMAND: Final = (
+    *("ControlMaster=no", "RemoteCommand=none", "ClearAllForwardings=yes"),
+    "ProxyCommand=false",
+)
 
 
 _held: Final[dict[Hashable, SharedConnection]] = {}
@@ -113,30 +115,9 @@ class SharedConnection:
     def command(self, script: str) -> list[str]:
         """What runs a script of the login shell there, by this connection.
 
-        Where that is only for commands, ssh must not begin another connection by itself.
+        ssh must not begin another connection by itself.
         """
-        only = ("ProxyCommand=false",) if self._forward is None else ()
-        return [*self._login.command(self._shared, *_FOR_A_COMMAND, *only), script]
-
-    @contextlib.contextmanager
-    def running(self, script: str, deadline: Deadline) -> Iterator[Channel]:
-        """A channel to a script that the login shell there runs, by this connection if it is begun.
-
-        Its stdin ends with the block, and with this process however that ends. Whether it then ends
-        is its own affair. Raises OSError where there is no ssh.
-        """
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                argv, end = self.command(script), theirs.fileno()
-                ssh = subprocess.Popen(
-                    argv, stdin=end, stdout=end, stderr=end, start_new_session=True
-                )
-            try:
-                yield Channel(ours, deadline)
-            finally:
-                ssh.kill()
-                ssh.wait()
+        return [*self._login.command(self._shared, *_FOR_A_COMMAND), script]
 
     def end(self, *, timeout_s: float) -> None:
         """Ends it for all who share it; the next to use it begins it anew."""

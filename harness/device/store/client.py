@@ -52,23 +52,13 @@ class StoreClient:
         return self._ask(parse_look, "look", (claim, str(CLAIM_LASTS_S)), stdin, deadline)
 
     def install(
-        self,
-        own: str,
-        touch: str,
-        packed: bytes | None,
-        deadline: Deadline,
-        what: str,
-        on_output: Callable[[bytes], None] | None = None,
+        self, own: str, touch: str, packed: bytes, deadline: Deadline, what: str
     ) -> dict[str, str]:
-        """Takes in what comes by a tar and to our folder of .incoming, then makes the sets.
+        """Takes in what comes by a tar and lies in our folder of .incoming, then makes the sets.
 
-        Answers as `parse_install`. `on_output` is called every second or so while it waits for
-        files.
+        Answers as `parse_install`.
         """
-        arguments = (own, touch, "files" if packed is None else "tar")
-        return self._ask(
-            parse_install, "install", arguments, packed or b"", deadline, what, on_output
-        )
+        return self._ask(parse_install, "install", (own, touch), packed, deadline, what)
 
     def incoming(self, own: str) -> str:
         """The path of our folder of .incoming."""
@@ -114,13 +104,11 @@ class StoreClient:
         stdin: bytes,
         deadline: Deadline,
         what: str = "",
-        on_output: Callable[[bytes], None] | None = None,
     ) -> Received:
         done = self._device.shell(
             f"set -- {shlex.join((self._workdir, *arguments))}\n{script(name)}",
             stdin=stdin,
             timeout_s=deadline.remaining(),
-            on_stdout=on_output,
             max_output_bytes=_MAX_OUTPUT_BYTES,
             doing=f"see to its store: {name}",
         )

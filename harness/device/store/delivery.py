@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harness.device.store.claims import is_dead
 from harness.device.store.client import StoreClient
 from harness.device.store.eviction import Eviction, plan_eviction
-from harness.device.store.host_cache import push_from_host
 from harness.device.store.layout import FileSet, Incoming, StoreView, base, names_used
-from harness.device.store.push_plan import ALL_PUSHED, SMALL_BYTES, PushPlan, plan_push, stored_mode
+from harness.device.store.push_plan import SMALL_BYTES, PushPlan, plan_push, stored_mode
 from harness.device.transport.device import Transport
 from harness.device.transport.files import PushItem
 from harness.ground.errors import DeviceError, DeviceFull, DeviceRefused, InfraError
@@ -32,7 +29,6 @@ _CAP_FRACTION = 0.5
 _SPARE_BYTES = 16 << 20
 _IDLE_S = 600
 _ASK_S = 15.0
-_END_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -146,9 +142,7 @@ class Delivery:
             *(f"drop {name}" for name in sorted(left)),
             *(f"unclaim {name}" for name in dead),
         ]
-        plan = plan_push(
-            absent, stored, missing, adopted, orders, end=end, links=view.links, pack=view.tar
-        )
+        plan = plan_push(absent, stored, missing, adopted, orders, end=end, links=view.links)
         pushed = sum(file.size for entry, file in missing.items() if entry not in adopted)
         what = _titles(absent)
         if pushed:
@@ -159,7 +153,7 @@ class Delivery:
         try:
             # what vanished from the store meanwhile is pushed by the next attempt
             with self._told(what, pushed):
-                return self._send(own, touch, plan, view.tar, deadline, what)
+                return self._send(own, touch, plan, deadline, what)
         except DeviceRefused as error:
             if not (error.command or "").startswith("push "):
                 raise
@@ -183,72 +177,32 @@ class Delivery:
                 self._tell(Push(what, size, started, round(time.monotonic() - began, 3), problem))
 
     def _send(
-        self, own: str, touch: str, plan: PushPlan, pack: bool, deadline: Deadline, what: str
+        self, own: str, touch: str, plan: PushPlan, deadline: Deadline, what: str
     ) -> dict[str, str]:
         """Pushes what a plan has into our folder `own` of .incoming, and makes its sets.
 
-        Small files go packed to the script. It runs from the beginning, and hashes each large file
-        as soon as the next comes, so that hashing costs next to no time of its own. A device
-        without tar (not `pack`) is sent everything first. Raises DeviceError.
+        Small files go packed to the script. Raises DeviceError.
         """
         try:
-            packed = plan.archive() if pack else None
+            packed = plan.archive()
         except OSError as error:
             raise InfraError(f"cannot read {error.filename}: {error.strerror or error}") from error
-        folder = self._store.incoming(own)
-        if packed is None:
-            notes = [PushItem(note, f"{folder}/{name}") for name, note in plan.notes.items()]
-            self._push(plan.alone, folder, notes, deadline)
-        if packed is None or not plan.alone:
-            return self._store.install(own, touch, packed, deadline, what)
-        last = PushItem(b"", f"{folder}/{ALL_PUSHED}", checked=False)
-        taking = _Taking(
-            lambda on_output: self._store.install(own, touch, packed, deadline, what, on_output)
-        )
-        try:
-            self._push(plan.alone, folder, [last], deadline, taking.check)
-        except _TakingEnded:
-            pass
-        except DeviceRefused:
-            # its folder gone, the script gives up by itself
-            self._store.discard(own)
-            taking.end()
-            raise
-        except BaseException:
-            taking.end()
-            raise
-        return taking.result()
+        if plan.alone:
+            self._push(plan.alone, self._store.incoming(own), deadline)
+        return self._store.install(own, touch, packed, deadline, what)
 
-    def _push(
-        self,
-        files: Mapping[str, LocalFile],
-        folder: str,
-        then: Sequence[PushItem],
-        deadline: Deadline,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Pushes files by their names in `folder`, and something more behind them.
-
-        `check` is called now and then meanwhile.
-        """
+    def _push(self, files: Mapping[str, LocalFile], folder: str, deadline: Deadline) -> None:
+        """Pushes files by their names in `folder`."""
         total = sum(file.size for file in files.values())
+        items = [
+            PushItem(file.path, f"{folder}/{name}", stored_mode(name), size=file.size)
+            for name, file in files.items()
+        ]
         with working(self._serial) as tell:
-
-            def told(doing: str, size: int) -> None:
-                tell(doing, size, total, "MB")
-                check()
-
-            there = push_from_host(self._device, files, folder, deadline, told)
-            before = sum(files[name].size for name in there)
-            items = [
-                PushItem(file.path, f"{folder}/{name}", stored_mode(name), size=file.size)
-                for name, file in files.items()
-                if name not in there
-            ]
             self._device.push(
-                [*items, *then],
+                items,
                 timeout_s=deadline.remaining(),
-                progress=lambda size: told("pushing", before + size),
+                progress=lambda size: tell("pushing", size, total, "MB"),
             )
 
     def _left_behind(self, view: StoreView, entry: str, size: int) -> Incoming | None:
@@ -332,43 +286,3 @@ class Delivery:
 def _titles(sets: Sequence[FileSet]) -> str:
     titles = list(dict.fromkeys(one.title for one in sets))
     return ", ".join(titles[:4]) + (f" and {len(titles) - 4} more" if len(titles) > 4 else "")
-
-
-class _TakingEnded(Exception):
-    """The script has ended while files were still being pushed."""
-
-
-class _GivenUp(Exception):
-    """Nobody waits for the script any more."""
-
-
-class _Taking:
-    """The script at work in a thread of its own, so that errors and Ctrl-C meet the push."""
-
-    def __init__(self, run: Callable[[Callable[[bytes], None]], dict[str, str]]) -> None:
-        self._given_up = threading.Event()
-        self._answer = Future[dict[str, str]]()
-        # a daemon: when the link hangs and we are to end, nobody waits for its deadline
-        threading.Thread(target=self._work, args=(run,), name="store-install", daemon=True).start()
-
-    def _work(self, run: Callable[[Callable[[bytes], None]], dict[str, str]]) -> None:
-        try:
-            self._answer.set_result(run(self._on_output))
-        except BaseException as error:
-            self._answer.set_exception(error)
-
-    def _on_output(self, _: bytes) -> None:
-        # the script says something every second, so this comes to pass soon
-        if self._given_up.is_set():
-            raise _GivenUp
-
-    def check(self) -> None:
-        if self._answer.done():
-            raise _TakingEnded
-
-    def end(self) -> None:
-        self._given_up.set()
-        wait([self._answer], _END_S)
-
-    def result(self) -> dict[str, str]:
-        return self._answer.result()

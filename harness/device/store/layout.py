@@ -88,7 +88,6 @@ class StoreView:
 
     boot: str = ""
     hashing: bool = True
-    tar: bool = False
     links: LinkKind = "copy"
     free_bytes: int | None = None
     sets: dict[str, dict[str, tuple[int, int | None]]] = field(default_factory=dict)
@@ -174,7 +173,7 @@ def parse_look(output: str) -> StoreView:
     """Reads look.sh's answer. Raises StoreAnswerError."""
     lines = answer(output)
     timed = "untimed" not in lines
-    view = StoreView(hashing="unhashed" not in lines, tar="tar" in lines)
+    view = StoreView(hashing="unhashed" not in lines)
     incoming: list[tuple[str, str, int, int]] = []
     now = None
     for line in lines:

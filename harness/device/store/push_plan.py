@@ -16,8 +16,6 @@ from harness.ground.files.local_file import LocalFile
 from harness.ground.files.whole_file import open_regular
 
 SMALL_BYTES: Final = 64 << 10
-ALL_PUSHED: Final = ".pushed"
-"""The file in our folder of .incoming whose coming says that all others have come."""
 _MOST_PACKED_BYTES = 16 << 20
 
 
@@ -53,7 +51,6 @@ def plan_push(
     *,
     end: str,
     links: LinkKind,
-    pack: bool,
 ) -> PushPlan:
     """Divides what is missing, and writes down what the script has to do (pure).
 
@@ -67,13 +64,11 @@ def plan_push(
     for entry, file in missing.items():
         if entry in adopted:
             continue
-        if pack and file.size <= min(room, SMALL_BYTES):
+        if file.size <= min(room, SMALL_BYTES):
             room -= file.size
             packed[stored[entry]] = file
         else:
             alone[stored[entry]] = file
-    # the last one is hashed when all have come: let it be a small one
-    alone = dict(sorted(alone.items(), key=lambda item: -item[1].size))
     made = [
         (stored[entry_name(file)], f"sets/{one.name}.{end}/{file.name}")
         for one in sets
@@ -84,9 +79,7 @@ def plan_push(
         ".control": _lines((*adopt, *orders)),
         ".links": _lines(f"{name} {path}" for name, path in made),
     }
-    if pack and alone:
-        notes[".expected"] = _lines(alone)
-    if pack and links != "copy":
+    if links != "copy":
         notes[".links.tar"] = _link_archive(made, links)
     for one in sets:
         notes[f"listed/{one.name}.{end}"] = _lines(stored[entry] for entry in one.entries)

@@ -37,15 +37,13 @@ Progress = Callable[[int], None]
 class PushItem:
     """One file to send: content or a local path, where to, permission bits.
 
-    The modification time is the local file's, or now for content from memory. `checked`: whether
-    its size is asked back, which is no use if it may be gone by then. `size` is what a local file
-    had when it was looked at; if that has changed, it is not sent.
+    The modification time is the local file's, or now for content from memory. `size` is what a
+    local file had when it was looked at; if that has changed, it is not sent.
     """
 
     source: Path | bytes
     remote: str
     mode: int = 0o644
-    checked: bool = True
     size: int | None = None
 
 

@@ -1,18 +1,16 @@
 # Takes in what comes to our folder of .incoming, and makes the sets.
-# $1 workdir, $2 our folder in .incoming, $3 time for touch, $4 `tar` if stdin is an archive.
-# In the folder are then: ready/: contents under their names in the store; .control: what to take
-# over from others and to remove; .links: `entry path` of all links; .links.tar: the same links,
-# where one process can make them all; listed/: a list of entries for each set. Contents may also
-# lie beside ready/; where .expected names them, one a line, they are being pushed meanwhile in
-# that order, and .pushed after them: each has come when the next one is there.
+# $1 workdir, $2 our folder in .incoming, $3 time for touch. stdin is an archive: ready/ has small
+# contents under their names in the store; .control: what to take over from others and to remove;
+# .links: `entry path` of all links; .links.tar: the same links, where one process can make them
+# all; listed/: a list of entries for each set. Large contents lie beside ready/ already.
 w=$1; own=store/.incoming/$2; t=$3
 cd "$w" && mkdir -p "$own/ready" && cd "$own" || fail "cannot make $own"
 finish() { cd "$w" && rm -rf "$own"; echo "${m}done"; exit 0; }
-[ "$4" != tar ] || tar -xomf - || fail "cannot unpack what was sent"
+tar -xomf - || fail "cannot unpack what was sent"
 hash_all() { # files; large ones side by side, each into a file of its own: a pipe mixes lines
   if ! command -v sha256sum >/dev/null 2>&1; then
     for f in "$@"; do echo "${f%%[.-]*}  $f"; done
-  elif [ -n "$one_by_one" ] && [ $# -le 1000 ] || [ $# -lt 3 ]; then
+  elif [ -z "$large" ] && [ $# -le 1000 ] || [ $# -lt 3 ]; then
     sha256sum "$@"
   else
     for part in 0-3 4-7 89ab c-f; do
@@ -26,64 +24,37 @@ keep() {
   touch -t "$t" "$@" || fail "cannot set times"
   mv -f "$@" ../../.. || fail "cannot rename into the store"
 }
-take() { # all that is in ready: into the store if it is what its name says
-  cd ready || fail "cannot enter $own"
-  set -- [0-9a-f]*
-  if [ -f "$1" ]; then
-    h=; left=$#
-    for f in $(hash_all "$@"); do
-      [ -n "$h" ] || { h=$f; continue; }
-      f=${f#./}; left=$((left - 1))
-      case $f in
-        "$h".*|"$h"-x.*) ;;
-        *) echo "${m}damaged ${f%.*} $h"; rm -f "$f"; : >../.damaged;;
-      esac
-      h=
-    done
-    [ "$left" -eq 0 ] || fail "cannot hash what was sent"
-    if [ $# -le 1000 ] && [ ! -e ../.damaged ]; then
-      keep "$@"
-    else
-      set --
-      for f in [0-9a-f]*; do
-        [ -f "$f" ] || continue
-        set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; }
-      done
-      [ $# -eq 0 ] || keep "$@"
-    fi
-  fi
-  cd ..
-}
-one_by_one=yes # they are small ones
-take
-one_by_one=
+large=
 while read -r verb a; do
-  [ "$verb" != adopt ] || mv -f "../$a" ready 2>/dev/null
+  [ "$verb" != adopt ] || { mv -f "../$a" ready 2>/dev/null && large=yes; }
 done <.control
-for f in [0-9a-f]*; do [ ! -f "$f" ] || [ -e .expected ] || mv -f "$f" ready; done
-take
-if [ -e .expected ]; then
-  i=0; one=; next=; exec 3<.expected
-  read -r one <&3 && read -r next <&3
-  while [ -n "$one" ]; do
-    set --; all=; [ ! -e .pushed ] || all=yes
-    while [ -n "$one" ] && [ -e "${next:-.pushed}" ] && [ $# -lt 200 ]; do
-      set -- "$@" "$one"; one=$next; next=; [ -z "$one" ] || read -r next <&3
-    done
-    if [ $# -gt 0 ]; then
-      # while more is coming, whoever brings it needs the other processors
-      one_by_one=yes; [ -z "$all" ] || one_by_one=
-      mv -f "$@" ready && take || fail "cannot rename in $own"
-    fi
-    [ -z "$one" ] || [ -z "$all" ] || [ $# -gt 0 ] || fail "what was sent is gone from $own"
-    [ -e .expected ] || fail "given up by the other side"
-    [ -z "$one" ] || [ -e .pushed ] || {
-      i=$((i + 1)); [ $((i % 20)) -ne 0 ] || echo "${m}waiting" || exit 1
-      sleep 0.05 2>/dev/null || sleep 1
-    }
+for f in [0-9a-f]*; do [ ! -f "$f" ] || { mv -f "$f" ready && large=yes; }; done
+cd ready || fail "cannot enter $own"
+set -- [0-9a-f]*
+if [ -f "$1" ]; then
+  h=; left=$#
+  for f in $(hash_all "$@"); do
+    [ -n "$h" ] || { h=$f; continue; }
+    f=${f#./}; left=$((left - 1))
+    case $f in
+      "$h".*|"$h"-x.*) ;;
+      *) echo "${m}damaged ${f%.*} $h"; rm -f "$f"; : >../.damaged;;
+    esac
+    h=
   done
-  exec 3<&-
+  [ "$left" -eq 0 ] || fail "cannot hash what was sent"
+  if [ $# -le 1000 ] && [ ! -e ../.damaged ]; then
+    keep "$@"
+  else
+    set --
+    for f in [0-9a-f]*; do
+      [ -f "$f" ] || continue
+      set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; }
+    done
+    [ $# -eq 0 ] || keep "$@"
+  fi
 fi
+cd ..
 [ ! -e .damaged ] || finish
 cd "$w" || fail "no folder $w"
 if [ ! -e "$own/.links.tar" ] || ! tar -xomf "$own/.links.tar" 2>/dev/null; then

@@ -14,7 +14,6 @@ while IFS= read -r p && [ -n "$p" ]; do set -- "$@" "$p"; done
 prune "$lasts"
 echo "${m}boot $boot"
 command -v sha256sum >/dev/null 2>&1 || echo "${m}unhashed"
-! command -v tar >/dev/null 2>&1 || echo "${m}tar"
 k=; read -r k 2>/dev/null <.links
 if [ -z "$k" ]; then
   t=.try-$claim; : >"$t"

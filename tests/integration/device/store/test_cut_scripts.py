@@ -152,13 +152,13 @@ def assert_goes_on(
             assert_can_be_emptied(device)
 
 
-@pytest.mark.parametrize("pack", [True, False])
-def test_placing(pack: bool, stride: tuple[str, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_placing(alone: bool, stride: tuple[str, int], tmp_path: Path) -> None:
     wanted, shared = a_set("mine", "probe", "lib/one.so"), a_set("others", "lib/one.so")
     for cut in cuts(stride):
         device = fresh(stride, tmp_path / str(cut))
         device.deploy(shared, claim=OTHER)
-        arguments, stdin = device.prepared(wanted, pack=pack, claim=MINE)
+        arguments, stdin = device.prepared(wanted, alone=alone, claim=MINE)
         status, _ = run_cut(device, "install", arguments, stdin, cut)
         assert_goes_on(device, status, wanted, shared, cut)
         if status == 0:

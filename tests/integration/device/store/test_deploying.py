@@ -6,12 +6,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.device.store.client import StoreClient
 from harness.device.store.delivery import Push
 from harness.device.store.deploy import Deployer
 from harness.device.store.push_plan import SMALL_BYTES
@@ -238,18 +236,6 @@ def test_a_name_that_is_damaged_on_the_way_is_refused_once(
     device.misname_next = 2
     with pytest.raises(DeviceRefused, match="too long"):
         deployer(device).deploy_files("one", files)
-    assert leftovers(device) == []
-
-
-def test_without_tar_each_refusal_is_taken_back(
-    device: CountingDevice, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look = StoreClient.look
-    monkeypatch.setattr(StoreClient, "look", lambda *asked: replace(look(*asked), tar=False))
-    device.misname_next = 2
-    with pytest.raises(DeviceRefused, match="too long"):
-        deployer(device).deploy_files("one", files)
-    assert device.pushes == 2
     assert leftovers(device) == []
 
 

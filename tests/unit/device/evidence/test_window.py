@@ -23,25 +23,17 @@ from harness.device.evidence.window import (
 )
 from tests.properties import reached, reaches
 
-NOW = DeviceClock(epoch_s=1716287700.0, local=datetime(2024, 5, 21, 12, 35, 0))
+NOW = DeviceClock(datetime(2024, 5, 21, 12, 35, 0))
 
 
 @pytest.mark.parametrize(
     ("line", "age", "tag"),
     [
         ("05-21 12:34:56.789  1234  5678 E QnnDsp  : <E> x", 3.211, "QnnDsp"),
-        ("05-21 12:34:56.789123  1234  5678 I adsprpc: a: b", 3.210877, "adsprpc"),
-        ("2024-05-21 12:34:59.000 +0200  1234  5678 W a b c: ", 1.0, "a b c"),
-        ("05-21 12:34:59.000  root  1234  5678 W x:", 1.0, "x"),
-        ("05-21 12:34:59.000 10123  1234  5678 W x: m", 1.0, "x"),
-        (
-            "        1716287696.789  1234  5678 I [Qnn ExecuTorch]: m",
-            3.211,
-            "[Qnn ExecuTorch]",
-        ),
-        ("1716287696.789123456  1  2 F DEBUG   : pid: 7", 3.210877, "DEBUG"),
-        ("05-21 12:34:56.789123456  1234  5678 I nanos: m", 3.210877, "nanos"),
-        ("2023-05-21 12:35:00.000  1  2 W last year: m", 366 * 86400, "last year"),
+        ("05-21 12:34:56.789  1234  5678 I adsprpc: a: b", 3.211, "adsprpc"),
+        ("05-21 12:34:59.000  1234  5678 W a b c: ", 1.0, "a b c"),
+        (" 05-21 12:34:59.000  1234  5678 I [Qnn ExecuTorch]: m", 1.0, "[Qnn ExecuTorch]"),
+        ("05-21 12:34:59.000  1  2 F DEBUG   : pid: 7", 1.0, "DEBUG"),
         ("05-21 12:35:01.000     1     2 D future: m", -1.0, "future"),
         ("12-31 23:59:59.000     1     2 D old: m", 141 * 86400 + 45301, "old"),
         ("02-29 12:35:00.000     1     2 D leap: m", 82 * 86400, "leap"),
@@ -75,13 +67,13 @@ def test_what_is_no_entry(line: str) -> None:
 def test_a_leap_day_that_never_was_is_not_left_out() -> None:
     entry = parse_log_line("02-29 12:35:00.000     1     2 D leap: m")
     assert entry is not None
-    assert age_s(entry, DeviceClock(0, datetime(2023, 3, 1))) < 0
+    assert age_s(entry, DeviceClock(datetime(2023, 3, 1))) < 0
 
 
 def test_a_line_written_after_the_turn_of_the_year() -> None:
     entry = parse_log_line("01-01 00:00:00.500     1     2 D t: m")
     assert entry is not None
-    assert age_s(entry, DeviceClock(0, datetime(2023, 12, 31, 23, 59, 59))) == -1.5
+    assert age_s(entry, DeviceClock(datetime(2023, 12, 31, 23, 59, 59))) == -1.5
 
 
 def test_a_window_keeps_what_belongs_to_its_lines() -> None:
@@ -118,7 +110,7 @@ def test_no_text_upsets_a_window(text: str, last_s: float) -> None:
 def test_an_entry_is_inside_exactly_if_it_is_young_enough(now: int, age: int, last: int) -> None:
     local = datetime(2023, 12, 1) + timedelta(seconds=now)
     line = (local - timedelta(seconds=age)).strftime("%m-%d %H:%M:%S.000     1     2 I t: m")
-    kept, _ = window(line, DeviceClock(0, local), last)
+    kept, _ = window(line, DeviceClock(local), last)
     assert bool(kept) == (age <= last)
 
 
@@ -185,8 +177,8 @@ def test_a_line_of_the_coming_half_year_was_written_after_a_clock_was_set() -> N
         assert age_s(entry, NOW) == age * 86400
     leap = parse_log_line("02-29 00:00:00.000     1     2 D t: m")
     assert leap is not None
-    assert age_s(leap, DeviceClock(0, datetime(2022, 6, 1))) == -1.0
-    assert age_s(leap, DeviceClock(0, datetime(1, 1, 1))) == -1.0
+    assert age_s(leap, DeviceClock(datetime(2022, 6, 1))) == -1.0
+    assert age_s(leap, DeviceClock(datetime(1, 1, 1))) == -1.0
 
 
 @pytest.mark.parametrize(

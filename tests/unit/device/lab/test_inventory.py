@@ -177,17 +177,6 @@ def test_this_computer_as_a_device(tmp_path: Path) -> None:
     assert (lab.address_of(here), here.login) == ("local", None)
 
 
-def test_what_a_host_behind_ssh_keeps(tmp_path: Path) -> None:
-    hosts = "hosts: [{name: x, ssh: h, cache_mb: 0}, {name: y, ssh: g, cache_folder: /k}]"
-    devices = "- {name: a, serial: A, host: x}\n- {name: b, address: 'ssh://h/B'}\n"
-    devices += "- {name: c, serial: C, host: y}\n- {name: d, address: 'ssh://i/D'}\n"
-    lab = lab_of(tmp_path, f"schema: 1\n{hosts}\ndevices:\n{devices}")
-    servers = map(lab.server_of, lab.devices)
-    kept = [(at.cache_mb, at.cache_folder) for at in servers if isinstance(at, SshAddress)]
-    # what is said of a host counts for whatever hangs there
-    assert kept == [(0, None), (0, None), (10_000, "/k"), (10_000, None)]
-
-
 AUTO = SIMULATED + "    target: linux-arm64\n    enabled: auto\n"
 
 
@@ -342,12 +331,6 @@ ONE_MISTAKE = [
     (
         REAL + "hosts:\n  - {name: h, socket: /tmp/x, ssh: far}\n",
         "hosts[0].socket: stands in place of `ssh`",
-    ),
-    (REAL + "hosts:\n  - {name: h, host: a, cache_mb: 9}\n", "hosts[0].cache_mb: needs `ssh`"),
-    (REAL + "hosts:\n  - {name: h, ssh: a, cache_mb: -1}\n", "hosts[0].cache_mb: "),
-    (
-        REAL + "hosts:\n  - {name: h, ssh: a, cache_folder: x}\n",
-        "hosts[0].cache_folder: must be an absolute path",
     ),
     (
         REAL.replace("serial: ABC", "address: ssh://-oX/ABC"),

@@ -90,7 +90,7 @@ class ScriptDevice:
         push: Collection[str] | None = None,
         contents: Mapping[str, bytes] = {},
         adopted: Mapping[str, Incoming] = {},
-        pack: bool = True,
+        alone: bool = False,
         claim: str = CLAIM,
     ) -> tuple[list[str], bytes]:
         """Does what a host does before it places; arguments and stdin of the script."""
@@ -109,18 +109,13 @@ class ScriptDevice:
             missing = {e: f for e, f in missing.items() if e in push or e in adopted}
         stored |= {entry: found.name for entry, found in adopted.items()}
         orders = [f"unlist {name}" for one in sets for name in view.instances(one)]
-        plan = plan_push(
-            sets, stored, missing, adopted, orders, end=end, links=view.links, pack=pack
-        )
+        plan = plan_push(sets, stored, missing, adopted, orders, end=end, links=view.links)
+        if alone:  # as if they were large
+            plan = replace(plan, packed={}, alone={**plan.packed, **plan.alone})
         own = f"{claim}.{end}"
-        arguments = [own, view.stored_at_touch, "tar" if pack else "files"]
-        if pack:
-            return arguments, plan.archive()
         for name, file in plan.alone.items():
             self.leave(own, name, file.path.read_bytes())
-        for name, content in plan.notes.items():
-            self.leave(own, name, content)
-        return arguments, b""
+        return [own, view.stored_at_touch], plan.archive()
 
     def deploy(self, *sets: FileSet, **options: object) -> dict[str, str]:
         arguments, stdin = self.prepared(*sets, **options)  # type: ignore[arg-type]

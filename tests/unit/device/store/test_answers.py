@@ -74,7 +74,6 @@ def read(*lines: str) -> StoreView:
         ([f"boot {'x' * 200}"], {"boot": "x" * 100}),
         (["claim a-1", "claim b-2", "claim ../c"], {"claims": frozenset({"a-1", "b-2"})}),
         (["df /dev/x 9 5 4 60% /"], {"free_bytes": 4096}),
-        (["tar"], {"tar": True}),
         (["unhashed"], {"hashing": False}),
         ([], {}),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from harness.device.store.eviction import Eviction
 from harness.device.store.layout import (
     StoreAnswerError,
     entry_name,
-    parse_install,
     parse_look,
     stored_at,
 )
@@ -53,7 +51,6 @@ def test_a_new_device_has_nothing(device: ScriptDevice) -> None:
     view = device.look(a_set())
     assert (view.sets, view.entries, view.incoming) == ({}, {}, [])
     assert view.hashing
-    assert view.tar
     assert view.links == "hard"
     assert view.boot
     assert view.claims == {"host-1-00000000"}
@@ -62,10 +59,10 @@ def test_a_new_device_has_nothing(device: ScriptDevice) -> None:
     assert not view.found_set(a_set())
 
 
-@pytest.mark.parametrize("how", ["packed", "streamed"])
-def test_a_set_is_deployed_and_found_again(how: str, device: ScriptDevice) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_set_is_deployed_and_found_again(alone: bool, device: ScriptDevice) -> None:
     wanted = a_set()
-    device.deploy(wanted, pack=how == "packed")
+    device.deploy(wanted, alone=alone)
     view = device.look(wanted)
     found = view.found_set(wanted)
     assert found
@@ -143,7 +140,7 @@ def test_what_arrives_damaged_is_told(content: bytes, device: ScriptDevice) -> N
     entry = entry_name(wanted.files[0])
     # no archive is made of a file that has changed its size
     whole = len(content) == len(CONTENTS["lib/one.so"])
-    placed = device.deploy(wanted, contents={"lib/one.so": content}, pack=whole)
+    placed = device.deploy(wanted, contents={"lib/one.so": content}, alone=not whole)
     assert list(placed) == [entry]
     assert placed[entry]
     assert device.leftovers == []
@@ -170,60 +167,6 @@ def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> No
     assert device.deploy(wanted, push=[entry_name(wanted.files[1])], adopted=adopted) == {}  # type: ignore[arg-type]
     assert device.look(wanted).found_set(wanted)
     assert [path.name for path in device.incoming_files] == [f"{entry_name(wanted.files[1])}.77"]
-
-
-def streaming(device: ScriptDevice, *names: str) -> tuple[list[str], bytes, list[str]]:
-    """A deployment whose files come while its script runs: its arguments, stdin and their names."""
-    arguments, stdin = device.prepared(a_set("set-1", *names), pack=False)
-    own = device.workdir / "store/.incoming" / arguments[0]
-    contents = sorted(path.name for path in own.iterdir() if path.is_file() and path.name[0] != ".")
-    (own / ".expected").write_text("".join(f"{name}\n" for name in contents))
-    waiting = device.workdir.parent / "waiting"
-    waiting.mkdir()
-    for name in contents:
-        (own / name).rename(waiting / name)
-    return arguments, stdin, contents
-
-
-def test_what_comes_while_the_script_runs(device: ScriptDevice) -> None:
-    arguments, stdin, contents = streaming(device, *CONTENTS)
-    own = device.workdir / "store/.incoming" / arguments[0]
-
-    def come() -> None:
-        for name in contents:
-            time.sleep(0.1)
-            (device.workdir.parent / "waiting" / name).rename(own / name)
-            # not to be touched before the next one is there
-            time.sleep(0.1)
-            assert (own / name).exists()
-        (own / ".pushed").touch()
-
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(come)
-        assert parse_install(device.run("install", arguments, stdin)) == {}
-        coming.result()
-    assert device.look(a_set("set-1", *CONTENTS)).found_set(a_set("set-1", *CONTENTS))
-    assert device.leftovers == []
-
-
-@pytest.mark.parametrize(
-    ("what", "told"), [("all", "given up by the other side"), ("one", "is gone from")]
-)
-def test_what_will_not_come_is_not_waited_for(what: str, told: str, device: ScriptDevice) -> None:
-    arguments, stdin, contents = streaming(device, *CONTENTS)
-    own = device.workdir / "store/.incoming" / arguments[0]
-    for name in contents[:1] + contents[2:]:
-        (device.workdir.parent / "waiting" / name).rename(own / name)
-    if what == "one":
-        (own / ".pushed").touch()
-        with pytest.raises(StoreAnswerError, match=told):
-            parse_install(device.run("install", arguments, stdin))
-        return
-    with ThreadPoolExecutor(1) as pool:
-        gone = pool.submit(lambda: (time.sleep(0.3), shutil.rmtree(own)))
-        with pytest.raises(StoreAnswerError, match=told):
-            parse_install(device.run("install", arguments, stdin))
-        gone.result()
 
 
 def test_what_others_left_stays_for_a_day(device: ScriptDevice) -> None:
@@ -314,9 +257,8 @@ def test_without_stat_sizes_count(poor_device: ScriptDevice) -> None:
     assert not poor_device.look(wanted).found_set(wanted)
 
 
-@pytest.mark.parametrize("tar", [True, False])
 @pytest.mark.parametrize("without", ["hard", "any"])
-def test_where_links_are_not_allowed(without: str, tar: bool, poor_device: ScriptDevice) -> None:
+def test_where_links_are_not_allowed(without: str, poor_device: ScriptDevice) -> None:
     real = shutil.which("ln", path=poor_device.path)
     poor_device.without("ln")
     refuse = "exit 1" if without == "any" else f'[ "$1" = -s ] || exit 1; exec {real} "$@"'
@@ -324,7 +266,7 @@ def test_where_links_are_not_allowed(without: str, tar: bool, poor_device: Scrip
     (Path(poor_device.path) / "ln").chmod(0o755)
     wanted = a_set()
     assert poor_device.look(wanted).links == {"hard": "soft", "any": "copy"}[without]
-    assert poor_device.deploy(wanted, pack=tar) == {}
+    assert poor_device.deploy(wanted) == {}
     path = poor_device.folder(wanted) / "lib/one.so"
     assert path.is_symlink() == (without == "hard")
     assert path.read_bytes() == b"first"
@@ -333,19 +275,10 @@ def test_where_links_are_not_allowed(without: str, tar: bool, poor_device: Scrip
     assert not poor_device.look(wanted).found_set(wanted)
 
 
-def test_links_that_are_refused_after_all(poor_device: ScriptDevice) -> None:
-    """The archive of hard links fails, and links are made one by one."""
-    poor_device.look(a_set())
-    (poor_device.workdir / ".links").write_text("hard\n")
-    poor_device.without("tar")
-    assert poor_device.deploy(a_set(), pack=False) == {}
-    assert poor_device.look(a_set()).found_set(a_set())
-
-
-@pytest.mark.parametrize("pack", [True, False])
-def test_a_set_that_is_called_like_a_hash(pack: bool, device: ScriptDevice) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_set_that_is_called_like_a_hash(alone: bool, device: ScriptDevice) -> None:
     wanted = a_set("0-2f128bbe7cd3b2ca10ce")
-    assert device.deploy(wanted, pack=pack) == {}
+    assert device.deploy(wanted, alone=alone) == {}
     assert device.look(wanted).found_set(wanted)
 
 

@@ -20,9 +20,6 @@ class Axis:
     range. A "name" stands for itself, and lists of names are split at commas. `values` are all
     names that there are, empty where only the lab or the catalog knows.
 
-    `ordered`: one value is older or newer than another. A bisection searches along such an axis. Of
-    any other axis that is `bisected` it asks the same of each value.
-
     `in_axes`: a record has it among its `axes`, null where the case takes none of it. The others
     stand in fields of their own. `mark` stands before its value in the name of a case, which tells
     it only where it is not the usual one.
@@ -32,9 +29,7 @@ class Axis:
     type: Literal["version", "name"]
     option: str | None = None
     values: tuple[str, ...] = ()
-    ordered: bool = False
     in_axes: bool = False
-    bisected: bool = True
     mark: str | None = None
 
 
@@ -45,28 +40,23 @@ AXES: Final[Mapping[str, Axis]] = MappingProxyType(
             Axis("device", "name", "--qnn-device"),
             Axis("soc", "name"),
             Axis("engine", "name", "--qnn-engine", tuple(ENGINES)),
-            Axis("backend", "name", "--qnn-backend", BACKENDS, in_axes=True, bisected=False),
-            Axis("qnn", "version", "--qnn-version", ordered=True, in_axes=True),
-            Axis("ort", "version", "--qnn-ort", ordered=True, in_axes=True, mark="ort"),
-            Axis("compiler", "version", "--qnn-compiler", ordered=True, in_axes=True, mark="by"),
+            Axis("backend", "name", "--qnn-backend", BACKENDS, in_axes=True),
+            Axis("qnn", "version", "--qnn-version", in_axes=True),
+            Axis("ort", "version", "--qnn-ort", in_axes=True, mark="ort"),
+            Axis("compiler", "version", "--qnn-compiler", in_axes=True, mark="by"),
         )
     }
 )
 """All axes by name. No parameter of a test is called like one."""
 
 VERSIONS: Final = tuple(axis.name for axis in AXES.values() if axis.type == "version")
-"""The axes whose values are versions."""
+"""The axes whose values are versions: a bisection searches along these."""
 
 IN_AXES: Final = tuple(axis.name for axis in AXES.values() if axis.in_axes)
 """The axes that stand among the `axes` of every record."""
 
-SEARCHED: Final = tuple(axis.name for axis in AXES.values() if axis.bisected and axis.ordered)
-"""The axes along which a bisection searches."""
-
-EACH: Final = tuple(axis.name for axis in AXES.values() if axis.bisected and not axis.ordered)
-"""The axes without an order: a bisection asks the same of each of their values."""
 
 if TYPE_CHECKING:
     AxisName = str
 else:  # for models and their schemas, which name the values
-    AxisName = Literal[SEARCHED]
+    AxisName = Literal[VERSIONS]

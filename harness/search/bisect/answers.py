@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from harness.verdict.failure.error import Part
 
 RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 GoodOrBad = Literal["good", "bad"]
@@ -108,13 +112,13 @@ class Evidence:
         return sum(tally.good + tally.bad + tally.untestable for tally in lost)
 
 
-@dataclass(frozen=True)
-class Question:
-    """What to run next. `number` counts the runs that answer, from 1; `why` is for a person."""
+class Question(Part):
+    """A run to be made; `number` counts the runs that answer, from 1; `why` is for a person."""
 
-    at: Point
+    kind: Literal["asked"] = "asked"
+    at: Annotated[Point, Field(min_length=1, max_length=2)]
     number: int
-    why: str
+    why: str = ""
 
 
 @dataclass(frozen=True)

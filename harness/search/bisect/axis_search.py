@@ -45,9 +45,6 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
         if spent:
             return state.finding("undecided", notes=[f"{limit} runs did not suffice"])
         return ask
-    if len(spec.candidates) == 1:
-        said = f"{state.names[0]} is {verdicts[0]}"
-        return state.finding("no-change", said, verdict=verdicts[0], only=state.names[0])
     if len(state.names) == 1:
         only = f"only {state.names[0]} can be tested: it is {verdicts[0]}"
         return state.finding("undecided", verdict=verdicts[0], notes=[only])
@@ -104,7 +101,7 @@ class AxisState:
 
     def ask(self, index: int, why: str) -> Question:
         """The question to run a candidate, by its place among the testable ones."""
-        return Question((self.names[index],), self.evidence.runs + 1, why)
+        return Question(at=(self.names[index],), number=self.evidence.runs + 1, why=why)
 
     def ends(self) -> Iterator[int]:
         """What is confirmed before anything is searched, in this order.
@@ -140,7 +137,6 @@ class AxisState:
         changes: Sequence[Change] = (),
         asked: int = 0,
         verdict: GoodOrBad | None = None,
-        only: str | None = None,
     ) -> AxisFinding:
         """A finding, with the runs and remarks on the search.
 
@@ -162,7 +158,7 @@ class AxisState:
                 remarks.append(f"{problem}: {', '.join(names)}")
         if kind == "undecided":
             said = f"undecided: {'; '.join(remarks)}"
-        elif kind == "no-change" and only is None and between:
+        elif kind == "no-change" and between:
             said += f"; undecided: {', '.join(between)}"
         elif changes:
             before = (f"; before that {one.said}" for one in reversed(changes[:asked]))
@@ -178,7 +174,6 @@ class AxisState:
             notes=tuple(remarks),
             flaky=flaky_versions(self.evidence, self.spec.repeat),
             changes=tuple(changes),
-            only=only,
         )
 
     def _wrongly_said(self, states: Verdicts) -> Iterator[str]:

@@ -8,31 +8,22 @@ from harness.search.bisect.answers import Point, RunAnswer
 from harness.search.bisect.findings import AxisFinding, Change, Finding
 from harness.search.bisect.log import Answered
 
-Sides = tuple[int | None, int | None]
-
-
-def sides_of(finding: Finding | None, answers: Sequence[Answered]) -> Sides:
-    """The runs to set side by side, the older first: their positions among the answers.
-
-    These are the neighbours of the first change, or the only side.
-    """
-    if isinstance(finding, AxisFinding) and finding.only and finding.verdict:
-        return _last(answers, (finding.only,), finding.verdict), None
-    return next(_all_sides(finding, answers), (None, None))
-
 
 def edges_of(finding: Finding | None, answers: Sequence[Answered]) -> list[tuple[int, int]]:
-    """The pairs of runs that show what made a difference: one for each change, `sides_of` first."""
-    sides = list(_all_sides(finding, answers))
-    edges = [(before, after) for before, after in sides if before is not None and after is not None]
-    return edges if edges and edges[0] == sides[0] else []
+    """The pairs of runs that show what made a difference, by their positions among the answers.
 
-
-def _all_sides(finding: Finding | None, answers: Sequence[Answered]) -> Iterator[Sides]:
-    for change, before, after in _changes_of(finding):
+    There is one for each change, the older run first; the first pair is of the change asked for.
+    """
+    edges: list[tuple[int, int]] = []
+    for place, (change, old, new) in enumerate(_changes_of(finding)):
         kinds: tuple[RunAnswer, RunAnswer] = ("good", "bad")
-        old, new = kinds if change.direction == "regression" else kinds[::-1]
-        yield _last(answers, before, old), _last(answers, after, new)
+        older, newer = kinds if change.direction == "regression" else kinds[::-1]
+        before, after = _last(answers, old, older), _last(answers, new, newer)
+        if before is not None and after is not None:
+            edges.append((before, after))
+        elif not place:
+            return []
+    return edges
 
 
 def _changes_of(finding: Finding | None) -> Iterator[tuple[Change, Point, Point]]:

@@ -21,7 +21,6 @@ from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import RUN_GRACE_S, GuardedProcess, spawn_guarded
 from harness.run.pytest_plugin.own_contexts import is_of_a_file
 from harness.run.pytest_plugin.problem import Problem, read_problem
-from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.search.bisect.match import Judged, Match
 from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
 from harness.verdict.results.drift import Output
@@ -39,10 +38,6 @@ _MOST_OUTPUT_BYTES: Final = 16 << 20
 """So much is kept of what a run printed, from its end."""
 _USAGE, _NOTHING_SELECTED = 4, 5
 _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
-
-
-class MisfitError(ConfigError):
-    """The devices do not meet what the test requires; others may."""
 
 
 def asked_as_before(case: str, reports: Path, words: Sequence[str]) -> tuple[str, ...]:
@@ -201,8 +196,7 @@ def judge(
         return Judged("untestable", stopped.text)
     if stopped.about == "lab":
         return Judged("unknown", stopped.text)
-    wrong = MisfitError if NO_DEVICE in stopped.text else ConfigError
-    raise wrong(stopped.text.replace("--only-case", "--case"))
+    raise ConfigError(stopped.text.replace("--only-case", "--case"))
 
 
 def _problem(output: Path, exit_code: int | None) -> str:

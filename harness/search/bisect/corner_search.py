@@ -40,7 +40,8 @@ class CornerSearch(Search[CornerSpec, CornersFinding]):
         for line in corners.lines():
             step = axis_step(line.spec, line.evidence)
             if isinstance(step, Question):
-                return replace(step, at=line.point(step.at[0]), number=evidence.runs + 1)
+                place = {"at": line.point(step.at[0]), "number": evidence.runs + 1}
+                return step.model_copy(update=place)
             searches.append(HeldSearch(axis=line.spec.axis, held=line.held, answer=step))
         return corners.answer(searches)
 
@@ -89,7 +90,7 @@ class _Corners:
                     if reasons is named:
                         return None
                 elif self._verdict(at) is None:
-                    return Question(at, self._evidence.runs + 1, why)
+                    return Question(at=at, number=self._evidence.runs + 1, why=why)
             if self._verdict(self._good) == self._verdict(self._bad):
                 return None
         return None

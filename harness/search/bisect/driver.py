@@ -67,7 +67,7 @@ class Bisection(Loop[Finding]):
         arguments = self.task.arguments(at, reports, self._devices())
         return self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
 
-    def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:
+    def _judged(self, at: Point, end: RunEnd) -> Judged:
         record = end.record
         good_runs = self._good_runs()
         if at == self._good and record is not None and end.folder is not None:
@@ -80,8 +80,7 @@ class Bisection(Loop[Finding]):
             self._refuse_an_axis_without_effect(record)
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
-        device = record.device if record is not None else None
-        return judged, {} if device is None else {"device": device.name}
+        return judged
 
     def _concluded(self) -> dict[str, JsonValue]:
         return {"bound": str(self._search.spec.bound())}
@@ -112,7 +111,7 @@ class Bisection(Loop[Finding]):
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
             problem = f"{' with '.join(good)} told nothing that others could be compared with"
             raise ConfigError(f"{problem}: name another good end", field="--good")
-        return Question(good, question.number, "what others are compared with")
+        return Question(at=good, number=question.number, why="what others are compared with")
 
     def _sizes(self, comparison: Formula) -> dict[Point, list[float]]:
         """What was measured at each point, the oldest first."""

@@ -129,11 +129,10 @@ class AxisFinding(_Finding, Change):
     - `undecided`: not enough could be learnt; `notes` say why.
 
     `changes` are all known changes, oldest first; the other fields are about the one that was asked
-    for. `only` is the one candidate, where there is no other.
+    for.
     """
 
     changes: tuple[Change, ...] = ()
-    only: str | None = None
 
     @property
     def asked_first(self) -> list[Change]:

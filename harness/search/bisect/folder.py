@@ -1,8 +1,4 @@
-"""A search on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
-
-Bisections that were asked for together, one for each device or engine, lie side by side as
-<id>-1-bisect, <id>-2-bisect and so on.
-"""
+"""A search on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs."""
 
 from __future__ import annotations
 
@@ -36,7 +32,6 @@ from harness.verdict.results.run_numbers import number_folder, ordered
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
-_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<number>\d{1,4}))?-bisect", re.ASCII)
 _MAX_BYTES = 256 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
@@ -59,30 +54,18 @@ class SearchFolder(Generic[AnySpec]):
 
     @classmethod
     def create(cls, reports: Path, begun: FirstLine) -> Self:
-        """Makes a new one with the first line of its log, and holds it; raises as `create_all`."""
-        (folder,) = cls.create_all(reports, [begun])
-        return folder
-
-    @classmethod
-    def create_all(cls, reports: Path, begun: Sequence[FirstLine]) -> list[Self]:
-        """Makes new ones that belong together, and holds them.
+        """Makes a new one with the first line of its log, and holds it.
 
         Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
         """
-        folders: list[Self] = []
         with making_folders(reports):
-            run_id = new_run_id()
-            for number, one in enumerate(begun, start=1):
-                name = f"{run_id}-{number}" if len(begun) > 1 else run_id
-                folder = cls(reports.resolve() / (name + cls.suffix))
-                folder.path.mkdir()
-                number_folder(folder.path, cls.noun)
-                write_whole(folder.path / LOG, to_line(one).encode())
-                folder.words = one.spec.pytest_arguments
-                folders.append(folder)
-        for folder in folders:
-            folder.hold()
-        return folders
+            folder = cls(reports.resolve() / (new_run_id() + cls.suffix))
+            folder.path.mkdir()
+            number_folder(folder.path, cls.noun)
+            write_whole(folder.path / LOG, to_line(begun).encode())
+        folder.words = begun.spec.pytest_arguments
+        folder.hold()
+        return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -173,8 +156,8 @@ class BisectFolder(SearchFolder[Task]):
         return None
 
     @classmethod
-    def to_go_on_with(cls, reports: Path) -> list[Self]:
-        """The newest that is not over, with those begun with it; the newest of all if all are over.
+    def to_go_on_with(cls, reports: Path) -> Self:
+        """The newest that is not over; the newest of all if all are over.
 
         Logs that cannot be read are passed over while there are others. Raises ConfigError if
         there is none.
@@ -184,43 +167,25 @@ class BisectFolder(SearchFolder[Task]):
             folder = cls(path.resolve())
             try:
                 if not folder.read().is_over:
-                    return folder.together()
+                    return folder
             except ConfigError as error:
                 problem = problem or error
         if problem is not None:
             raise problem
-        return cls.newest(reports).together()
-
-    def together(self) -> list[Self]:
-        """Itself and all that were begun with it, in their order."""
-        own, number = _parts(self.path)
-        if not number:
-            return [self]
-        alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
-        return [type(self)(one.resolve()) for one in alike]
-
-
-def read_text(path: Path, *, most_bytes: int, what: str) -> str:
-    """The text of a file; what is no UTF-8 in it becomes question marks.
-
-    Raises ConfigError naming the file if it cannot be read, or is too long for `what` it should be.
-    """
-    try:
-        return read_bounded(path, most_bytes).decode("utf-8", "replace")
-    except OSError as error:
-        long = error.errno == errno.EFBIG
-        problem = f"is too long for {what}" if long else f"cannot be read: {error.strerror}"
-        raise ConfigError(problem, file=path) from error
+        return cls.newest(reports)
 
 
 def log_text(path: Path) -> str:
-    """A log's text. Raises ConfigError if it cannot be read."""
-    return read_text(path, most_bytes=_MAX_BYTES, what="a log")
+    """A log's text; bytes that are no UTF-8 become question marks.
 
-
-def _parts(path: Path) -> tuple[str, int]:
-    found = _NAME.fullmatch(path.name)
-    return (found["id"], int(found["number"] or 0)) if found else (path.name, 0)
+    Raises ConfigError naming the file if it cannot be read, or is too long for a log.
+    """
+    try:
+        return read_bounded(path, _MAX_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        long = error.errno == errno.EFBIG
+        problem = "is too long for a log" if long else f"cannot be read: {error.strerror}"
+        raise ConfigError(problem, file=path) from error
 
 
 def _all(reports: Path) -> list[Path]:

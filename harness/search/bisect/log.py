@@ -19,13 +19,11 @@ from pydantic import Field, JsonValue, TypeAdapter
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets_in
 from harness.ground.files.bounded_json import parse_json, parse_model, problem_in
-from harness.search.bisect.answers import Evidence, Point, RunAnswer
+from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer
 from harness.search.bisect.task import Task
 from harness.verdict.failure.error import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
-LEFT_OUT: Final = "left_out"
-"""The field of a conclusion that says why nothing is asked."""
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
@@ -51,21 +49,15 @@ class Begun(FirstLine):
         return frozenset(self.spec.search.points())
 
 
-class Asked(Part):
-    """A run begins; `why` is for a person."""
-
-    kind: Literal["asked"] = "asked"
-    at: _At
-    number: int
-    why: str = ""
-
-
 class Answered(Part):
-    """A run ended. `run` and `case` say where its record is, `detail` is free."""
+    """A run ended on a `device`. `run` and `case` say where its record is, `detail` is free."""
 
     kind: Literal["answered"] = "answered"
     at: _At
     answer: RunAnswer
+    why: str = ""
+    seconds: float | None = None
+    device: str | None = None
     run: str | None = None
     case: str | None = None
     detail: dict[str, JsonValue] = Field(default={})
@@ -85,9 +77,9 @@ class Concluded(Part):
     detail: dict[str, JsonValue] = Field(default={})
 
 
-Entry = FirstLine | Asked | Answered | Resumed | Concluded
+Entry = FirstLine | Question | Answered | Resumed | Concluded
 AnySpec = TypeVar("AnySpec")
-_Line = Asked | Answered | Resumed | Concluded
+_Line = Question | Answered | Resumed | Concluded
 
 
 @dataclass(frozen=True)
@@ -100,12 +92,6 @@ class Log(Generic[AnySpec]):
     @property
     def is_over(self) -> bool:
         return bool(self.entries) and isinstance(self.entries[-1], Concluded)
-
-    @property
-    def left_out(self) -> str | None:
-        last = self.entries[-1] if self.entries else None
-        why = last.detail.get(LEFT_OUT) if isinstance(last, Concluded) else None
-        return why if isinstance(why, str) else None
 
     def evidence(self) -> Evidence:
         """Everything that was answered."""
@@ -123,14 +109,14 @@ class Log(Generic[AnySpec]):
 
     def asked(self) -> list[Point]:
         """What was asked, also what was never answered because its run died."""
-        return [entry.at for entry in self.entries if isinstance(entry, Asked)]
+        return [entry.at for entry in self.entries if isinstance(entry, Question)]
 
-    def under_way(self) -> Point | None:
+    def under_way(self) -> Question | None:
         """What was asked last and not answered."""
-        last: Point | None = None
+        last: Question | None = None
         for entry in self.entries:
-            if isinstance(entry, Asked):
-                last = entry.at
+            if isinstance(entry, Question):
+                last = entry
             elif isinstance(entry, Answered):
                 last = None
         return last
@@ -178,7 +164,7 @@ def read_log(
             continue
         if isinstance(entry, FirstLine):
             raise ConfigError("a second search begins here", file=file, line=number)
-        if isinstance(entry, Asked | Answered) and points is not None and entry.at not in points:
+        if isinstance(entry, Question | Answered) and points is not None and entry.at not in points:
             shown = " with ".join(entry.at)[:200]
             raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
         entries.append(entry)

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from harness.search.bisect.answers import Point, Question, Stopped
 from harness.search.bisect.case_run import RunEnd, finished_run, run_case
 from harness.search.bisect.folder import SearchFolder
-from harness.search.bisect.log import Answered, Asked, Concluded, Resumed
+from harness.search.bisect.log import Answered, Concluded, Resumed
 from harness.search.bisect.match import Judged
 from harness.search.bisect.search import Search
 from harness.verdict.results.record import CaseRecord
@@ -22,7 +22,7 @@ from harness.verdict.results.run_folder import JOURNAL, RunFolder
 
 Discovery = TypeVar("Discovery")
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
-WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
+WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0)
 """How long to wait, after each failure of the lab in a row, before the question is asked again."""
 
 
@@ -86,7 +86,7 @@ class Loop(ABC, Generic[Discovery]):
         """Runs the case at a point, with its reports in that folder."""
 
     @abstractmethod
-    def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:
+    def _judged(self, at: Point, end: RunEnd) -> Judged:
         """What a run answers, and what else is to be kept of it. Raises ConfigError."""
 
     def _concluded(self) -> dict[str, JsonValue]:
@@ -104,28 +104,36 @@ class Loop(ABC, Generic[Discovery]):
             self._sleep(seconds)
 
     def _run(self, question: Question) -> None:
-        self.folder.append(Asked(**vars(question)))
+        self.folder.append(question)
         self.watcher.asked(question)
         reports = self.folder.reports_of(self.folder.read())
         self._take(question, self._begin(question.at, reports))
 
     def _take(self, question: Question, end: RunEnd) -> None:
-        judged, more = self._judged(question.at, end)
-        detail: dict[str, JsonValue] = {"why": judged.why, "seconds": round(end.seconds, 3), **more}
-        run = case = None
-        if end.folder is not None and end.record is not None:
-            run, case = end.folder.relative_to(self.folder.path).as_posix(), end.record.case
-        self.folder.append(
-            Answered(at=question.at, answer=judged.answer, run=run, case=case, detail=detail)
+        judged = self._judged(question.at, end)
+        answered = Answered(
+            at=question.at,
+            answer=judged.answer,
+            why=judged.why,
+            seconds=round(end.seconds, 3),
+            detail=dict(judged.detail),
         )
+        if end.folder is not None and (record := end.record) is not None:
+            where = {
+                "run": end.folder.relative_to(self.folder.path).as_posix(),
+                "case": record.case,
+                "device": record.device.name if record.device is not None else None,
+            }
+            answered = answered.model_copy(update=where)
+        self.folder.append(answered)
         self._search.answer(question, judged.answer)
         self.watcher.answered(question, judged, end)
 
-    def _take_up(self, at: Point | None) -> None:
+    def _take_up(self, question: Question | None) -> None:
         """A run that was under way may have ended although nobody was left to hear of it."""
-        end = None if at is None else finished_run(self.folder.reports_of(self.folder.read()))
-        if at is not None and end is not None:
-            question = Question(at, self._search.evidence.runs + 1, "it had ended already")
+        reports = self.folder.reports_of(self.folder.read()) if question is not None else None
+        end = None if reports is None else finished_run(reports)
+        if question is not None and end is not None:
             self.watcher.asked(question)
             self._take(question, end)
 

@@ -9,9 +9,11 @@ import operator
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
+
+from pydantic import JsonValue
 
 from harness.answers.history.performance import MOST_RUNS, Change, judge as judge_beside_noise
 from harness.answers.history.units import known_to, unit_of
@@ -144,10 +146,11 @@ def too_noisy(change: Change) -> str:
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer, and why it is that one."""
+    """An answer, why it is that one, and what else the log is to keep of it."""
 
     answer: RunAnswer
     why: str
+    detail: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from harness.answers.history.attempts import Attempt, same_failure
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.states import CaseState, versions_of
-from harness.ground.facts.axes import SEARCHED, AxisName
+from harness.ground.facts.axes import VERSIONS, AxisName
 from harness.search.bisect.answers import repeats_needed
 from harness.search.bisect.match import ELSE_GOOD
 
@@ -106,5 +106,5 @@ def _changed(before: Attempt, after: Attempt) -> tuple[AxisName, ...]:
     places = [one.placement for one in (before, after)]
     # without a compiler of their own both had contexts of their runtime: that is one axis
     own = any(one is not None and one.compiler is not None for one in places)
-    searched = [axis for axis in SEARCHED if own or axis != "compiler"]
+    searched = [axis for axis in VERSIONS if own or axis != "compiler"]
     return tuple(one for one in searched if version_of(before, one) != version_of(after, one))

@@ -35,7 +35,8 @@ from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured, figure
 from harness.search.bisect.findings import CornersFinding
 from harness.search.bisect.match import ELSE_GOOD, parse_match
-from harness.search.bisect.result import BisectionResult, EdgeShape, RunShape, SideShape
+from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
+from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
 
 _SYMBOLS_SHOWN: Final = 8
@@ -79,20 +80,25 @@ def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
     yield Table("", ("run", *result.axes, *_RUN_COLUMNS), runs, "stacked")
 
 
-def _edge(result: BisectionResult, edge: EdgeShape) -> Iterator[Block]:
+def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
     """Both sides of a change, and what preflight said of them."""
-    version = dict(zip(result.axes, edge.after.at, strict=True))[edge.axis]
+    sides = result.sides(edge)
+    version = dict(zip(result.axes, sides[1].at, strict=True))[edge.axis]
     named = f" at {edge.axis} {version}" if len(result.edges) > 1 else ""
-    sides = [" with ".join(side.at) for side in (edge.before, edge.after)]
     yield Heading(f"Side by side{named}")
-    rows = [(name, _cell(old), _cell(new)) for name, old, new in _side_rows(edge)]
-    yield Table("", ("", *sides), rows)
-    bad = bad_side(edge)
-    if bad is not None and bad.error is not None:
+    cells = [_side_cells(side) for side in sides]
+    rows: list[list[Line]] = [
+        [name, *(_cell(side.get(name)) for side in cells)]
+        for name in dict.fromkeys([*cells[0], *cells[1]])
+    ]
+    yield Table("", ("", *(" with ".join(side.at) for side in sides)), rows)
+    bad = next((side for side in sides if side.answer == "bad"), None)
+    record = bad.record if bad is not None else None
+    if record is not None and record.error is not None:
         yield Paragraph("What it said:")
-        yield CodeBlock(bad.error.message[:_SHOWN_CHARS].splitlines())
-    if bad is not None and bad.evidence:
-        folders = _outermost_folders(bad.evidence)
+        yield CodeBlock(record.error.message[:_SHOWN_CHARS].splitlines())
+    if bad is not None and record is not None and record.logs:
+        folders = _outermost_folders(f"{bad.run}/{log}" for log in record.logs)
         yield Paragraph(["Evidence: ", *joined(Span(one, link=link(one)) for one in folders)])
     yield Heading(f"What preflight says{named}", level=3)
     found = edge.preflight
@@ -132,11 +138,11 @@ def _libraries(found: Difference, symbols: int) -> Iterator[Item]:
     yield Item(f"unchanged: {counted(len(found.same), 'file')}")
 
 
-def _run_row(run: RunShape) -> list[Line]:
+def _run_row(run: Run) -> list[Line]:
     page_of_run = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
     seconds = "-" if run.seconds is None else f"{run.seconds:g}"
     why = run.why
-    if run.record is not None and why == run.outcome and (failure := _failure(run.record)):
+    if run.record is not None and why == run.record.outcome and (failure := _failure(run.record)):
         why = f"{why}: {failure}"
     told: list[Line] = [_cell(run.answer), _cell(why), _cell(run.device), seconds, page_of_run]
     return [str(run.number), *run.at, *told]
@@ -155,10 +161,8 @@ def held_text(held: Mapping[Any, str]) -> str:
 def title(result: BisectionResult) -> str:
     """One line that names since when it fails, with what, and the case as far as that fits."""
     answer = result.answer
-    bad = bad_side(result)
-    error = bad.error if bad is not None else None
-    on = f" {'with' if result.engine else 'on'} {result.on}" if result.on else ""
-    said = f"{', '.join(result.axes)}{on}: {answer.text if answer else 'not over'}"
+    error = _error_of(result)
+    said = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
     message = error.message if error is not None else ""
     what = (error.call if error else "") or _shortened(" ".join(message.split()), _SAID_CHARS)
     name = result.case.rpartition("::")[2]
@@ -179,10 +183,11 @@ def _shortened(text: str, most: int) -> str:
     return f"{kept.rstrip(',;') if space else text[: most - 4]} ..."
 
 
-def bad_side(sides: BisectionResult | EdgeShape) -> SideShape | None:
-    """The side that is bad, of a result or of one of its edges, if there are two."""
-    shown = (sides.before, sides.after)
-    return next((side for side in shown if side is not None and side.answer == "bad"), None)
+def _error_of(result: BisectionResult) -> ErrorRecord | None:
+    """The failure on the bad side of the change asked for, if there is one."""
+    sides = result.sides(result.edges[0]) if result.edges else ()
+    records = (side.record for side in sides if side.answer == "bad")
+    return next((record.error for record in records if record is not None), None)
 
 
 def summary(result: BisectionResult) -> list[str]:
@@ -203,9 +208,9 @@ def summary(result: BisectionResult) -> list[str]:
     lines += _notes(result)
     for axis, found in result.versions.items():
         for version, build in found.items():
-            if build.build_id:
-                day = f", built on {build.date}" if build.date else ""
-                lines.append(f"{axis} {version}: build {build.build_id}{day}")
+            if build:
+                day = f", built on {date}" if (date := build_date(build)) else ""
+                lines.append(f"{axis} {version}: build {build}{day}")
     if held := held_text(result.held):
         lines.append(f"held fixed: {held}")
     lines.append(f"counts as bad: {result.match or 'any failure'}")
@@ -215,7 +220,7 @@ def summary(result: BisectionResult) -> list[str]:
     lines += filter(None, [_simulated(result)])
     if answer:
         spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
-        lines.append(f"runs: {answer.runs}{spoilt}; {result.bound.text}")
+        lines.append(f"runs: {answer.runs}{spoilt}; {result.bound}")
     return lines
 
 
@@ -226,10 +231,9 @@ def _simulated(result: BisectionResult) -> str | None:
     if not result.edges or not devices:
         return None
     timed = (result.match or "").startswith(("measurement", "op-slower:"))
-    bad = bad_side(result)
-    code = bad.error.code if bad is not None and bad.error is not None else None
+    error = _error_of(result)
     return limits_of_simulation(
-        "speed" if timed else claim_of(code),
+        "speed" if timed else claim_of(error.code if error is not None else None),
         result.target,
         [record.placement.qnn for record in records if record.placement is not None],
         simulated=all(device.simulated for device in devices),
@@ -256,7 +260,7 @@ def _failed_otherwise(result: BisectionResult) -> list[str]:
         return []
     ways = ("failed", "crashed", "hung")
     others = [run for run in result.runs if run.answer == "untestable"]
-    number = sum(run.outcome in ways for run in others)
+    number = sum(run.record is not None and run.record.outcome in ways for run in others)
     hint = f'--match "...{ELSE_GOOD}" makes that good, where older versions fail so'
     return (
         [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
@@ -267,10 +271,11 @@ def _reasons(result: BisectionResult) -> list[str]:
     """Says that what counts as bad failed for several reasons, where no one of them was asked for:
     each may have come with another version.
     """
-    found: dict[str | None, list[RunShape]] = {}
+    found: dict[str | None, list[Run]] = {}
     for run in result.runs if not result.match else ():
         if run.answer == "bad" and run.record is not None:
-            found.setdefault(run.signature, []).append(run)
+            error = run.record.error
+            found.setdefault(error.signature if error is not None else None, []).append(run)
     if len(found) < 2:
         return []
     said = []
@@ -312,9 +317,7 @@ def doubts(result: BisectionResult) -> list[str]:
 
 def commands(result: BisectionResult) -> list[str]:
     """A command for each side that runs the case there."""
-    shown = [side for edge in result.edges for side in (edge.before, edge.after)]
-    shown = shown or [side for side in (result.before, result.after) if side is not None]
-    points = dict.fromkeys(side.at for side in shown)
+    points = dict.fromkeys(side.at for edge in result.edges for side in result.sides(edge))
     return [command_at(result, at) for at in points] or [command_at(result, None)]
 
 
@@ -339,18 +342,21 @@ def _outermost_folders(paths: Iterable[str]) -> list[str]:
     return [one for one in folders if one not in inner]
 
 
-def _side_rows(edge: EdgeShape) -> Iterator[tuple[str, object, object]]:
-    """What is said of the older and of the newer side."""
-    old, new = edge.before, edge.after
-    yield "answer", old.answer, new.answer
-    yield "outcome", old.outcome, new.outcome
-    failed, ran = (old.error, new.error), (old.runtime, new.runtime)
-    yield "code", failed[0] and (failed[0].call or None), failed[1] and (failed[1].call or None)
-    yield "signature", failed[0] and failed[0].signature, failed[1] and failed[1].signature
-    yield "runtime", ran[0] and ran[0].build_id, ran[1] and ran[1].build_id
-    before, after = old.steps or {}, new.steps or {}
-    for name in dict.fromkeys([*before, *after]):
-        yield name.replace("_", " "), before.get(name), after.get(name)
+def _side_cells(run: Run) -> dict[str, object]:
+    """What is told of one side of a change."""
+    cells: dict[str, object] = {"answer": run.answer}
+    if (record := run.record) is None:
+        return cells
+    error, runtime, measured = record.error, record.runtime, record.measurements
+    cells["outcome"] = record.outcome
+    cells["code"] = (error.call or None) if error is not None else None
+    cells["signature"] = error.signature if error is not None else None
+    cells["runtime"] = runtime.build_id if runtime is not None else None
+    counts = ("loaded", "executed", "freed", "sessions")
+    cells |= {name: measured[name] for name in counts if name in measured}
+    if error is not None:
+        cells |= {"failed step": error.step, "failed context": error.context}
+    return cells | {"seconds": record.duration_s}
 
 
 def _cell(value: object) -> Span:

@@ -6,8 +6,8 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Final, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, StrictInt, StringConstraints, model_validator
 
@@ -42,7 +42,7 @@ class Bound:
         if most is None:
             return self
         runs, alike = min(self.runs, most), min(self.alike, most)
-        return replace(self, runs=runs, alike=alike, all_points=min(self.all_points or most, most))
+        return Bound(runs, alike, min(self.all_points or most, most))
 
     def __str__(self) -> str:
         text = f"at most {counted(self.runs, 'run')}"
@@ -65,12 +65,10 @@ Pair = tuple[Name, Name]
 class _Spec(Part):
     """The fields of both kinds of search.
 
-    `repeat` is how often a point is run before it counts as good. `patience` troubles of the lab in
-    a row stop the search.
+    `repeat` is how often a point is run before it counts as good.
     """
 
     repeat: Annotated[StrictInt, Field(ge=1, le=1000)] | Literal["judged"] = 1
-    patience: Annotated[StrictInt, Field(ge=1, le=100)] = 3
     max_runs: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
 
     @property
@@ -131,10 +129,8 @@ class AxisSpec(_Spec):
         inner = {self.good, self.bad} - {None, searched[0], searched[-1]}
         ends, halves = min(candidates, 2) + len(inner), halvings(candidates - 1)
         most = each * candidates
-        bound = Bound(
-            min(each * (ends + halves), most), min(each * (ends + 3 * halves), most), most
-        )
-        return bound.capped(self.max_runs)
+        runs, alike = (min(each * (ends + times * halves), most) for times in (1, 3))
+        return Bound(runs, alike, most).capped(self.max_runs)
 
 
 class CornerSpec(_Spec):
@@ -205,15 +201,9 @@ def _distinct(axis: str, names: tuple[str, ...]) -> None:
         raise ValueError(f"{axis}: {', '.join(twice)} listed twice")
 
 
-class SearchSpec(Protocol):
-    """What every search is told."""
-
-    @property
-    def patience(self) -> int:
-        """How many troubles of the lab in a row stop it."""
-
-
-_Asked = TypeVar("_Asked", bound=SearchSpec)
+PATIENCE: Final = 3
+"""So many troubles of the lab in a row stop a search."""
+_Asked = TypeVar("_Asked")
 _Found_co = TypeVar("_Found_co", covariant=True)
 
 
@@ -231,7 +221,7 @@ class Search(ABC, Generic[_Asked, _Found_co]):
     def next(self) -> Question | Stopped | _Found_co:
         """What to run next; or what was found; or that the lab must be seen to first."""
         step = self._step(self.evidence)
-        if isinstance(step, Question) and self.evidence.troubles >= self.spec.patience:
+        if isinstance(step, Question) and self.evidence.troubles >= PATIENCE:
             return Stopped(self.evidence.troubles, step)
         return step
 

@@ -25,9 +25,8 @@ class Task(Part):
     `case` is a node id whose versions do not count. `devices` are the device that it runs on and
     those that may stand in for it. `held` has the versions of axes that are not searched and not at
     their usual version, `paths` the path of each version that is named by a path. `match` is what
-    counts as bad (None: any failure). `on` is the device, the kind or the engine that this is
-    about, if several are asked; `engine` is set if it is an engine. `folder` is where pytest is
-    started, `pytest_arguments` goes to it as it is.
+    counts as bad (None: any failure). `folder` is where pytest is started, `pytest_arguments` goes
+    to it as it is.
     """
 
     search: Spec
@@ -35,8 +34,6 @@ class Task(Part):
     held: Mapping[AxisName, str] = {}
     paths: Mapping[AxisName, Mapping[str, str]] = {}
     devices: Annotated[tuple[str, ...], Field(min_length=1)]
-    on: str | None = None
-    engine: str | None = None
     target: str
     backend: str
     lab: Path

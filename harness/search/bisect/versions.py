@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,13 @@ from typing import Final, TypeAlias
 from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.matching import alike, kinds
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.facts.axes import SEARCHED, AxisName
+from harness.ground.facts.axes import VERSIONS, AxisName
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.version_specs import is_path, split_specs
-from harness.search.bisect.folder import read_text
 from harness.verdict.results.case_names import placement_in, split_node_id
 
 Named: TypeAlias = Mapping[str, str | None]
 """What the name of a case says of its placement, as `placement_in` has it."""
-_MAX_FILE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Versions:
         Raises ConfigError for what means no version, or several.
         """
         held: dict[AxisName, str] = {}
-        for axis in SEARCHED:
+        for axis in VERSIONS:
             spec = asked.get(axis) or (named[axis] if named else None)
             if axis == "qnn" and spec is None:
                 spec = "latest"  # which may be another one when the search is gone on with
@@ -100,19 +97,6 @@ class Versions:
             for path in found.values():
                 with contextlib.suppress(HarnessError):
                     self.meant(axis, path, f"--{axis}")
-
-
-def versions_from(file: Path) -> list[str]:
-    """The versions that a file lists, one a line, oldest first; # begins a comment.
-
-    Raises ConfigError if it cannot be read, or lists none.
-    """
-    text = read_text(file, most_bytes=_MAX_FILE_BYTES, what="a list of versions")
-    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
-    listed = [line for line in lines if line]
-    if not listed:
-        raise ConfigError("lists no version", file=file)
-    return listed
 
 
 @dataclass(frozen=True)
@@ -154,20 +138,6 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
     _refuse_strangers(chosen)
     usual = (named and named["backend"]) or "htp"
     return Where(tuple(one.name for one in chosen), target, backend or usual, named)
-
-
-def kinds_besides(lab: Lab, case: str) -> list[list[str]]:
-    """The devices, kind by kind, that a case may run on if it does not fit the first of the lab;
-    none for a case whose name says where it ran.
-    """
-    enabled = lab.select()
-    if placement_in(split_node_id(case)[1] or "") is not None:
-        return []
-    kind, found = kinds(enabled), dict[str, list[str]]()
-    for one in enabled:
-        if one.target is not None:
-            found.setdefault(kind[one.name], []).append(one.name)
-    return [names for said, names in found.items() if said != kind[enabled[0].name]]
 
 
 def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:

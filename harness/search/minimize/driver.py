@@ -135,7 +135,7 @@ class Minimization(Loop[Minimum]):
         Raises ConfigError if `out` cannot be written, InfraError.
         """
         answers, known, bundle = self.folder.read().answers(), self._known(), None
-        best, took = known.way, [one.detail.get("seconds") for one in answers]
+        best = known.way
         ran = [one for one in answers if one.at == best.point and one.answer != "unknown"]
         failed = [one for one in ran if one.answer == "bad"]
         records = (record_of(self.folder.path, one) for one in failed)
@@ -156,13 +156,13 @@ class Minimization(Loop[Minimum]):
             shown=len(failed),
             confirmed=len(ran),
             runs=len(answers),
-            seconds=round(sum(one for one in took if isinstance(one, int | float)), 3),
+            seconds=round(sum(one.seconds or 0 for one in answers), 3),
             folder=str(self.folder.path),
             bundle=None if bundle is None else str(bundle),
             exit_code=0 if known.minimal else 1,
         )
 
-    def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:
+    def _judged(self, at: Point, end: RunEnd) -> Judged:
         record = end.record
         judged = judge(end, _match(self._expects), None)
         if judged.answer == "untestable" and Way.at(at) == self.subject.way:
@@ -174,7 +174,7 @@ class Minimization(Loop[Minimum]):
             more["context"] = record.error.context if record.error else None
             more["expects"] = expects.model_dump(mode="json") if expects else None
             self._keep(at, more)
-        return Judged(judged.answer, self._why), more
+        return Judged(judged.answer, self._why, more)
 
     def _keep(self, at: Point, detail: Mapping[str, JsonValue]) -> None:
         """Remembers where a way failed; the first failure is what later ones must be like."""

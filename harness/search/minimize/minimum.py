@@ -92,7 +92,7 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
         found, way, why = self._known(evidence)
         if way is None or _made(evidence) >= self.allowed:
             return found
-        return Question(way.point, evidence.runs + 1, why)
+        return Question(at=way.point, number=evidence.runs + 1, why=why)
 
 
 def _made(evidence: Evidence) -> int:

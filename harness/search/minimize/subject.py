@@ -152,7 +152,6 @@ class Minimizing(BaseModel, extra="forbid", frozen=True):
     max_runs: Annotated[int, Field(ge=1)] = 200
     run_timeout_s: Annotated[int, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
-    patience: int = 3
 
 
 def subject_of(

@@ -62,10 +62,9 @@ def answered(
 
 
 def answer_of(result: Any) -> str | None:
-    """What a bisection came to, of the JSON that it printed: of several one answer each (pure)."""
-    results = result if isinstance(result, list) else [result]
-    answers = [one.get("answer") for one in results if isinstance(one, dict)]
-    return "; ".join(one["text"] for one in answers if one) or None
+    """What a bisection came to, of the JSON that it printed (pure)."""
+    answer = result.get("answer") if isinstance(result, dict) else None
+    return answer["text"] if answer else None
 
 
 def first_bad_of(result: Any) -> str | None:

@@ -16,20 +16,18 @@ from click.core import ParameterSource
 
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError
-from harness.ground.facts.axes import EACH, SEARCHED, AxisName
+from harness.ground.facts.axes import VERSIONS, AxisName
 from harness.ground.facts.backends import BACKENDS
 from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
-from harness.run.pytest_plugin.terminal import NO_DEVICE
 from harness.search.bisect.answers import Question, Stopped
-from harness.search.bisect.case_run import MisfitError, named_again
+from harness.search.bisect.case_run import named_again
 from harness.search.bisect.driver import search_of
 from harness.search.bisect.folder import LOG, BisectFolder, log_text
 from harness.search.bisect.log import Begun, read_log
-from harness.search.bisect.match import parse_match
-from harness.search.bisect.request import Request, begin, other_kinds, replayed
-from harness.search.bisect.result import NextRun, result_of
-from harness.search.bisect.task import Task
+from harness.search.bisect.match import ANY_FAILURE, parse_match
+from harness.search.bisect.request import Request, begin, replayed
+from harness.search.bisect.result import result_of
 from harness.tools.cli.bisect_going import (
     FOUND,
     NEGATIVE,
@@ -48,7 +46,6 @@ from harness.tools.cli.lab_options import (
 )
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json
-from harness.verdict.failure.error import Part
 
 _log = logging.getLogger(__name__)
 
@@ -72,31 +69,24 @@ _reports_option = click.option(
 
 
 def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
-    first = SEARCHED[0]
-    for axis in reversed(SEARCHED):
+    first = VERSIONS[0]
+    for axis in reversed(VERSIONS):
         same = f"As for --{first}."
         said = "Held at this, or the candidates of that axis." if axis == first else same
         command = click.option(f"--{axis}", metavar="VERSION", help=said)(command)
     return command
 
 
-class BisectionPlanned(Part):
-    """A bisection that `bisect --dry-run` does not begin: the versions of each axis, oldest first.
+class BisectionPlanned(Printout):
+    """`bisect --dry-run --json`: what would be searched, the versions of each axis oldest first.
 
     It takes `most_runs`, with one more for each version that cannot be tested.
     """
 
     case: str
-    on: str | None
     devices: tuple[str, ...]
     versions: Mapping[AxisName, tuple[str, ...]]
     most_runs: int
-
-
-class BisectionsPlanned(Printout):
-    """`bisect --dry-run --json`: what would be searched."""
-
-    bisections: tuple[BisectionPlanned, ...]
 
 
 @click.group(invoke_without_command=True)
@@ -104,7 +94,7 @@ class BisectionsPlanned(Printout):
 @click.option(
     "--axis",
     metavar="AXIS[,AXIS]",
-    help=f"The axis to search: {', '.join(SEARCHED)}; or {', '.join(EACH)}: of each the same.",
+    help=f"The axis to search: {', '.join(VERSIONS)}.",
 )
 @click.option(
     "--good",
@@ -116,12 +106,6 @@ class BisectionsPlanned(Printout):
     "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all there are)."
 )
 @click.option(
-    "--from-file",
-    "candidates_file",
-    type=click.Path(path_type=Path),
-    help="A file with the candidates, one a line, oldest first.",
-)
-@click.option(
     "--match",
     metavar="WHAT",
     help="What counts as bad: code=1002, drift:0, ... (default: any failure).",
@@ -131,14 +115,6 @@ class BisectionsPlanned(Printout):
     type=click.IntRange(1, 1000),
     metavar="N",
     help="Runs of each version: bad if any is bad, good if all are (default: 1, more for times).",
-)
-@click.option(
-    "--patience",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Failures of the lab in a row that stop it.",
 )
 @click.option("--max-runs", type=click.IntRange(min=1), help="Maximum number of runs.")
 @click.option("--dry-run", is_flag=True, help="Only say which versions, in how many runs.")
@@ -188,8 +164,8 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     if given["resume"] is not None:
         _refuse_what_was_asked_before(context)
         source = context.get_parameter_source("lab_file")
-        folders = _resumed(given, source == ParameterSource.COMMANDLINE)
-        return go_on_with(folders, stop_at, as_json=given["as_json"])
+        folder = _resumed(given, source == ParameterSource.COMMANDLINE)
+        return go_on_with(folder, stop_at, as_json=given["as_json"])
     if not given["case"] or not (given["axis"] or given["good"] or given["bad"]):
         raise click.UsageError(
             "--case and --axis say what to bisect, or --case with --good and --bad that name axes; "
@@ -200,36 +176,21 @@ def bisect(context: click.Context, /, **given: Any) -> int:
         instead = simulated_instead(request.devices)
         request = request if instead is None else replace(request, lab=instead)
     lab = load_lab(request.lab)
-    catalog = Catalog.of(lab, os.environ, cache_root())
-    misfits: list[str] = []
-    for devices in (request.devices, *other_kinds(lab, request)):
-        tasks = begin(replace(request, devices=devices), lab, catalog)
-        repeat = tasks[0].search.repeat
-        doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
-        if doubt is not None and not misfits:
-            _log.warning(doubt)
-        if given["dry_run"]:
-            planned = tuple(map(_planned, tasks))
-            texts = [text for task in tasks for text in plan_lines(task)]
-            say_found(BisectionsPlanned(bisections=planned), texts, given["as_json"])
-            return FOUND
-        folders = BisectFolder.create_all(request.reports, [Begun(spec=task) for task in tasks])
-        try:
-            return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
-        except MisfitError as error:  # only pytest knows what a test requires
-            misfits.append(error.problem)
-    first, *others = misfits
-    raise MisfitError("; ".join([first, *(one.rpartition(f"{NO_DEVICE}: ")[2] for one in others)]))
-
-
-def _planned(task: Task) -> BisectionPlanned:
-    return BisectionPlanned(
-        case=task.case,
-        on=task.on,
-        devices=task.devices,
-        versions=task.search.versions,
-        most_runs=task.search.bound().limit(alike=True),
-    )
+    task = begin(request, lab, Catalog.of(lab, os.environ, cache_root()))
+    match = parse_match(request.match) if request.match else ANY_FAILURE
+    if (doubt := match.too_trusting(task.search.repeat)) is not None:
+        _log.warning(doubt)
+    if given["dry_run"]:
+        planned = BisectionPlanned(
+            case=task.case,
+            devices=task.devices,
+            versions=task.search.versions,
+            most_runs=task.search.bound().limit(alike=True),
+        )
+        say_found(planned, plan_lines(task), given["as_json"])
+        return FOUND
+    folder = BisectFolder.create(request.reports, Begun(spec=task))
+    return go_on_with(folder, stop_at, as_json=given["as_json"], new=True)
 
 
 @bisect.command()
@@ -255,14 +216,13 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
     """Begin again from a log, which may be edited: answers corrected, lines taken out."""
     if not dry_run:
-        return go_on_with([replayed(file, reports)], None, as_json=as_json)
+        return go_on_with(replayed(file, reports), None, as_json=as_json)
     log = read_log(log_text(file), file=str(file))
     step = search_of(log).next()
     finding, asked = None, None
     if isinstance(step, Question | Stopped):
-        question = step.question if isinstance(step, Stopped) else step
-        asked, code = NextRun(at=question.at, why=question.why), NEGATIVE
-        said = f"next to run: {' with '.join(question.at)} ({question.why})"
+        asked, code = step.question if isinstance(step, Stopped) else step, NEGATIVE
+        said = f"next to run: {' with '.join(asked.at)} ({asked.why})"
     else:
         finding, code, said = step, code_of(step), step.text
     if as_json:
@@ -276,7 +236,7 @@ def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
 
 def _request(given: dict[str, Any]) -> Request:
     same = {field.name: given[field.name] for field in fields(Request) if field.name in given}
-    named: dict[AxisName, str | None] = {axis: given[axis] for axis in SEARCHED}
+    named: dict[AxisName, str | None] = {axis: given[axis] for axis in VERSIONS}
     return Request(
         **same,
         axes=tuple(part.strip() for part in (given["axis"] or "").split(",") if part.strip()),
@@ -309,18 +269,16 @@ def _refuse_what_was_asked_before(context: click.Context) -> None:
         raise ConfigError(f"--resume {problem}", field=given[0].opts[0], choices=choices)
 
 
-def _resumed(given: dict[str, Any], lab_named: bool) -> list[BisectFolder]:
-    """The bisections to go on with, held."""
+def _resumed(given: dict[str, Any], lab_named: bool) -> BisectFolder:
+    """The bisection to go on with, held."""
     named = given["resume"]
     if named == _LATEST:
-        folders = BisectFolder.to_go_on_with(given["reports"])
+        folder = BisectFolder.to_go_on_with(given["reports"])
     else:
-        folders = BisectFolder.open(Path(named)).together()
-    lab = folders[0].read().spec.lab
-    if lab_named and lab.resolve() != given["lab_file"].resolve():
-        raise ConfigError(f"what was asked before is about the lab in {lab}", field="--lab")
-    for folder in folders:
-        kept = folder.read().spec.pytest_arguments
-        folder.words = named_again(kept, given["pytest_arguments"])
-        folder.hold()
-    return folders
+        folder = BisectFolder.open(Path(named))
+    spec = folder.read().spec
+    if lab_named and spec.lab.resolve() != given["lab_file"].resolve():
+        raise ConfigError(f"what was asked before is about the lab in {spec.lab}", field="--lab")
+    folder.words = named_again(spec.pytest_arguments, given["pytest_arguments"])
+    folder.hold()
+    return folder

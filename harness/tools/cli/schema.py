@@ -28,11 +28,11 @@ from harness.device.lab.inventory import Lab
 from harness.ground.files.whole_file import write_whole
 from harness.libraries.containers.manifest import Manifest
 from harness.run.pytest_plugin.plan_view import PlanReport
-from harness.search.bisect.result import BisectionNotBegun, BisectionResult
+from harness.search.bisect.result import BisectionResult
 from harness.search.diverge.divergence import Divergence
 from harness.search.minimize.driver import Result
 from harness.search.nightly.night import Night
-from harness.tools.cli.bisect import BisectionsPlanned
+from harness.tools.cli.bisect import BisectionPlanned
 from harness.tools.cli.contexts import ContextsExtracted
 from harness.tools.cli.contexts_compile import ContextCompiled
 from harness.tools.cli.contexts_minimize import CaseBundled
@@ -71,7 +71,7 @@ Printed = (
     | CaseBundled
     | RunsMerged
     | RunsImported
-    | BisectionsPlanned
+    | BisectionPlanned
     | OutputDrifted
 )
 """The documents of commands whose schema is not a file of its own."""
@@ -84,7 +84,7 @@ def schemas() -> dict[str, str]:
         "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
-            BisectionResult | BisectionNotBegun,
+            BisectionResult,
             "What bisect --json prints, and its result.json",
             "validation",
         ),

@@ -35,6 +35,11 @@ class Done:
     errors: str
 
     @property
+    def bad_side(self) -> dict[str, Any]:
+        """The run on the newer side of the first change."""
+        return dict(self.result["runs"][self.result["edges"][0]["after"] - 1])
+
+    @property
     def answers(self) -> dict[tuple[str, ...], str]:
         return {tuple(run["at"]): run["answer"] for run in self.result["runs"]}
 
@@ -84,10 +89,8 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         return None
 
 
-def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path, number: str = "*") -> str:
-    """What it says on stderr that gets Ctrl-C once a run has answered, of the so-manyth bisection
-    of those begun together.
-    """
+def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path) -> str:
+    """What it says on stderr that gets Ctrl-C once a run has answered."""
     process = subprocess.Popen(
         command(lab, *arguments),
         cwd=cwd,
@@ -96,7 +99,7 @@ def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path, number: str = "*
         stderr=subprocess.PIPE,
         text=True,
     )
-    until, logs = time.monotonic() + 300, f"*-{number}-bisect/log.*"
+    until, logs = time.monotonic() + 300, "*-bisect/log.*"
     while not any('"answered"' in log.read_text() for log in lab.reports.glob(logs)):
         assert time.monotonic() < until
         time.sleep(0.1)

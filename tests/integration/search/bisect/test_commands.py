@@ -161,18 +161,13 @@ def test_corners_are_gone_on_with_after_ctrl_c(lab: DeviceRuns) -> None:
     assert done.result["libraries"]["qnn"]["changed"]
 
 
-def test_wrong_options_name_themselves(lab: DeviceRuns, tmp_path: Path) -> None:
-    list_of = tmp_path / "list"
-    list_of.write_text("# nothing\n")
+def test_wrong_options_name_themselves(lab: DeviceRuns) -> None:
     asked = ("--case", PLAIN, "--axis", "qnn")
     for arguments, says in (
-        ((*asked, "--versions", QNN[0], "--from-file", list_of), "--from-file: "),
-        ((*asked, "--from-file", list_of), "lists no version"),
         ((*asked, "--match", ""), "--match: "),
         ((*asked, "--max-minutes", "-5"), "--max-minutes: "),
         ((*asked, "--max-minutes", "nan"), "--max-minutes: "),
         ((*asked, "--repeat", "0"), "'--repeat': "),
-        ((*asked, "--patience", "0"), "'--patience': "),
         ((*asked, "--good", "qnn=2.47.0,ort=1.27.0"), "--axis: "),
         (("--resume", *asked), "--case: "),
     ):

@@ -43,24 +43,21 @@ def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
     answer = done.result["answer"]
     assert (answer["last_good"], answer["first_bad"]) == (QNN[change - 1], QNN[change])
     assert len(done.result["runs"]) <= 4
-    after = done.result["after"]
-    assert (after["error"]["code"], after["error"]["symbol"]) == (
-        1002,
-        "QNN_COMMON_ERROR_MEM_ALLOC",
-    )
+    error = done.bad_side["record"]["error"]
+    assert (error["code"], error["symbol"]) == (1002, "QNN_COMMON_ERROR_MEM_ALLOC")
     backend = next(
         one
         for one in done.result["libraries"]["qnn"]["changed"]
         if one["name"].endswith("libQnnHtp.so")
     )
     assert backend["symbols_new"]["count"] > 0
-    assert done.result["versions"]["qnn"][QNN[change]]["date"] is not None
+    assert done.result["versions"]["qnn"][QNN[change]] is not None
     # stdout is the result and nothing else; stderr says what goes on, a line each
     said = done.errors.splitlines()
     assert "at most 4 runs" in said[0]
     assert (Path(said[1]) / "log.jsonl").is_file()
     assert len(said) == 2 + len(done.result["runs"])
-    assert done.result["bound"]["text"] in said[0]
+    assert f"at most {done.result['bound']['runs']} runs" in said[0]
     # the newest run of pytest's own is still what it was
     assert not (lab.reports / "latest").resolve().name.endswith("bisect")
 
@@ -70,7 +67,7 @@ def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
     assert done.code == 0, done.errors
     # it refuses whatever is newer than it
     assert done.result["answer"]["first_bad"] == QNN[1]
-    assert done.result["after"]["error"]["code"] == 5000
+    assert done.bad_side["record"]["error"]["code"] == 5000
     assert len(done.result["runs"]) <= 4
 
 
@@ -137,7 +134,7 @@ def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
     (flaky,) = answer["flaky"]
     assert (flaky["at"], flaky["failed"], flaky["runs"]) == ([QNN[2]], of_bad.count("bad"), 6)
     assert (1 - flaky["failed"] / 6) ** flaky["repeats"] < 0.01
-    assert done.result["after"]["error"]["code"] == 1100
+    assert done.bad_side["record"]["error"]["code"] == 1100
 
 
 @pytest.mark.nightly

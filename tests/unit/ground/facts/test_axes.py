@@ -7,14 +7,13 @@ from dataclasses import fields
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from harness.ground.facts.axes import AXES, EACH, IN_AXES, SEARCHED, VERSIONS, AxisName
+from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS, AxisName
 from harness.run.workbench.placement import Placement
 from harness.verdict.results.known_issues import Conditions
 
 
-def test_versions_are_searched_in_their_order_and_of_devices_each_is_asked_the_same() -> None:
-    assert VERSIONS == SEARCHED == ("qnn", "ort", "compiler")
-    assert EACH == ("device", "soc", "engine")
+def test_versions_are_searched_in_their_order() -> None:
+    assert VERSIONS == ("qnn", "ort", "compiler")
     assert ("backend", *VERSIONS) == IN_AXES
 
 
@@ -26,7 +25,7 @@ def test_known_issues_may_ask_for_each_axis_and_placements_have_all_that_do_not_
 
 def test_a_model_takes_the_name_of_an_axis_that_is_searched_and_no_other() -> None:
     read = TypeAdapter[str](AxisName)
-    assert [read.validate_python(axis) for axis in SEARCHED] == list(SEARCHED)
+    assert [read.validate_python(axis) for axis in VERSIONS] == list(VERSIONS)
     for other in ("device", "bakend"):
         with pytest.raises(ValidationError, match="'qnn', 'ort' or 'compiler'"):
             read.validate_python(other)

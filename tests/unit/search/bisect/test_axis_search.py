@@ -150,4 +150,4 @@ def test_what_is_asked_next_and_why(
 ) -> None:
     question = of(axis(len(answers), **given), answers)
     told = sum(letter != "?" for letter in answers)
-    assert question == Question((names(9)[at],), told + 1, why)
+    assert question == Question(at=(names(9)[at],), number=told + 1, why=why)

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from harness.search.bisect.answers import RunAnswer
-from harness.search.bisect.before_after import edges_of, sides_of
+from harness.search.bisect.before_after import edges_of
 from harness.search.bisect.findings import AxisFinding, Change, CornersFinding, HeldSearch
 from harness.search.bisect.log import Answered
 
 ANSWERS: dict[str, RunAnswer] = {"+": "good", "-": "bad", "/": "untestable", "?": "unknown"}
-Sides = tuple[int | None, int | None]
 
 
 def runs(text: str) -> list[Answered]:
@@ -28,7 +27,6 @@ def finding(*changes: Change, asked: int = 0, **more: Any) -> AxisFinding:
 
 BROKE, MENDED = Change.of("regression", "b", "c"), Change.of("fix", "b", "c")
 REGRESSION, FIX = finding(BROKE), finding(MENDED)
-ONLY = finding(kind="no-change", only="a", verdict="good")
 MANY = finding(
     Change.of("regression", "a", "b"),
     MENDED,
@@ -39,38 +37,23 @@ MANY = finding(
 
 
 @pytest.mark.parametrize(
-    ("finding", "text", "sides"),
-    [
-        (REGRESSION, "a+ d- b+ c-", (2, 3)),
-        (REGRESSION, "c- b+", (1, 0)),
-        (REGRESSION, "b+ c- b+ c- a+ d-", (2, 3)),  # the last runs of each
-        (REGRESSION, "b+ c- b- c+", (0, 1)),  # those that showed what the version is
-        (REGRESSION, "c- c/ b?", (None, 0)),
-        (REGRESSION, "b+", (0, None)),
-        (FIX, "a- d+ b- c+", (2, 3)),
-        (FIX, "b- c+ b+ c-", (0, 1)),
-        (MANY, "a+ b- c+ d- e+", (2, 3)),
-        (ONLY, "a+ a- a+ a-", (2, None)),
-        (finding(kind="no-change", only="a", verdict="bad"), "a- a+", (0, None)),
-        (finding(kind="no-change", verdict="good"), "a+ b+", (None, None)),
-        (finding(kind="undecided"), "a+ b-", (None, None)),
-        (None, "a+ b-", (None, None)),
-        (None, "", (None, None)),
-    ],
-)
-def test_the_neighbours_of_a_change(finding: AxisFinding | None, text: str, sides: Sides) -> None:
-    assert sides_of(finding, runs(text)) == sides
-
-
-@pytest.mark.parametrize(
     ("finding", "text", "edges"),
     [
         (REGRESSION, "b+ c-", [(0, 1)]),
+        (REGRESSION, "a+ d- b+ c-", [(2, 3)]),
+        (REGRESSION, "c- b+", [(1, 0)]),
+        (REGRESSION, "b+ c- b+ c- a+ d-", [(2, 3)]),  # the last runs of each
+        (REGRESSION, "b+ c- b- c+", [(0, 1)]),  # those that showed what the version is
+        (REGRESSION, "c- c/ b?", []),
         (FIX, "b- c+", [(0, 1)]),
+        (FIX, "a- d+ b- c+", [(2, 3)]),
+        (FIX, "b- c+ b+ c-", [(0, 1)]),
+        (finding(kind="no-change", verdict="good"), "a+ b+", []),
+        (finding(kind="undecided"), "a+ b-", []),
         (REGRESSION, "b+", []),
         (REGRESSION, "c-", []),
-        (ONLY, "a+", []),
         (None, "a+", []),
+        (None, "", []),
         (MANY, "a+ b- c+ d- e+", [(2, 3), (0, 1), (1, 2), (3, 4)]),
         (MANY, "c+ d- a+ e+ b-", [(0, 1), (2, 4), (4, 0), (1, 3)]),
         (MANY, "c+ d- e+ a+", [(0, 1), (1, 2)]),  # of the others a side was never run
@@ -108,5 +91,3 @@ CORNERS = CornersFinding(
 )
 def test_each_axis_that_matters_has_an_edge(text: str, edges: list[tuple[int, int]]) -> None:
     assert edges_of(CORNERS, runs(text)) == edges
-    if edges:
-        assert sides_of(CORNERS, runs(text)) == edges[0]

@@ -11,7 +11,7 @@ import pytest
 from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer, Stopped
 from harness.search.bisect.corner_search import CornerSearch
 from harness.search.bisect.findings import CornersFinding
-from harness.search.bisect.search import CornerSpec
+from harness.search.bisect.search import PATIENCE, CornerSpec
 from tests.unit.search.bisect.histories import corners
 
 World = Callable[[Point], RunAnswer]
@@ -192,13 +192,13 @@ def test_no_more_runs_are_made_than_allowed(most: int) -> None:
 
 
 def test_trouble_of_the_lab_is_asked_again_and_stops_in_the_end() -> None:
-    search = CornerSearch(corners(3, 3, patience=2))
+    search = CornerSearch(corners(3, 3))
     first = search.next()
     assert isinstance(first, Question)
-    search.answer(first, "unknown")
-    assert search.next() == first
-    search.answer(first, "unknown")
-    assert search.next() == Stopped(2, first)
+    for _ in range(PATIENCE):
+        assert search.next() == first
+        search.answer(first, "unknown")
+    assert search.next() == Stopped(PATIENCE, first)
     search.resume()
     assert search.next() == first
 

@@ -1,4 +1,4 @@
-"""Bisections on the disk: their order, which of them is gone on with, those begun together."""
+"""Bisections on the disk: their order, and which of them is gone on with."""
 
 from __future__ import annotations
 
@@ -22,21 +22,16 @@ BEGUN = Begun(spec=task(axis(2)))
 OVER = Concluded(text="no change")
 
 
-def new(reports: Path, count: int = 1, *, over: int = 0) -> list[BisectFolder]:
-    folders = BisectFolder.create_all(reports, [BEGUN] * count)
-    for number, folder in enumerate(folders):
-        if number < over:
-            folder.append(OVER)
-        folder.close()
-    return folders
-
-
-def paths(folders: list[BisectFolder]) -> list[Path]:
-    return [folder.path for folder in folders]
+def new(reports: Path, *, over: bool = False) -> BisectFolder:
+    folder = BisectFolder.create(reports, BEGUN)
+    if over:
+        folder.append(OVER)
+    folder.close()
+    return folder
 
 
 def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
-    begun = [folder.path for count in (1, 2, 1, 3) * 5 for folder in new(tmp_path, count)]
+    begun = [new(tmp_path).path for _ in range(35)]
     assert len(set(begun)) == 35
     assert ordered(reversed(begun)) == begun
     assert BisectFolder.newest(tmp_path).path == begun[-1]
@@ -46,13 +41,13 @@ def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
     tmp_path: Path,
 ) -> None:
     mine = Begun(spec=task(axis(2), case="x"))
-    (before,) = BisectFolder.create_all(tmp_path, [mine])
+    before = BisectFolder.create(tmp_path, mine)
     before.close()
     night = tmp_path / "30261121T060000Z-00ff-nightly"
     night.mkdir()
     number_folder(night, "nightly")
     assert BisectFolder.last_of(tmp_path, "x", night.name) is None
-    (after,) = BisectFolder.create_all(tmp_path, [mine])
+    after = BisectFolder.create(tmp_path, mine)
     after.close()
     new(tmp_path)
     found = BisectFolder.last_of(tmp_path, "x", night.name)
@@ -116,44 +111,30 @@ def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_nam
     assert SECRET not in file.read_text()
 
 
-def test_those_begun_together_stay_together_in_their_order(tmp_path: Path) -> None:
-    twelve = new(tmp_path, 12)
-    new(tmp_path)
-    assert twelve[0].path.name.endswith("-1-bisect")
-    for one in (twelve[0], twelve[4], twelve[11]):
-        assert paths(one.together()) == paths(twelve)
-
-
 def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
-    (folder,) = new(tmp_path / "reports")
-    moved = folder.path.rename(tmp_path / "mine")
-    assert paths(BisectFolder.open(moved).together()) == [moved]
+    moved = new(tmp_path / "reports").path.rename(tmp_path / "mine")
+    assert BisectFolder.open(moved).read().spec == BEGUN.spec
 
 
 def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no bisection"):
         BisectFolder.to_go_on_with(tmp_path)
-    first = new(tmp_path, over=1)
-    several = new(tmp_path, 3, over=2)
-    last = new(tmp_path, over=1)
-    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(several)
-    several[2].hold()
-    several[2].append(OVER)
-    several[2].close()
-    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(last)
-    first[0].hold()
-    first[0].append(Answered(at=("2.10",), answer="good"))
-    first[0].close()
-    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(first), (
-        "an edited log is open again"
-    )
+    first, open_one, last = (new(tmp_path, over=over) for over in (True, False, True))
+    assert BisectFolder.to_go_on_with(tmp_path).path == open_one.path
+    open_one.hold()
+    open_one.append(OVER)
+    open_one.close()
+    assert BisectFolder.to_go_on_with(tmp_path).path == last.path
+    first.hold()
+    first.append(Answered(at=("2.10",), answer="good"))
+    first.close()
+    assert BisectFolder.to_go_on_with(tmp_path).path == first.path, "an edited log is open again"
 
 
 def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
-    (good,) = new(tmp_path)
-    (damaged,) = new(tmp_path)
+    good, damaged = new(tmp_path), new(tmp_path)
     (damaged.path / LOG).write_text("nonsense\n")
-    assert paths(BisectFolder.to_go_on_with(tmp_path)) == [good.path]
+    assert BisectFolder.to_go_on_with(tmp_path).path == good.path
     good.hold()
     good.append(OVER)
     good.close()
@@ -162,7 +143,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
 
 
 def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
-    (folder,) = BisectFolder.create_all(tmp_path, [BEGUN])
+    folder = BisectFolder.create(tmp_path, BEGUN)
     assert not folder.read().answers()
     folder.append(Answered(at=("2.10",), answer="unknown"))
     assert folder.read().answers()
@@ -189,7 +170,7 @@ def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_what_another_process_is_at_is_waited_for(tmp_path: Path) -> None:
-    (held,) = new(tmp_path)
+    held = new(tmp_path)
     held.hold()
     other = BisectFolder.open(held.path)
     assert not is_free(other.path / LOG, 0.0)

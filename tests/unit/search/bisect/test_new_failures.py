@@ -19,7 +19,7 @@ from harness.answers.history.comparison import (
     groups,
 )
 from harness.ground.errors import ConfigError
-from harness.ground.facts.axes import SEARCHED
+from harness.ground.facts.axes import VERSIONS
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.new_failures import NewFailure, bisected_apart, version_of
 from harness.search.bisect.search import AxisSpec
@@ -303,7 +303,7 @@ def test_the_command_of_a_bisection(
     ],
 )
 def test_the_versions_that_a_case_ran_with(record: Attempt, versions: tuple[str, str, str]) -> None:
-    assert tuple(version_of(record, axis) for axis in SEARCHED) == versions
+    assert tuple(version_of(record, axis) for axis in VERSIONS) == versions
 
 
 @pytest.mark.parametrize(

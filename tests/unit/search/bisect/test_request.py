@@ -10,13 +10,12 @@ import pytest
 
 from harness.device.lab.inventory import Lab, load_lab
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import ENGINES, QNN as QNN_ENGINE
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.libraries.runtimes.catalog import Catalog
 from harness.search.bisect.log import Begun, read_log, to_line
-from harness.search.bisect.request import Request, begin, other_kinds
+from harness.search.bisect.request import Request, begin
 from harness.search.bisect.search import AxisSpec, CornerSpec
-from harness.search.bisect.versions import versions_from, where_to_run
+from harness.search.bisect.versions import where_to_run
 from tests.logged import Logged
 
 LAB = """schema: 1
@@ -52,7 +51,7 @@ def asked(**more: Any) -> Request:
 def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     lab: Lab, catalog: Catalog
 ) -> None:
-    (task,) = begin(asked(), lab, catalog)
+    task = begin(asked(), lab, catalog)
     assert isinstance(task.search, AxisSpec)
     assert list(task.search.candidates) == QNN
     assert (task.held, task.devices, task.backend) == (
@@ -69,7 +68,7 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
 
 
 def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: Catalog) -> None:
-    (task,) = begin(asked(), lab, catalog)
+    task = begin(asked(), lab, catalog)
     alone = {"--noconftest", f"--rootdir={task.folder}"}
     arguments = task.arguments(("2.50.40",), Path("/r"), ["a"])
     assert not alone & {*arguments, "-c"}
@@ -99,7 +98,7 @@ def test_noise_is_judged_unless_something_else_is_asked_for(
     more: dict[str, Any],
     repeat: int | str,
 ) -> None:
-    (task,) = begin(asked(good=QNN[0], **more), lab, catalog)
+    task = begin(asked(good=QNN[0], **more), lab, catalog)
     assert task.search.repeat == repeat
     assert read_log(to_line(Begun(spec=task))).spec == task
 
@@ -116,7 +115,7 @@ def test_noise_is_judged_unless_something_else_is_asked_for(
 def test_candidates(
     lab: Lab, catalog: Catalog, more: dict[str, Any], candidates: list[str]
 ) -> None:
-    (task,) = begin(asked(**more), lab, catalog)
+    task = begin(asked(**more), lab, catalog)
     assert isinstance(task.search, AxisSpec)
     assert list(task.search.candidates) == candidates
 
@@ -127,7 +126,7 @@ def test_ends_that_name_two_axes_are_a_search_of_their_corners(
 ) -> None:
     ends = {"good": "ort=1.25.0,qnn=2.48", "bad": "qnn=2.50.40, ort=1.24.1"}
     more = {"versions": {"ort": "1.24.1,1.25.0", "compiler": "2.47"}}
-    (task,) = begin(asked(axes=axes, **ends, **more), lab, catalog)
+    task = begin(asked(axes=axes, **ends, **more), lab, catalog)
     assert isinstance(task.search, CornerSpec)
     assert (task.axes, task.held) == (("qnn", "ort"), {"compiler": "2.47.0"})
     assert (task.search.good, task.search.bad) == (("2.48.40", "1.25.0"), ("2.50.40", "1.24.1"))
@@ -143,65 +142,9 @@ def test_ends_that_name_two_axes_are_a_search_of_their_corners(
 
 
 def test_ends_that_name_one_axis_need_no_axis_besides(lab: Lab, catalog: Catalog) -> None:
-    (task,) = begin(asked(axes=(), good="qnn=2.47", bad="qnn=2.50"), lab, catalog)
-    (same,) = begin(asked(good="2.47", bad="2.50"), lab, catalog)
+    task = begin(asked(axes=(), good="qnn=2.47", bad="qnn=2.50"), lab, catalog)
+    same = begin(asked(good="2.47", bad="2.50"), lab, catalog)
     assert task == same
-
-
-def test_each_device_or_kind_of_them_has_searches_of_its_own(lab: Lab, catalog: Catalog) -> None:
-    devices = ("a", "b-htp-1", "c")
-    each = begin(asked(axes=("device", "qnn"), devices=devices, good="2.47"), lab, catalog)
-    assert [(one.on, one.devices) for one in each] == [(name, (name,)) for name in devices]
-    kinds = begin(asked(axes=("qnn", "soc"), devices=devices), lab, catalog)
-    assert [(one.on, one.devices) for one in kinds] == [
-        ("qcs8550", ("a", "b-htp-1")),
-        ("sm8650-linux-x64", ("c",)),
-    ]
-    assert all(isinstance(one.search, AxisSpec) and one.search.axis == "qnn" for one in kinds)
-    ends = {"good": "qnn=2.47,compiler=2.47", "bad": "qnn=2.51,compiler=2.50"}
-    pairs = begin(asked(axes=("soc",), devices=devices, **ends), lab, catalog)
-    assert [one.on for one in pairs] == [one.on for one in kinds]
-    assert all(isinstance(one.search, CornerSpec) for one in pairs)
-
-
-def test_each_engine_is_asked_of_the_case_that_the_file_has_with_it(
-    lab: Lab, catalog: Catalog, tmp_path: Path
-) -> None:
-    (tmp_path / "m.pte").write_text("")
-    case = "m.pte::test_contexts[a-htp-2.48.40-m.pte-window-3]"
-    each = begin(asked(case=case, axes=("engine",)), lab, catalog)
-    assert [one.engine for one in each] == [one.on for one in each] == list(ENGINES)
-    assert {one.devices for one in each} == {("a", "b-htp-1")}
-    others = [f"m.pte::{one.test}" for one in ENGINES.values() if one is not QNN_ENGINE]
-    assert [one.case for one in each] == [case, *others]
-    assert {one.search.candidates for one in each if isinstance(one.search, AxisSpec)} == {
-        ("2.48.40",)
-    }
-    searched = begin(asked(case=case, axes=("engine", "qnn")), lab, catalog)
-    assert all(isinstance(one.search, AxisSpec) and one.search.axis == "qnn" for one in searched)
-
-
-@pytest.mark.parametrize(("given", "version"), [({}, "2.51.0"), ({"qnn": "2.48"}, "2.48.40")])
-def test_of_devices_alone_each_is_asked_one_version(
-    lab: Lab, catalog: Catalog, given: dict[str, str], version: str
-) -> None:
-    both = begin(asked(axes=("device",), devices=("a", "c"), versions=given), lab, catalog)
-    assert [one.on for one in both] == ["a", "c"]
-    for one in both:
-        assert isinstance(one.search, AxisSpec)
-        assert (one.search.candidates, one.held) == ((version,), {"compiler": "2.48.40"})
-
-
-def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> None:
-    file = tmp_path / "versions"
-    file.write_text("# nightly\n2.47.0\n\n  2.49.40 # the good one\n2.51.0\n")
-    assert versions_from(file) == ["2.47.0", "2.49.40", "2.51.0"]
-    (task,) = begin(asked(candidates_file=file), lab, catalog)
-    assert isinstance(task.search, AxisSpec)
-    assert task.search.candidates == ("2.47.0", "2.49.40", "2.51.0")
-    file.write_text("# none\n\n")
-    with pytest.raises(ConfigError, match="lists no version"):
-        begin(asked(candidates_file=file), lab, catalog)
 
 
 PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=2.51,ort=1.31.1"}
@@ -245,40 +188,13 @@ PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=
         ({"devices": ("z",)}, "not in the lab"),
         ({"repeat": 0}, "--repeat: .*greater than or equal"),
         ({"max_runs": 0}, "--max-runs: .*greater than or equal"),
-        ({"patience": 0}, "--patience: .*greater than or equal"),
         ({"candidates": ""}, "--versions: names no version"),
         ({"candidates": " , "}, "--versions: names no version"),
         ({"candidates": "2.47,,2.51"}, "--versions: unknown QNN version ''"),
-        ({"candidates": "2.47,2.51", "candidates_file": Path("x")}, "--from-file: .*one of the"),
         ({"candidates": "2.47,2.51", "versions": {"qnn": "2.47,2.51"}}, "--qnn: .*one of the two"),
         ({"versions": {"compiler": ""}}, "--compiler: names no version"),
         ({"match": ""}, "--match"),
         ({"versions": {"compiler": "2.47,2.51"}}, "--compiler: .*means 2 versions"),
-        ({"candidates_file": Path("nowhere")}, "cannot be read"),
-        (
-            {"axes": ("qnn", "device", "soc")},
-            "one axis is searched; .*soc or engine asks",
-        ),
-        ({"axes": ("engine",)}, "--axis: engine is an axis of cases of files; the marker"),
-        ({"axes": ("device", "device")}, "one axis is searched"),
-        ({"axes": ("qnn", "device"), "devices": ("a",)}, "--device: a is the only device"),
-        ({"axes": ("soc",), "devices": ("a", "b-htp-1")}, "--device: qcs8550 is the only soc"),
-        ({"axes": ("device",), "devices": ("a", "z")}, "not in the lab"),
-        ({"axes": ("qnn", "device")}, "'d' has no target"),
-        *(
-            ({"axes": ("device",), "devices": ("a", "c"), **more}, says)
-            for more, says in (
-                ({"candidates": "2.47,2.48"}, "--versions: where only devices or engines"),
-                (
-                    {"candidates_file": Path("x")},
-                    "--from-file: where only devices or engines",
-                ),
-                ({"good": "2.47"}, "--good: .*neither a version of --axis nor"),
-                ({"bad": "2.47"}, "--bad: .*neither a version of --axis nor"),
-                ({"match": "measurement x_us > 2 * good"}, "--match: compares with a good version"),
-                ({"versions": {"qnn": "2.47,2.48"}}, "--qnn: .*means 2 versions"),
-            )
-        ),
     ],
 )
 def test_wrong_input(lab: Lab, catalog: Catalog, more: dict[str, Any], says: str) -> None:
@@ -290,7 +206,7 @@ def test_the_case_may_lie_above(
     lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path / "below")
-    (task,) = begin(asked(lab=tmp_path / "devices.yaml"), lab, catalog)
+    task = begin(asked(lab=tmp_path / "devices.yaml"), lab, catalog)
     assert task.folder == tmp_path
 
 
@@ -304,20 +220,6 @@ def test_where_it_runs(lab: Lab) -> None:
     assert where_to_run(shared, "a.py::t[p-htp-2.51.0-x]", [], None).devices[0] == "b-htp-1"
 
 
-def test_where_a_case_is_tried_that_does_not_fit_the_first_device(lab: Lab) -> None:
-    first, *_ = lab.devices
-    change = ({"name": "d", "soc": "SM8650"}, {"name": "e", "soc": "SM8650"}, {"name": "f"})
-    more = [first.model_copy(update=one) for one in change]
-    more.append(first.model_copy(update={"name": "g", "soc": "SM8750", "target": None}))
-    mixed = lab.model_copy(update={"devices": (*lab.devices, *more)})
-    others = other_kinds(mixed, asked(case="a.py::t[tiny]"))
-    assert ["d", "e"] in others
-    assert not {"a", "f", "g"} & {name for kind in others for name in kind}
-    assert other_kinds(mixed, asked(case="a.py::t[a-htp-2.51.0-tiny]")) == []
-    assert other_kinds(mixed, asked(devices=["a"])) == []
-    assert other_kinds(mixed, asked(axes=("soc",))) == []
-
-
 def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
     lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,9 +227,7 @@ def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
         return {"/new/lib": ["lib:1.33.0"], "/repo": ["a", "b"]}.get(spec, [spec])
 
     monkeypatch.setattr(catalog.ort, "resolve", resolved)
-    (tmp_path / "builds").write_text("1.31.1\n/new/lib\n")
-    more = {"axes": ("ort",), "candidates_file": tmp_path / "builds"}
-    (task,) = begin(asked(**more), lab, catalog)
+    task = begin(asked(axes=("ort",), candidates="1.31.1,/new/lib"), lab, catalog)
     assert isinstance(task.search, AxisSpec)
     assert task.search.candidates == ("1.31.1", "lib:1.33.0")
     arguments = task.arguments(("lib:1.33.0",), tmp_path, ["a"])

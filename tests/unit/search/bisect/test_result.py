@@ -13,16 +13,16 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.search.bisect.answers import Point
-from harness.search.bisect.before_after import sides_of
 from harness.search.bisect.driver import Bisection
 from harness.search.bisect.findings import AxisFinding, CornersFinding, Finding
 from harness.search.bisect.report_text import summary, title
-from harness.search.bisect.result import BisectionResult, SideShape, build_date
+from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
 from harness.search.bisect.search import AxisSpec, CornerSpec
 from harness.search.bisect.write_reports import RESULT, write_reports
 from harness.tools.cli.bisect_going import result_lines
 from harness.tools.cli.schema import schemas
 from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.record import CaseRecord
 from tests.unit.search.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
@@ -78,9 +78,11 @@ def test_one_axis(tmp_path: Path) -> None:
     assert isinstance(finding, AxisFinding)
     result = written(bisection, finding)
     assert result["answer"]["last_good"] == "2.47.0"
-    assert result["versions"]["qnn"]["2.48.40"]["date"] == "2026-09-29"
-    assert (result["before"]["at"], result["after"]["at"]) == (["2.47.0"], ["2.48.40"])
-    assert result["after"]["error"]["code"] == 1002
+    assert result["versions"]["qnn"]["2.48.40"] == "2.51.0.260929181845"
+    (edge,) = result["edges"]
+    before, after = (result["runs"][edge[side] - 1] for side in ("before", "after"))
+    assert (before["at"], after["at"]) == (["2.47.0"], ["2.48.40"])
+    assert after["record"]["error"]["code"] == 1002
     assert [run["answer"] for run in result["runs"]] == ["good", "bad", "bad"]
     for run in result["runs"]:
         assert (bisection.folder.path / run["run"] / "results.jsonl").is_file()
@@ -143,16 +145,15 @@ def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
     }
     assert searches["qnn"][1]["first_bad"] == "2.48.40"
     assert searches["ort"][1]["last_good"] == "2"
-    edges = {edge["axis"]: edge for edge in result["edges"]}
-    assert {axis: (edge["before"]["at"], edge["after"]["at"]) for axis, edge in edges.items()} == {
+    edges = {
+        edge["axis"]: tuple(result["runs"][edge[side] - 1]["at"] for side in ("before", "after"))
+        for edge in result["edges"]
+    }
+    assert edges == {
         "qnn": (["2.47.0", "3"], ["2.48.40", "3"]),
         "ort": (["2.49.40", "2"], ["2.49.40", "3"]),
     }
-    assert (result["before"], result["after"]) == (
-        result["edges"][0]["before"],
-        result["edges"][0]["after"],
-    )
-    places = {tuple(edge[side]["at"]) for edge in result["edges"] for side in ("before", "after")}
+    places = {tuple(place) for sides in edges.values() for place in sides}
     assert text.count("--qnn-only-case") == len(places)
     for shown in (text, page):
         assert "The corners" in shown
@@ -193,11 +194,12 @@ SHORT = "a.py::test_b[sim-htp-2.51.0-tiny]"
 
 
 def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> str:
-    bad = SideShape.model_construct(answer="bad", error=error)
+    bad = Run.model_construct(answer="bad", record=CaseRecord.model_construct(error=error))
+    edge = Edge.model_construct(axis="qnn", before=1, after=1, preflight=None)
     answer = None if text is None else AxisFinding.model_construct(text=text)
     return title(
         BisectionResult.model_construct(
-            axes=["qnn"], on=None, case=case, answer=answer, before=None, after=bad
+            axes=["qnn"], case=case, answer=answer, runs=[bad], edges=[edge]
         )
     )
 
@@ -248,8 +250,7 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")
     )
     result = written(bisection, None)
-    assert (result["finished"], result["answer"], result["before"]) == (False, None, None)
-    assert sides_of(None, []) == (None, None)
+    assert (result["finished"], result["answer"], result["edges"]) == (False, None, [])
     assert "not over" in (bisection.folder.path / "report.html").read_text()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from harness.search.bisect.answers import Evidence, GoodOrBad, Point, Question, 
 from harness.search.bisect.axis_search import AxisSearch
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.search import (
+    PATIENCE,
     AxisSpec,
     Bound,
     CornerSpec,
@@ -213,14 +215,13 @@ def test_no_change_names_what_could_not_be_tested() -> None:
 
 
 def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
-    search = AxisSearch(axis(4, patience=2))
+    search = AxisSearch(axis(4))
     first = search.next()
     assert isinstance(first, Question)
-    search.answer(first, "unknown")
-    assert search.next() == first
-    search.answer(first, "unknown")
-    stopped = search.next()
-    assert stopped == Stopped(2, first)
+    for _ in range(PATIENCE):
+        assert search.next() == first
+        search.answer(first, "unknown")
+    assert search.next() == Stopped(PATIENCE, first)
     search.resume()
     assert search.next() == first
     found, asked = drive(search, changing(4, 2))
@@ -277,8 +278,6 @@ def test_what_turned_out_untestable_is_never_asked_again() -> None:
         ({"repeat": 1001}, "repeat"),
         ({"repeat": "auto"}, "repeat"),
         ({"untestable": ["2.10"]}, "untestable"),
-        ({"patience": 0}, "patience"),
-        ({"patience": 101}, "patience"),
         ({"max_runs": 0}, "max_runs"),
         ({"max_runs": 100_001}, "max_runs"),
         ({"candidates": ("x" * 201,)}, "at most 200 characters"),
@@ -307,16 +306,16 @@ def test_corners_that_make_no_sense_are_refused(given: dict[str, Any], text: str
 
 
 def test_limits_and_defaults_of_a_spec() -> None:
-    most = axis(1000, max_runs=100_000, patience=100, repeat=1000)
+    most = axis(1000, max_runs=100_000, repeat=1000)
     assert axis(2, max_runs=1).bound().runs == 1
     assert most.bound().runs == 12_000
     assert list(axis(2).points()) == [("2.10",), ("2.11",)]
     one = axis(1)
     assert AxisSpec.model_validate(vars(one)) == one
-    assert (one.repeat, one.patience, one.max_runs) == (1, 3, None)
+    assert (one.repeat, one.max_runs) == (1, None)
     assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged")] == [7, MOST_RUNS]
     with pytest.raises(ValueError, match="frozen"):
-        one.patience = 4
+        one.max_runs = 4
 
 
 @pytest.mark.parametrize(
@@ -388,14 +387,15 @@ def test_how_many_runs_a_search_may_take(spec: AxisSpec | CornerSpec, bound: Bou
 
 
 def test_the_lab_need_not_be_seen_to_for_what_was_found() -> None:
-    search = AxisSearch(axis(2, patience=1), Evidence(troubles=1))
+    search = AxisSearch(axis(2), Evidence(troubles=PATIENCE))
     assert isinstance(search.next(), Stopped)
-    met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad").plus(("2.11",), "unknown")
-    assert isinstance(AxisSearch(axis(2, patience=1), met).next(), AxisFinding)
+    met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad")
+    met = replace(met, troubles=PATIENCE)
+    assert isinstance(AxisSearch(axis(2), met).next(), AxisFinding)
 
 
-def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:
+def test_a_single_candidate_has_its_verdict_and_nothing_is_decided() -> None:
     for verdict in ("good", "bad"):
         found, asked = drive(AxisSearch(axis(1, repeat=2)), lambda _, told=verdict: told)
-        assert (found.kind, found.verdict, len(asked)) == ("no-change", verdict, 2)
+        assert (found.kind, found.verdict, len(asked)) == ("undecided", verdict, 2)
         assert str(found) == f"{names(1)[0]} is {verdict}"

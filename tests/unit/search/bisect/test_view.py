@@ -6,12 +6,8 @@ import io
 import re
 from pathlib import Path
 
-import pytest
-
-from harness.search.bisect.findings import AxisFinding
-from harness.search.bisect.result import BisectionNotBegun, BisectionResult
 from harness.search.bisect.search import AxisSpec
-from harness.tools.cli.bisect_going import FOUND, NEGATIVE, BisectProgress, code_of_each, together
+from harness.tools.cli.bisect_going import BisectProgress
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
 
 
@@ -62,35 +58,3 @@ def test_a_pipe_gets_the_bound_the_folder_and_a_plain_line_for_each_run(tmp_path
         ["2", "3", "bad"],
         ["3", "2", "good"],
     ]
-
-
-def told(on: str, text: str, kind: str, verdict: str | None = None) -> BisectionResult:
-    answer = AxisFinding.model_construct(text=text, kind=kind, verdict=verdict)
-    return BisectionResult.model_construct(on=on, engine=None, answer=answer)
-
-
-def test_devices_that_answered_the_same_are_named_together() -> None:
-    change, good = ("first bad 3", "change"), ("all are good", "no-change", "good")
-    found = [told("a", *change), told("b", *good), told("c", *change)]
-    left = BisectionNotBegun(bisect="x", folder="x", on="d", engine=None)
-    assert list(together([*found, left])) == [
-        "on a and c: first bad 3",
-        "on b: all are good",
-        "on d: not over",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "code"),
-    [
-        ([("change", None), ("no-change", "good")], FOUND),
-        ([("no-change", "good"), ("no-change", "bad")], FOUND),
-        ([("no-change", "bad"), ("no-change", "bad")], NEGATIVE),
-        ([("change", None), ("range", None)], NEGATIVE),
-        ([("change", None), ("undecided", None)], NEGATIVE),
-    ],
-)
-def test_something_is_found_if_each_has_its_answer_and_something_differs(
-    kinds: list[tuple[str, str | None]], code: int
-) -> None:
-    assert code_of_each([told("a", "", *kind) for kind in kinds]) == code

@@ -118,7 +118,7 @@ def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFixture[str]) -> None:
     for answer, why in (("good", "passed"), ("untestable", "failed: x 1"), ("bad", "failed: y 2")):
-        question = Question(Way((0,), "resident").point, 1, "")
+        question = Question(at=Way((0,), "resident").point, number=1)
         judged = Judged(answer, why)  # type: ignore[arg-type]
         _Progress().answered(question, judged, RunEnd(1, None, None, "", 1.0))
     told = [line.split()[4] for line in capsys.readouterr().err.splitlines()]

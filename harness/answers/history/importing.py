@@ -12,7 +12,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, bindparam, case, delete, exists, func, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Select,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
@@ -328,6 +339,11 @@ def runs_in_order(database: Database) -> list[LackingRun]:
     return [LackingRun(run=row.run, started=row.started, not_run=row.not_run) for row in ordered]
 
 
+def _failing_tests(asked: Filter) -> Select[Any]:
+    failed, recent = attempts.alias(), select(runs.c.run).where(runs.c.started >= asked.since)
+    return select(failed.c.test).where(failed.c.cause_id.is_not(None), failed.c.run.in_(recent))
+
+
 def stored_attempts(
     database: Database, asked: Filter, *, by_test: bool = False
 ) -> Iterator[tuple[str, str, Attempt]]:
@@ -342,6 +358,7 @@ def stored_attempts(
         (asked.device, attempts.c.device == asked.device),
         (asked.since, runs.c.started >= asked.since),
         (asked.until, runs.c.started < asked.until),
+        (asked.failing, attempts.c.test.in_(_failing_tests(asked))),
         # LIKE knows no case in SQLite
         (asked.case, func.replace(attempts.c.name, asked.case, "") != attempts.c.name),
     ):

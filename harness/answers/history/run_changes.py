@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, Self
 
 from sqlalchemy import bindparam, func, select
 
-from harness.answers.history.attempts import Attempt, EarlierAttempts
-from harness.answers.history.causes import cause_id
+from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.changes import NightChange, changes_of
 from harness.answers.history.database import Database
 from harness.answers.history.facts import CauseFacts, facts_of
@@ -61,12 +60,14 @@ class KinLines(NamedTuple):
 
 
 def lines_by_test(
-    database: Database, held: Sequence[RunHeld], first: int
+    database: Database, held: Sequence[RunHeld], first: int, *, failing: bool = False
 ) -> Iterator[tuple[str, list[KinLines]]]:
-    """Each test with all its cases, through the runs from the place `first` on."""
+    """Each test with all its cases, through the runs from the place `first` on; those that are
+    `failing` in one of them, or all.
+    """
     order = {one.run: at for at, one in enumerate(held)}
     since = min((one.started for one in held[first:]), default="")
-    found = stored_attempts(database, Filter(since=since), by_test=True)
+    found = stored_attempts(database, Filter(since=since, failing=failing), by_test=True)
     asked = (one for one in found if order.get(one[1], -1) >= first)
     drawn = len(held) - WINDOW
     for test, of_test in groupby(asked, key=lambda one: one[2].test):
@@ -79,52 +80,20 @@ def lines_by_test(
         yield test, lines
 
 
-def last_turn(
-    database: Database,
-    held: Sequence[RunHeld],
-    kin: KinLines,
-    line: CaseLine,
-    *,
-    cause: str = "",
-    lost: bool = False,
+def earlier_runs(
+    database: Database, held: Sequence[RunHeld], kin: KinLines, line: CaseLine
 ) -> list[EarlierAttempts]:
-    """The run before the runs of a line with which it came to fail, or to have no verdict if
-    `lost`, and the one before that; its first run alone if it always was so. If a `cause` is given,
-    it is the run with which it came to fail of that. Raises InfraError.
-    """
-
-    def is_before(attempt: Attempt) -> bool:
-        if cause or lost:
-            return attempt.has_verdict and not (cause and cause_id(attempt) == cause)
-        return attempt.outcome == "passed"
-
-    def has_turned(attempt: Attempt) -> bool:
-        if cause:
-            return cause_id(attempt) == cause
-        return not attempt.has_verdict if lost else attempt.has_verdict and attempt.is_bad
-
+    """All runs of a case before those of a line, the oldest first. Raises InfraError."""
     first = line.seen[0]
     # versions beside each other: only its name tells it from the others
     named = first.last.case if len(kin.read) > 1 else None
-    order = {run.run: place for place, run in enumerate(held)}
-    told = [
-        (kin_id, run, attempt)
-        for kin_id, run, attempt in stored_attempts(database, Filter(kin=kin.kin))
-        if run in order and named in (None, attempt.case)
-    ]
-    judged = [
-        (order[run], attempt)
-        for _, run, attempt in told
-        if attempt.outcome not in ("unsupported", "skipped")
-    ]
-    before = [place for place, attempt in judged if place < first.at and is_before(attempt)]
-    since = max(before, default=-1)
-    turned = [place for place, attempt in judged if place > since and has_turned(attempt)]
-    if not turned:
-        return []
-    shown = range(since if before else min(turned), min(turned) + 1)
-    runs_shown = by_run((one for one in told if order[one[1]] in shown), order)
-    return [earlier for _, of_run in runs_shown for earlier in of_run.values()]
+    order = {run.run: place for place, run in enumerate(held[: first.at])}
+    before = (
+        told
+        for told in stored_attempts(database, Filter(kin=kin.kin))
+        if told[1] in order and named in (None, told[2].case)
+    )
+    return [earlier for _, of_run in by_run(before, order) for earlier in of_run.values()]
 
 
 class CauseHeld(NamedTuple):
@@ -220,25 +189,6 @@ def device_rows(
     return {key: row for key, row in found if key[1] >= first}
 
 
-Earlier = Callable[[KinLines, CaseLine, NightChange], Sequence[EarlierAttempts]]
-"""Gives the turn before what is read of a case, of a change that is in all of that."""
-
-
-def turns_in(database: Database, held: Sequence[RunHeld]) -> Earlier:
-    """Looks for these turns in a database."""
-
-    def earlier(kin: KinLines, line: CaseLine, change: NightChange) -> list[EarlierAttempts]:
-        lost = change.became == "lost"
-        return last_turn(database, held, kin, line, cause="" if lost else change.cause, lost=lost)
-
-    return earlier
-
-
-def no_turn(kin: KinLines, line: CaseLine, change: NightChange) -> list[EarlierAttempts]:
-    """All runs are read: there is no turn before them."""
-    return []
-
-
 class StandingCounts(Counter[str]):
     """How many cases came to what, by their standing; `flaky` of those that passed failed in
     another attempt."""
@@ -271,7 +221,6 @@ class Harvest:
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
         self._shown = shown
         self._rows = sqlite3.connect("", isolation_level=None)
-        self._rows.execute("PRAGMA cache_size = -8000")
         self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
         self._rows.execute("CREATE INDEX by_test ON changes (test)")
         self._rows.execute("CREATE TABLE tested (at, test, device, versions, passed)")
@@ -284,22 +233,22 @@ class Harvest:
         self._rows.close()
 
     def take(
-        self,
-        kins: Sequence[KinLines],
-        first: int,
-        earlier: Earlier,
+        self, kins: Sequence[KinLines], first: int, database: Database, held: Sequence[RunHeld]
     ) -> None:
-        """The cases of a test, of which changes from the run `first` on are told. What was so in
-        all runs that are read has its turn `earlier`.
+        """The cases of a test, of which changes from the run `first` on are told. Where one was so
+        in all runs that are read, those before are looked for in the database.
         """
         told = list[NightChange]()
         for kin in kins:
             for line in kin.read:
-                told += _changes(kin, line, first, earlier)
+                changes = list(changes_of(line, first))
+                if any(change.since <= line.seen[0].at for change in changes):
+                    changes = [*changes_of(line, first, earlier_runs(database, held, kin, line))]
+                told += changes
                 for one in line.seen:
                     self.by_run[one.at].add(one)
-            for line in kin.drawn:
-                self._count(line)
+            for one in (one for line in kin.drawn for one in line.seen if one.last.device):
+                self.by_device[str(one.last.device), one.at].add(one)
         marks = ", ".join("?" * len(NightChange._fields))
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
         changed = {change.at for change in told}
@@ -311,11 +260,6 @@ class Harvest:
             if seen.at in changed and seen.last.device and (seen.passed or seen.failed)
         )
         self._rows.executemany("INSERT INTO tested VALUES (?, ?, ?, ?, ?)", tested)
-
-    def _count(self, line: CaseLine) -> None:
-        for one in line.seen:
-            if (device := one.last.device) is not None:
-                self.by_device[device, one.at].add(one)
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""
@@ -349,10 +293,13 @@ class Harvest:
         started = {place: (run.run, run.started) for place, run in enumerate(runs)}
         return facts_of(self._select(which, at, cause, fixed), tested, socs, started)
 
-    def last_seen(self) -> dict[str, int]:
-        """The place of the last run that had each cause."""
-        query = "SELECT cause, max(at) FROM changes WHERE became <> 'fixed' GROUP BY cause"
-        return dict(self._rows.execute(query).fetchall())
+    def last_facts(
+        self, cause: str, runs: Sequence[RunHeld], socs: Mapping[str, str | None]
+    ) -> CauseFacts | None:
+        """The facts of a cause by the last run that had it; None if none of these did."""
+        query = "SELECT max(at) FROM changes WHERE cause = ? AND became <> 'fixed'"
+        (at,) = self._rows.execute(query, [cause]).fetchone()
+        return None if at is None else self.facts(at, cause, runs, socs)
 
     def _select(self, where: str, *values: object) -> list[NightChange]:
         rows = self._rows.execute(
@@ -362,53 +309,16 @@ class Harvest:
         return [NightChange(*row) for row in rows]
 
 
-def _changes(
-    kin: KinLines,
-    line: CaseLine,
-    first: int,
-    earlier: Earlier,
-) -> list[NightChange]:
-    told = list(changes_of(line, first))
-    always = [change for change in told if change.since <= line.seen[0].at]
-    turn = earlier(kin, line, always[0]) if always else ()
-    return list(changes_of(line, first, turn)) if turn else told
-
-
-class HeldFacts(Mapping[str, CauseFacts]):
-    """The facts of causes by their ids, each gathered when it is asked for."""
-
-    def __init__(
-        self, gathered: Harvest, runs: Sequence[RunHeld], socs: Mapping[str, str | None]
-    ) -> None:
-        self._gathered, self._runs, self._socs = gathered, runs, socs
-        self._places = gathered.last_seen()
-
-    def __getitem__(self, cause: str) -> CauseFacts:
-        return self._gathered.facts(self._places[cause], cause, self._runs, self._socs)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
 @contextlib.contextmanager
-def facts_held(database: Database, most_runs: int = MARKS) -> Iterator[Mapping[str, CauseFacts]]:
-    """The facts of each cause of the last runs, by its id. Raises InfraError."""
+def facts_held(
+    database: Database, most_runs: int = MARKS
+) -> Iterator[Callable[[str], CauseFacts | None]]:
+    """Gives the facts of a cause of the last runs by its id; None of another. Raises InfraError."""
     held = runs_held(database)
     first = max(0, len(held) - most_runs)
-    since = min((run.started for run in held[first:]), default="")
-    with database.transaction(writes=False) as connection:
-        of_causes = select(attempts.c.test).where(attempts.c.cause_id.is_not(None)).distinct()
-        rows = connection.execute(of_causes.join(runs).where(runs.c.started >= since))
-        failing = {test for (test,) in rows}
-    devices = device_rows(database, held, first)
-    socs = {device: row.soc for (device, _), row in devices.items()}
-    earlier = turns_in(database, held) if first else no_turn
+    socs = {device: row.soc for (device, _), row in device_rows(database, held, first).items()}
     with Harvest(first) as gathered:
-        for test, kins in lines_by_test(database, held, first):
-            if test in failing:
-                gathered.take(kins, first, earlier)
+        for _, kins in lines_by_test(database, held, first, failing=True):
+            gathered.take(kins, first, database, held)
         gathered.index()
-        yield HeldFacts(gathered, held, socs)
+        yield lambda cause: gathered.last_facts(cause, held, socs)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts
-from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.states import (
     CaseState,
     RanWith,
     Verdicts,
-    said_versions,
     state_of,
     versions_of,
 )
@@ -26,8 +24,6 @@ from harness.verdict.results.coverage import Fault
 
 MARKS: Final = 30
 """So many of a case's last runs are shown, one character each."""
-
-Trend = Literal["better", "worse", "steady", "unknown"]
 
 
 class LackingRun(Part):
@@ -49,6 +45,8 @@ class Filter:
     axes: tuple[tuple[str, str], ...] = ()
     since: str = ""
     until: str = ""
+    failing: bool = False
+    """All of the tests that failed, or lost a verdict, in one of these runs."""
 
     def spans(self, started: str) -> bool:
         """Whether a run that was begun then is asked for."""
@@ -84,6 +82,14 @@ class CaseLine:
     verdicts_seen: list[Verdicts] = field(default_factory=list)
     judged: Attempt | None = None
     """The last of them that had a verdict."""
+
+    @classmethod
+    def of(cls, runs: Sequence[EarlierAttempts]) -> CaseLine:
+        """The line of a case through these runs, of which there is one."""
+        line = cls(runs[0].last)
+        for attempts in runs:
+            line.add(attempts)
+        return line
 
     def add(self, attempts: EarlierAttempts) -> None:
         """What the next run says of it."""
@@ -150,69 +156,11 @@ class CaseLine:
         return state_of(self.verdicts_seen[-MARKS:])
 
     @property
-    def trend(self) -> Trend:
-        """Whether the newer half of the last verdicts has more passes than the older."""
-        told = [mark == "." for mark in self.marks if mark in ".Fx~"]
-        half = len(told) // 2
-        if not half:
-            return "unknown"
-        old, new = sum(told[:half]), sum(told[-half:])
-        return "better" if new > old else "steady" if new == old else "worse"
-
-    @property
     def edge(self) -> Pair | None:
         """The last pass and the first failure after it; None if it does not fail, or always did,
         and with other versions, too."""
         good = self.good or self.beside
         return Pair(good, self.bad) if good and self.bad else None
-
-
-@dataclass
-class FailureKind:
-    """A kind of failure: all that have one diagnosis, or one signature where no rule knows them."""
-
-    name: str
-    first: str
-    last: str = ""
-    failures: int = 0
-    cases: int = 0
-    devices: set[str] = field(default_factory=set)
-    versions: set[str] = field(default_factory=set)
-    runs: set[str] = field(default_factory=set)
-    causes: Counter[str] = field(default_factory=Counter)
-    _kin: str | None = None
-
-    def add(self, failure: Failure) -> None:
-        """One more of it; those of one kin come together, whatever their versions."""
-        self.failures += 1
-        self.first = min(self.first, failure.started)
-        self.last = max(self.last, failure.started)
-        self.cases += failure.kin != self._kin
-        self._kin = failure.kin
-        self.devices.add(failure.device)
-        self.versions.add(failure.versions)
-        self.runs.add(failure.run)
-        self.causes[failure.cause] += 1
-
-
-class Failure(NamedTuple):
-    """A verdict that is bad, as kinds of failures are made of."""
-
-    kind: str
-    kin: str
-    run: str
-    started: str
-    device: str
-    versions: str
-    cause: str
-
-    @classmethod
-    def of(cls, kin: str, run: str, attempts: EarlierAttempts) -> Failure:
-        """The failure of a case in a run."""
-        attempt = attempts.last
-        device = attempt.device or "?"
-        versions = said_versions(versions_of(attempt))
-        return cls(kind_of(attempt), kin, run, attempts.begun, device, versions, cause_id(attempt))
 
 
 def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:

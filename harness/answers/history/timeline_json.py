@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import CaseState, StateKind
-from harness.answers.history.timeline import CaseLine, FailureKind, LackingRun, Trend
+from harness.answers.history.timeline import CaseLine, LackingRun
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
 
@@ -62,7 +62,6 @@ class CaseRow(Bisectable):
     state: StateKind | None = None
     flaky_failed: int | None = None
     flaky_attempts: int | None = None
-    trend: Trend
     recent: str
     kinds: tuple[str, ...]
     last_good: CaseSide | None
@@ -86,14 +85,6 @@ class HistoryReport(Part):
     lacking: tuple[LackingRun, ...]
     kinds: tuple[KindRow, ...]
     cases: tuple[CaseRow, ...]
-
-
-def kind_row(kind: FailureKind, facts: Mapping[str, CauseFacts]) -> KindRow:
-    """A kind as it is told; `facts` are those of causes by their ids."""
-    ((cause, _),) = kind.causes.most_common(1)
-    listed = {"devices": sorted(kind.devices), "versions": sorted(kind.versions)}
-    named = {"kind": kind.name, "runs": len(kind.runs), **listed, "facts": facts.get(cause)}
-    return KindRow(**alike(KindRow, kind) | named)
 
 
 def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable]) -> CaseRow:

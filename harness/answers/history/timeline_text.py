@@ -110,12 +110,12 @@ def rates(case: CaseRow) -> str:
     if not case.passed + case.failed:
         return f"{counted(case.no_verdict, 'run')}, none with a verdict"
     runs = case.passed + case.failed
-    told = [f"{case.passed} of {counted(runs, 'run')} passed", f"trend {case.trend}"]
+    told = [f"{case.passed} of {counted(runs, 'run')} passed"]
     if case.attempts > runs:
-        told.insert(1, attempts_said(case.failed_attempts, case.attempts))
+        told.append(attempts_said(case.failed_attempts, case.attempts))
     if case.flaky_attempts is not None:
         failed = attempts_said(case.flaky_failed or 0, case.flaky_attempts)
-        told.insert(-1, f"{failed} on the same versions")
+        told.append(f"{failed} on the same versions")
     if case.flaky_runs:
         told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
     if case.no_verdict:

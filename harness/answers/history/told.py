@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any, Final, Self
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
+from harness.answers.history.causes import cause_id
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.facts import CauseFacts
-from harness.answers.history.states import CaseState
-from harness.answers.history.timeline import Failure, FailureKind, LackingRun, kind_of, lines_of
-from harness.answers.history.timeline_json import (
-    CaseRow,
-    KindRow,
-    case_row,
-    kind_row,
-)
+from harness.answers.history.states import CaseState, said_versions, versions_of
+from harness.answers.history.timeline import LackingRun, kind_of, lines_of
+from harness.answers.history.timeline_json import CaseRow, KindRow, case_row
 from harness.ground.errors import InfraError
 from harness.ground.files.bounded_json import parse_model
 
-_TABLES: Final = (
-    "PRAGMA journal_mode = OFF",
-    "PRAGMA cache_size = -8000",
-    "CREATE TABLE cases (passes, judged, rate, name, troubled, row)",
-    "CREATE TABLE failures (kind, kin, run, started, device, versions, cause)",
-    "CREATE TABLE kinds (failures, row)",
-)
+_TABLES: Final = """
+    PRAGMA journal_mode = OFF;
+    CREATE TABLE cases (passes, judged, rate, name, troubled, failing, row);
+    CREATE TABLE failures (kind, kin, run, started, device, versions, cause);
+"""
+_KINDS: Final = """
+    SELECT kind, min(started) AS first, max(started) AS last, count(*) AS failures,
+        count(DISTINCT run) AS runs, count(DISTINCT kin) AS cases,
+        json_group_array(DISTINCT device) AS devices,
+        json_group_array(DISTINCT versions) AS versions
+    FROM failures WHERE :diagnosis IN ('', kind)
+    GROUP BY kind ORDER BY failures DESC, kind LIMIT :most
+"""
+# none, if no case ends so any more
+_CAUSE: Final = """
+    SELECT cause FROM failures
+    WHERE kind = :kind AND EXISTS (SELECT 1 FROM cases WHERE failing = :kind)
+    GROUP BY cause ORDER BY count(*) DESC, max(started) DESC LIMIT 1
+"""
 
 
 class History:
@@ -39,18 +47,35 @@ class History:
     their last run, and how many of the lost are neither of the other two.
     """
 
-    def __init__(self) -> None:
-        self.lacking: Sequence[LackingRun] = ()
+    def __init__(
+        self,
+        attempts: Iterable[tuple[str, str, Attempt]],
+        order: Mapping[str, int],
+        bisectable: Callable[[Pair, CaseState | None], Bisectable],
+        diagnosis: str = "",
+        held: Sequence[LackingRun] = (),
+        facts: Callable[[str], CauseFacts | None] = lambda _: None,
+    ) -> None:
+        """Put attempts together, each with its kin and its run: those of one kin and run behind
+        each other. `order` has the place of each run, `held` all that were asked for, the newest
+        last; `facts` gives those of a cause by its id, when kinds are read.
+
+        If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
+        """
+        self.lacking = [one for one in held if one.not_run != 0]
         self.runs, self.first, self.last = 0, "", ""
         self.rows = self.troubled = self.unjudged = self.kind_rows = 0
         self.lost = self.lost_alone = 0
+        self._diagnosis, self._facts = diagnosis, facts
         # a file of its own that nobody sees, and that goes when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
-        self._facts: Mapping[str, CauseFacts] = {}
-        self._failing = set[str]()
-        """The kinds of failures that some case ends with now."""
-        for statement in _TABLES:
-            self._rows.execute(statement)
+        self._rows.row_factory = sqlite3.Row
+        self._rows.executescript(_TABLES)
+        try:
+            self._take(attempts, order, bisectable)
+        except sqlite3.Error as error:
+            self._rows.close()
+            raise InfraError(f"cannot put history together: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -58,58 +83,26 @@ class History:
     def __exit__(self, *_: object) -> None:
         self._rows.close()
 
-    def kinds(self, most: int | None = None) -> Iterator[KindRow]:
+    def kinds(self, most: int = -1) -> Iterator[KindRow]:
         """The first kinds of failures, the most frequent before others."""
-        found = self._select("SELECT row FROM kinds ORDER BY failures DESC, rowid", most)
-        return (parse_model(KindRow, row) for row in found)
+        for row in self._rows.execute(_KINDS, {"diagnosis": self._diagnosis, "most": most}):
+            kind = dict(row)
+            listed = {name: sorted(json.loads(kind[name])) for name in ("devices", "versions")}
+            cause = self._rows.execute(_CAUSE, {"kind": row["kind"]}).fetchone()
+            yield KindRow(**kind | listed, facts=self._facts(cause["cause"]) if cause else None)
 
-    def cases(self, most: int | None = None, *, troubled: bool = False) -> Iterator[CaseRow]:
+    def cases(self, most: int = -1, *, troubled: bool = False) -> Iterator[CaseRow]:
         """The first cases, those that fail before others; also of the `troubled` cases alone."""
         only = "WHERE troubled" if troubled else ""
-        query = f"SELECT row FROM cases {only} ORDER BY passes, judged DESC, rate, name, rowid"
-        return (parse_model(CaseRow, row) for row in self._select(query, most))
-
-    def _select(self, query: str, most: int | None) -> Iterator[str]:
-        limit = "" if most is None else f" LIMIT {most}"
-        return (str(row) for (row,) in self._rows.execute(query + limit))
-
-    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        for row in rows:
-            marks = ", ".join("?" * len(row))
-            self._rows.execute(f"INSERT INTO {table} VALUES ({marks})", row)
-
-    @classmethod
-    def of(
-        cls,
-        attempts: Iterable[tuple[str, str, Attempt]],
-        order: Mapping[str, int],
-        bisectable: Callable[[Pair, CaseState | None], Bisectable],
-        diagnosis: str = "",
-        held: Sequence[LackingRun] = (),
-        facts: Mapping[str, CauseFacts] = MappingProxyType({}),
-    ) -> Self:
-        """Puts attempts together, each with its kin and its run: those of one kin and run behind
-        each other. `order` has the place of each run, `held` all that were asked for, the newest
-        last, `facts` those of causes by their ids.
-
-        If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
-        """
-        found = cls()
-        found._facts = facts
-        found.lacking = [one for one in held if one.not_run != 0]
-        try:
-            found._take(attempts, order, bisectable, diagnosis)
-        except sqlite3.Error as error:
-            found._rows.close()
-            raise InfraError(f"cannot put history together: {error}") from error
-        return found
+        order = "passes, judged DESC, rate, name, rowid"
+        rows = self._rows.execute(f"SELECT row FROM cases {only} ORDER BY {order} LIMIT ?", [most])
+        return (parse_model(CaseRow, row["row"]) for row in rows)
 
     def _take(
         self,
         attempts: Iterable[tuple[str, str, Attempt]],
         order: Mapping[str, int],
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
-        diagnosis: str,
     ) -> None:
         runs = set[str]()
         for kin, of_kin in groupby(attempts, key=lambda one: one[0]):
@@ -117,45 +110,38 @@ class History:
             runs.update(run for run, _ in cases)
             for run, of_run in cases:
                 for one in of_run.values():
-                    self._note(Failure.of(kin, run, one), one.last)
+                    self._note(kin, run, one)
             for line in lines_of(of_run for _, of_run in cases):
-                if diagnosis and diagnosis not in line.diagnoses:
+                if self._diagnosis and self._diagnosis not in line.diagnoses:
                     continue
                 row = case_row(line, bisectable)
-                self._failing.update([kind_of(line.judged)] if line.judged and line.fails else [])
                 troubled = bool(row.failed or row.flaky_runs)
                 self.rows += 1
                 self.troubled += troubled
                 self.unjudged += not row.since
                 self.lost += row.lost is not None
                 self.lost_alone += row.lost is not None and bool(row.since) and not troubled
+                failing = kind_of(line.judged) if line.judged and line.fails else None
                 # what was never judged comes last: a page has room for so many only
                 key = not line.fails, bool(line.verdicts), line.pass_rate or 0.0, row.case
-                self._insert("cases", [(*key, troubled, row.model_dump_json())])
+                self._insert("cases", *key, troubled, failing, row.model_dump_json())
         self.runs = len(runs)
-        self._sum_up_kinds(diagnosis)
+        for name in ("failures (kind, cause, started)", "cases (failing)"):
+            self._rows.execute(f"CREATE INDEX by_{name.partition(' ')[0]} ON {name}")
+        kinds = "SELECT count(DISTINCT kind) FROM failures WHERE ? IN ('', kind)"
+        (self.kind_rows,) = self._rows.execute(kinds, [self._diagnosis]).fetchone()
 
-    def _note(self, failure: Failure, last: Attempt) -> None:
+    def _note(self, kin: str, run: str, seen: EarlierAttempts) -> None:
+        last = seen.last
         self.first = min(self.first or last.started, last.started)
         self.last = max(self.last, last.started)
         if last.is_bad and last.has_verdict:
-            self._insert("failures", [failure])
+            ran_with = last.device or "?", said_versions(versions_of(last))
+            self._insert("failures", kind_of(last), kin, run, seen.begun, *ran_with, cause_id(last))
 
-    def _sum_up_kinds(self, diagnosis: str) -> None:
-        only = "WHERE kind = ?" if diagnosis else ""
-        rows = self._rows.execute(
-            f"SELECT * FROM failures {only} ORDER BY kind, kin", [diagnosis] if diagnosis else []
-        )
-        for name, of_kind in groupby((Failure(*row) for row in rows), key=lambda one: one.kind):
-            kind: FailureKind | None = None
-            for failure in of_kind:
-                kind = kind or FailureKind(name, failure.started)
-                kind.add(failure)
-            if kind is not None:
-                self.kind_rows += 1
-                facts = self._facts if name in self._failing else {}
-                row = kind_row(kind, facts).model_dump_json()
-                self._insert("kinds", [(kind.failures, row)])
+    def _insert(self, table: str, *row: Any) -> None:
+        marks = ", ".join("?" * len(row))
+        self._rows.execute(f"INSERT INTO {table} VALUES ({marks})", row)
 
 
 def by_run(

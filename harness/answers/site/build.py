@@ -20,13 +20,11 @@ from harness.answers.history.run_changes import (
     RunHeld,
     causes_held,
     device_rows,
-    last_turn,
+    earlier_runs,
     lines_by_test,
-    no_turn,
     runs_held,
-    turns_in,
 )
-from harness.answers.history.timeline import MARKS
+from harness.answers.history.timeline import MARKS, CaseLine
 from harness.answers.report.bisections import listed as bisection_table
 from harness.answers.report.document import Heading
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
@@ -160,15 +158,14 @@ def _digests(
 def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
     """Gathers what became of cases, and writes their pages on the way: none is held for longer."""
     first, listed = max(0, min(told - MARKS, len(known.runs) - WINDOW)), list[ListedTest]()
-
-    earlier = turns_in(database, known.runs) if first else no_turn
     for test, kins in lines_by_test(database, known.runs, first):
-        known.gathered.take(kins, told, earlier)
+        known.gathered.take(kins, told, database, known.runs)
         for kin in kins:
             for line in kin.drawn:
                 if line.turned == line.seen[0].at:  # it may have been so before what is drawn
-                    turn = line.fails and last_turn(database, known.runs, kin, line)
-                    line.turned = turn[-1].at if turn and len(turn) > 1 else -1
+                    before = earlier_runs(database, known.runs, kin, line) if line.fails else []
+                    through = CaseLine.of([*before, *line.seen])
+                    line.turned = through.turned if through.passed else -1
         if lines := [line for kin in kins for line in kin.drawn]:
             site.write(page_of("case", test), case_page(known, test, lines))
             listed.append(case_row(known, test, lines))

@@ -363,10 +363,12 @@ def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
     return min(waiting)[-1] if waiting else None
 
 
-def with_facts(issues: Iterable[Issue], facts: Mapping[str, CauseFacts]) -> Iterator[Issue]:
+def with_facts(
+    issues: Iterable[Issue], facts: Callable[[str], CauseFacts | None]
+) -> Iterator[Issue]:
     """Issues with the facts of their causes; what is not in the last runs stays as it was."""
     for issue in issues:
-        known = facts.get(issue.id, issue.facts)
+        known = facts(issue.id) or issue.facts
         files = {"files_changed": issue.files_changed}
         update = {"facts": known and known.model_copy(update=files)}
         yield issue.model_copy(update=update)

@@ -126,11 +126,12 @@ def history(
     found = runs_in_order(held)
     order = {one.run: at for at, one in enumerate(found)}
     spanned = [one for one in found if asked.spans(one.started)]
-    with facts_held(held) as facts:
-        gathered = History.of(
+    with (
+        facts_held(held) as facts,
+        History(
             stored_attempts(held, asked), order, bisectable, diagnosis, spanned, facts
-        )
-    with gathered as report:
+        ) as report,
+    ):
         if not report.rows:
             refuse_unknown(held, asked)
         if as_json:

@@ -10,7 +10,7 @@ from harness.answers.history.causes import cause_id
 from harness.answers.history.database import Database, open_database
 from harness.answers.history.facts import CauseFacts, DeviceResult, facts_line
 from harness.answers.history.importing import import_run
-from harness.answers.history.run_changes import facts_held
+from harness.answers.history.run_changes import causes_held, facts_held, runs_held
 from harness.answers.history.timeline import MARKS
 from harness.answers.report.document import Paragraph, Span, as_markdown, as_text, html
 from harness.verdict.results.record import CaseRecord
@@ -42,7 +42,8 @@ def results(facts: CauseFacts) -> dict[str, str]:
 
 def all_facts(database: Database, most_runs: int = MARKS) -> dict[str, CauseFacts]:
     with facts_held(database, most_runs) as facts:
-        return dict(facts)
+        causes = [one.cause for one in causes_held(database, runs_held(database))]
+        return {cause: told for cause in causes if (told := facts(cause))}
 
 
 def facts_after(folder: Path, *nights: list[CaseRecord], said: str = FAILED) -> CauseFacts:

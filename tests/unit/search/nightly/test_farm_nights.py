@@ -8,7 +8,7 @@ import pytest
 
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, stored_attempts
-from harness.answers.history.run_changes import facts_held
+from harness.answers.history.run_changes import causes_held, facts_held, runs_held
 from harness.answers.history.timeline import Filter
 from harness.ground.files.whole_file import read_json
 from harness.search.nightly.night import Night
@@ -36,7 +36,8 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
         assert (taken.changed, taken.damaged) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
     with facts_held(database) as held:
-        facts = dict(held)
+        causes = [one.cause for one in causes_held(database, runs_held(database))]
+        facts = {cause: told for cause in causes if (told := held(cause))}
     runtime = facts[broken.id]
     affected = {device.device for device in runtime.devices if device.result == "affected"}
     assert affected == {f"phone-0{number}" for number in range(1, 7)}

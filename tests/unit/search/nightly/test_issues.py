@@ -41,6 +41,10 @@ from tests.unit.search.nightly.nights import a_night
 NIGHT = "20261123T010000Z-ab-nightly"
 
 
+def no_facts(_: str) -> None:
+    """Nothing is held."""
+
+
 def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
     """The cases of a run, and what those before said of them, the oldest first."""
     runs = [attempts_by_name(briefs(one)) for one in before]
@@ -70,16 +74,18 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
         )
         return issue
 
-    (first,) = with_facts([seen([], "a passed", "a failed", "2")], {})
+    (first,) = with_facts([seen([], "a passed", "a failed", "2")], no_facts)
     assert (first.facts, "fails on" in issue_text(first)) == (None, False), "nothing is held of it"
     facts = CauseFacts(
         shows="fails", devices=(), since="2026-11-02T22:00", since_run="r", versions_changed=""
     )
-    (first,) = with_facts([first], {first.id: facts, "another": facts})
+    (first,) = with_facts([first], {first.id: facts, "another": facts}.get)
     line = "- fails; since 2026-11-02; changed then: `test_a.py`"
     assert line in issue_text(first).splitlines()
     assert f"  {line}" in summary_lines(a_night(issues=(first,), started="s", run="r"))
-    assert list(with_facts([first], {})) == [first], "what is long ago is not in the last runs"
+    assert list(with_facts([first], no_facts)) == [first], (
+        "what is long ago is not in the last runs"
+    )
     later = seen([first], "a failed", "a failed", "1")
     assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
     gone = seen([later], "a failed", "a passed", "1")

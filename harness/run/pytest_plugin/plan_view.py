@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
+from harness.ground.files.schema_field import Schema1
 from harness.ground.yaml_lines.document import all_of
 from harness.run.pytest_plugin.collected import need_of
 from harness.run.pytest_plugin.terminal import write_line
@@ -36,7 +37,7 @@ class PlanReport(BaseModel, frozen=True):
     pushed if no device has any of them yet.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["plan"] = "plan"
     cases: tuple[CasePlan, ...]
     files: int

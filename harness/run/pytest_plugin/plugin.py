@@ -5,6 +5,7 @@ Imports at the top stay small, since every pytest run of the environment loads t
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import traceback
 from collections.abc import Generator
@@ -149,7 +150,12 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     except Exception as error:
         if not _is_ours(error):
             raise
-        return _end_of_fault(config, error)
+        code = _end_of_fault(config, error)
+        with contextlib.suppress(Exception):  # what failed may fail again
+            pytest_unconfigure(config)
+        if RUN in config.stash:  # pytest ends it once more, where nothing catches that
+            del config.stash[RUN]
+        return code
 
 
 def _is_ours(error: Exception) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 
 PLANTED = """
-from harness.run.pytest_plugin import plugin, records
+from harness.run.pytest_plugin import device_run, plugin, records
 from harness.ground.errors import ConfigError, InfraError
 
 def fails(*_, **__):
@@ -30,7 +30,9 @@ def ended(folder: Path, conftest: str, *words: str) -> subprocess.CompletedProce
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["plugin.end_session", "records.Records.let_go"])
+@pytest.mark.parametrize(
+    "name", ["plugin.end_session", "records.Records.let_go", "device_run.Run.close"]
+)
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [

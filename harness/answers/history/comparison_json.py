@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import BeforeValidator, JsonValue
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import Category, Pair
@@ -14,6 +14,7 @@ from harness.answers.history.ops import OpsCompared
 from harness.answers.history.performance import Change, SpeedVerdict
 from harness.answers.history.speed import Speed
 from harness.answers.history.states import said_versions, versions_of
+from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.error import Outcome, Part
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.drift import DriftedOutput
@@ -180,7 +181,7 @@ class ComparisonReport(Part):
     empty. Else it ends with 2 or 3 if verdicts are missing in the new run.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["comparison"] = "comparison"
     base: str
     run: str

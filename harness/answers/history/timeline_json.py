@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import CaseState, StateKind
 from harness.answers.history.timeline import CaseLine, LackingRun
+from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
 
@@ -76,7 +75,7 @@ class HistoryReport(Part):
     whatever their names.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["history"] = "history"
     runs: int
     first: str

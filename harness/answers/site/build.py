@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal
-
-from pydantic import Field
+from typing import Final, Literal
 
 from harness import __version__
 from harness.answers.history.database import Database
@@ -36,6 +34,7 @@ from harness.answers.site.night_page import front_page, night_page, nights_page,
 from harness.answers.site.pages import Known, framed
 from harness.ground.errors import InfraError
 from harness.ground.files.bounded_json import parse_model
+from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.verdict.failure.error import Part
 from harness.verdict.results.journal import uncollected
@@ -63,7 +62,7 @@ class NightWritten(Part):
 class SiteNote(Part):
     """What a site remembers of the nights that it has pages of, by the ids of their runs."""
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["site"] = "site"
     nights: Mapping[str, NightWritten] = {}
 

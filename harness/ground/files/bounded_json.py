@@ -70,12 +70,13 @@ def parse_model(
 ) -> _M | _T:
     """Return the instance of a model that JSON says. Raise JsonError or ValidationError.
 
-    Both are ValueErrors that `problem_in` puts into words.
+    Both are ValueErrors that `problem_in` puts into words. What is no number is none in any field:
+    neither true nor "1".
     """
     bounded = _bounded(content, most_values)
     if isinstance(model, type):
-        return model.model_validate_json(bounded)
-    return model.validate_json(bounded)
+        return model.model_validate_json(bounded, strict=True)
+    return model.validate_json(bounded, strict=True)
 
 
 def problem_in(error: ValueError) -> str:

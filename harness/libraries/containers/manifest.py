@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.names_inside import name_problem
+from harness.ground.files.schema_field import Schema1
 from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.libraries.containers.file_bytes import FileBytes
 
@@ -109,7 +110,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     `model` are the files of what the case is of, the model itself first. Without pieces it is run.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
     model: Annotated[tuple[ModelFile, ...], Field(max_length=_MAX_TENSORS)] = ()
     plan: RunPlan | None = None

@@ -19,6 +19,7 @@ from pydantic import Field, JsonValue, TypeAdapter
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets_in
 from harness.ground.files.bounded_json import parse_json, parse_model, problem_in
+from harness.ground.files.schema_field import Schema1
 from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer
 from harness.search.bisect.task import Task
 from harness.verdict.failure.error import Part
@@ -30,7 +31,7 @@ _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 class FirstLine(Part):
     """The first line of any log: what is searched, and what a run is made of."""
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["begun"] = "begun"
     spec: Any
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from harness.ground.facts.axes import AxisName
+from harness.ground.files.schema_field import Schema1
 from harness.libraries.runtimes.difference import Difference
 from harness.search.bisect.answers import Question, Repeat
 from harness.search.bisect.before_after import edges_of
@@ -64,7 +65,7 @@ class BisectionResult(Part):
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")]
+    schema_number: Schema1
     kind: Literal["bisect"]
     bisect: str
     case: str

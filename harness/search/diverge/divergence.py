@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from math import inf, log10
-from typing import Annotated, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from markupsafe import Markup
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from harness.answers.report.document import Heading, Paragraph, Table, aligned, code, shortened
 from harness.answers.report.pages import page
 from harness.ground.errors.outgoing_text import counted
+from harness.ground.files.schema_field import Schema1
 
 
 class CurvePoint(BaseModel):
@@ -69,7 +70,7 @@ class Divergence(BaseModel):
     not run, if it did not.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["divergence"] = "divergence"
     model: str
     reference: str | None

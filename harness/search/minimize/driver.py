@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from harness.contexts.context.schedule import Residency
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.facts.engines import QNN
 from harness.ground.files.copy_range import hold
 from harness.ground.files.names_inside import inner_name
+from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import disk_errors, write_whole
 from harness.libraries.containers.manifest import Expects
 from harness.run.pytest_plugin.own_contexts import nothing_beside
@@ -56,7 +57,7 @@ class Result(BaseModel):
     order; null where that was not tried. `shown` of `confirmed` runs of just these failed so.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["minimize"] = "minimize"
     case: str
     expects: Expects | None

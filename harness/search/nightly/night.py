@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Annotated, Final, Literal, get_args
-
-from pydantic import Field
+from typing import Final, Literal, get_args
 
 from harness.answers.report.document import as_code
 from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import INSTEAD, counted
+from harness.ground.files.schema_field import Schema1
 from harness.search.nightly.issue_text import bisected, facts, run_again, title
 from harness.search.nightly.issues import FlatName, Issue
 from harness.search.nightly.lab_seen import DeviceSeen, lab_lines
@@ -37,7 +36,7 @@ class Night(Part):
     `told` is what went wrong without ending it.
     """
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     kind: Literal["nightly"] = "nightly"
     night: FlatName
     started: str

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
+from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.error import Part
 
 
 class Printout(Part):
     """A document of schema 1."""
 
-    schema_number: Literal[1] = Field(default=1, alias="schema")
+    schema_number: Schema1 = 1

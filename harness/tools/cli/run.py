@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import pytest
 from click.shell_completion import CompletionItem
-from pydantic import Field
 
 from harness.contexts.context.schedule import RESIDENCIES
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.facts.backends import BACKENDS
 from harness.ground.facts.engines import ENGINES, ORT
 from harness.ground.facts.profiles import PROFILES
+from harness.ground.files.schema_field import Schema2
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import CLAIMED, OPTIONS, PREFLIGHT, Option, split_list
 from harness.run.pytest_plugin.pytest_internals import say_no_count
@@ -112,7 +112,7 @@ def _completion(option: Option) -> _Completion | None:
 class OutputDrifted(DriftedOutput):
     """A line of `run --json`, after the records: an output that was not the same everywhere."""
 
-    schema_number: Literal[2] = Field(default=SCHEMA, alias="schema")
+    schema_number: Schema2 = SCHEMA
     kind: Literal["drift"] = "drift"
 
 

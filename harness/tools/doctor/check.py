@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 
+from harness.ground.files.schema_field import Schema1
+
 CheckGroup = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
 
@@ -62,7 +64,7 @@ class Summary:
 class DoctorReport:
     """All that one call of `qnn-harness doctor` found."""
 
-    schema: Literal[1]
+    schema: Schema1
     checks: tuple[Checked, ...]
     summary: Summary
 

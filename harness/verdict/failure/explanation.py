@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
-from typing import Annotated, Final, Literal
-
-from pydantic import Field
+from typing import Final
 
 from harness.ground.facts.codes import describe, dsp_errors
 from harness.ground.facts.ort_errors import qnn_code_in
+from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.any_log import MAX_LINES, LogText
 from harness.verdict.failure.chain import is_benign, link_of
 from harness.verdict.failure.error import Confidence, Part
@@ -69,7 +68,7 @@ class Explained(Part):
 class Explanation(Part):
     """All causes that fit a log, the answer first; none where nothing is recognised."""
 
-    schema_number: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_number: Schema1 = 1
     diagnoses: tuple[Explained, ...]
 
 

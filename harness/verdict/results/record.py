@@ -28,6 +28,7 @@ from harness.device.lab.health import EventKind, LabEvent, State
 from harness.ground.errors import Cause
 from harness.ground.files.bounded_json import INTEGERS
 from harness.ground.files.names_inside import inner_name
+from harness.ground.files.schema_field import Schema2
 from harness.libraries.runtimes.findings import Severity
 from harness.verdict.failure.error import (
     ErrorRecord,
@@ -210,7 +211,7 @@ class CaseRecord(Part):
         }
     )
 
-    schema_number: Annotated[Literal[2], Field(alias="schema")] = 2
+    schema_number: Schema2 = 2
     kind: Literal["case"] = "case"
     run: RecordText
     case: RecordText
@@ -316,7 +317,7 @@ class DeviceEvent(Part):
     `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
     """
 
-    schema_number: Annotated[Literal[2], Field(alias="schema")] = 2
+    schema_number: Schema2 = 2
     kind: Literal["device"] = "device"
     run: RecordText
     device: RecordText

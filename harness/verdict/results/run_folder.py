@@ -18,9 +18,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from harness import __version__
 from harness.ground.errors import ConfigError, InfraError
@@ -28,6 +28,7 @@ from harness.ground.errors.outgoing_text import without_secrets, without_secrets
 from harness.ground.files.bounded_json import parse_model
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
+from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.ground.host.platform import locking_process
 from harness.verdict.failure.error import named_text
@@ -56,7 +57,7 @@ OUTPUTS: Final = "outputs"
 
 
 class _Cases(BaseModel):
-    schema_number: Annotated[Literal[1], Field(alias="schema")]
+    schema_number: Schema1
     cases: list[str]
 
 

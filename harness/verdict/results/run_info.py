@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticKnownError
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.ground.errors import ConfigError
 from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.names_inside import read_inside
+from harness.ground.files.schema_field import Schema1
 
 INFO: Final = "run.json"
 INFO_SCHEMA: Final = 1
 _MAX_BYTES: Final = 16 << 20
-
-
-def _is_number(schema: object) -> object:
-    if type(schema) is not int:  # true and 1.0 are 1 for a Literal
-        raise PydanticKnownError("literal_error", {"expected": str(INFO_SCHEMA)})
-    return schema
 
 
 class _Told(BaseModel):
@@ -41,7 +35,7 @@ class _Lab(_Told):
 class RunInfo(_Told):
     """A run.json, also that of a night or a bisection; whatever else it says is kept as it is."""
 
-    schema_number: Annotated[Literal[1], BeforeValidator(_is_number), Field(alias="schema")]
+    schema_number: Schema1
     run: str | None = None
     series: str | None = None
     number: int | None = None

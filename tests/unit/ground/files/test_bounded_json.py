@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,9 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 import harness
+import harness.tools.cli.schema
+from harness.answers.site.build import SiteNote
+from harness.device.lab.inventory import Lab
 from harness.ground.files.bounded_json import (
     MAX_DEPTH,
     JsonError,
@@ -19,6 +23,11 @@ from harness.ground.files.bounded_json import (
     require_bounded,
     without_depths,
 )
+from harness.search.nightly.night import Night
+from harness.tools.doctor.check import DoctorReport
+from harness.verdict.results.known_issues import KnownIssues
+from harness.verdict.results.record import CaseRecord, DeviceEvent
+from harness.verdict.results.run_info import RunInfo
 
 PAST = re.compile(
     r"json\.loads?\b|JSONDecoder|raw_decode|import from_json\b|\bfrom json import|validate_json\b"
@@ -38,6 +47,16 @@ class Small(BaseModel):
     schema_number: Annotated[Literal[3], Field(alias="schema")]
     names: list[str] = []
 
+
+def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        if "schema_number" in model.model_fields and model.__module__.startswith("harness."):
+            yield model
+        yield from _models(model)
+
+
+MODELS = sorted({*_models(BaseModel)} - {Lab, KnownIssues}, key=lambda model: model.__name__)
+"""Of JSON: those of YAML have a reader of their own."""
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**64) + 1, 2**64 - 1) | st.floats(allow_nan=False)
@@ -151,3 +170,26 @@ def test_a_model_says_its_first_problem(content: bytes, problem: str) -> None:
         with pytest.raises((JsonError, ValidationError)) as refused:
             parse_model(model, content)
         assert problem_in(refused.value).startswith(problem)
+
+
+def test_all_models_are_there() -> None:
+    assert {RunInfo, CaseRecord, DeviceEvent, Night, SiteNote} < {*MODELS}
+
+
+@pytest.mark.parametrize("model", [*MODELS, DoctorReport], ids=lambda model: model.__name__)
+@pytest.mark.parametrize("schema", [b"true", b"1.0", b"2.0", b'"1"', b"null"])
+def test_a_schema_is_a_number(model: type[BaseModel], schema: bytes) -> None:
+    with pytest.raises(ValidationError) as refused:
+        parse_model(TypeAdapter(model), b'{"schema": %b}' % schema)
+    assert ("schema",) in [error["loc"] for error in refused.value.errors()]
+
+
+class Figures(BaseModel):
+    number: int = 0
+    figure: float = 0
+
+
+@pytest.mark.parametrize("content", [b'{"number": true}', b'{"number": "1"}', b'{"figure": true}'])
+def test_no_number_is_none(content: bytes) -> None:
+    with pytest.raises(ValidationError):
+        parse_model(Figures, content)

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground.errors import ConfigError, HarnessError, NoLabError
@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 ANY: Final = "any"
 """What stands for the device in the name of a case that any device runs that fits."""
+_PER_PROCESSOR: Final = 4
 
 
 class Selection:
@@ -147,6 +148,25 @@ class Selection:
         except HarnessError:
             return []
 
+    @property
+    def most_workers(self) -> int:
+        """One for each device that has a backend asked for; 0 without a lab.
+
+        At most four for each of this computer's processors: a worker mostly waits for its device.
+        Of places that are reserved later it is not known yet which these will be.
+        """
+        from harness.device.lab.matching import misfits
+
+        wanted = [{"backend": name} for name in self.options.backends] or [{}]
+        try:
+            fit = [one for one in self.devices if not all(misfits(one, each) for each in wanted)]
+        except HarnessError:
+            return 0
+        places = len([one for one in fit if self.lab.place_of(one.name)])
+        reserved = self.lab.labgrid.places if self.lab.labgrid else 0
+        workers = len(fit) - max(0, places - reserved)
+        return min(workers, _PER_PROCESSOR * (os.cpu_count() or 1))
+
     @cached_property
     def known_issues(self) -> Sequence[KnownIssue]:
         """The expected failures; raises ConfigError like the lab."""
@@ -201,22 +221,6 @@ class Selection:
             compiled=compiled,
         )
         return shared(found, self.sharing), [*unfit, *reasons, *runtimes.reasons]
-
-    def refuse_unknown_versions(self, named: str | Iterable[str] | None) -> None:
-        """Raises ConfigError for versions that a test names and nobody has, as far as is known
-        without a lab.
-        """
-        from harness.device.lab.inventory import SIMULATED_LAB, load_lab
-        from harness.ground.facts.platforms import TARGETS
-        from harness.ground.files.cache import cache_root
-        from harness.libraries.runtimes.catalog import Catalog, choose_runtimes
-        from harness.libraries.runtimes.pypi import QNN_PLATFORMS
-
-        if not (specs := _specs(named)):
-            return
-        catalog = Catalog.of(load_lab(SIMULATED_LAB), os.environ, cache_root())
-        targets = (*QNN_PLATFORMS, *TARGETS)  # the first says which versions there are
-        choose_runtimes(partial(catalog.resolve, field="qnn"), specs, targets)
 
     def _runtimes_for(self, named: str | Iterable[str] | None) -> tuple[DeviceRuntimes, list[str]]:
         """The runtimes of a test that names versions of QNN, or none; and why it has none.

@@ -182,14 +182,11 @@ def _end_of_fault(config: pytest.Config, error: Exception) -> int:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as devices that fit, if only device tests are asked for.
 
-    Not more than this computer's processors can serve. One device needs no worker: it is driven
-    from here.
+    One device needs no worker: it is driven from here.
     """
     if not asks_for_devices_alone(config):
         return None
-    from harness.run.pytest_plugin.workers import number_of_workers
-
-    found = number_of_workers(config, Selection(read_options(config)))
+    found = Selection(read_options(config)).most_workers
     return found if found > 1 else 0
 
 

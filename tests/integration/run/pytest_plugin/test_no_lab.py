@@ -59,21 +59,6 @@ def test_who_wants_no_device_needs_no_lab(
     assert "devices.yaml" not in said
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_version_that_nobody_has_is_told_and_ends_nothing(
-    folder: Path, workers: tuple[str, ...]
-) -> None:
-    text = SUITE.replace('"htp")', '"htp", qnn=["2.51.0", "2.99"])')
-    (folder / "test_mine.py").write_text(text + SUITE.partition("pass")[2].replace("_d", "_other"))
-    code, said = run(folder, *workers)
-    assert code == 0, said
-    assert "1 passed, 2 skipped" in said
-    line = 1 + text.splitlines().index("def test_device(bench):") - 1
-    told = f"test_mine.py:{line}: qnn in the marker of test_device: unknown QNN version '2.99' (val"
-    assert f"\n1 device test is skipped: no devices.yaml here, and {told}" in said
-    assert "\n1 device test is skipped: no devices.yaml here: --device sim-v73 runs it on" in said
-
-
 @pytest.mark.parametrize(
     ("options", "code"), [((), 0), (("-m", "device"), 2), (("-m", "device", "-n", "2"), 2)]
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
+from itertools import compress, product
 from typing import TYPE_CHECKING, Final
 
 from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE, in_long_forms
@@ -21,6 +22,8 @@ _SHORT_FLAGS: Final = re.compile("-[dlqsvx]+")
 """Flags of one letter, also several in one word (`-xvs`)."""
 # these have more options than are listed here, and some whose value may be left out
 _TOLD_TO: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
+_MARK: Final = re.compile(r"[\w:+\-.\[\]/\\]+")
+_MOST_MARKS: Final = 10
 _VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
 SAYS_NO_CASE: Final = frozenset(
     {
@@ -55,16 +58,12 @@ FLAGS: Final = frozenset(
 
 def asks_for_devices(config: pytest.Config) -> bool:
     """Whether a run is about devices, as far as that is known before anything is collected."""
-    return wants_devices(_expression(config))
+    return wants_devices(config.getoption("markexpr", ""))
 
 
 def asks_for_devices_alone(config: pytest.Config) -> bool:
     """Whether `-m` takes no other tests."""
-    return is_of_devices(_expression(config))
-
-
-def _expression(config: pytest.Config) -> str:
-    return str(config.getoption("markexpr", ""))
+    return is_of_devices(config.getoption("markexpr", ""))
 
 
 def wants_devices(expression: str) -> bool:
@@ -82,29 +81,19 @@ def _taken(expression: str) -> set[tuple[bool, bool]]:
 
     It has a pair for each way in which the test's other marks make a difference.
     """
-    asked = marks_asked(expression)
+    if (asked := marks_asked(expression)) is None:
+        return set()
+    others = sorted({*_MARK.findall(expression)} - {"device"})[:_MOST_MARKS]
     found: set[tuple[bool, bool]] = set()
-    ways: list[dict[str, bool]] = [{}]
-    while asked is not None and ways:
-        way = ways.pop()
-        try:
-            taken, otherwise = (
-                asked(partial(_has, {**way, "device": marked})) for marked in (True, False)
-            )
-            found.add((taken, otherwise))
-        except _Undecided as mark:
-            ways += [{**way, str(mark): has} for has in (True, False)]
+    for has in product((False, True), repeat=len(others)):
+        marks = {*compress(others, has)}
+        taken, otherwise = (partial(_is_in, marks | own) for own in ({"device"}, set[str]()))
+        found.add((asked(taken), asked(otherwise)))
     return found
 
 
-class _Undecided(Exception):
-    """Whether a test has this mark makes a difference."""
-
-
-def _has(marks: Mapping[str, bool], name: str, /, **_more: object) -> bool:
-    if name not in marks:
-        raise _Undecided(name)
-    return marks[name]
+def _is_in(marks: Set[str], name: str, /, **_more: object) -> bool:
+    return name in marks
 
 
 def selection(command: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ made into the harness are held against that afterwards, so that no call costs an
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -15,6 +16,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
@@ -26,7 +28,6 @@ _PACKAGE: Final = __name__.partition(".")[0]
 REFUSED: Final = "pytest cannot run the test as it is written"
 _LAZY: Final = "__getattr__"
 """A function of a module that has not got a name."""
-_UNKNOWN: Final = re.compile(r".*unexpected keyword argument '(?P<name>\w+)'")
 _CALL: Final = re.compile(r"(?P<name>[\w.]+?)(\.__init__)?\(\) (?=got|missing|takes)")
 _INSTANCE: Final = re.compile("^(an? (valid )?dictionary or )?(an )?instance of ")
 _MODULE: Final = re.compile(r"\b(typing|collections\.abc)\.")
@@ -126,34 +127,15 @@ def _not_there(failure: BaseException | None) -> str | None:
         ours = getattr(of, "__module__", of.__name__).partition(".")[0] == _PACKAGE
         return f"{failure}{did_you_mean(failure.name or '', names)}" if ours else None
     call = _CALL.match(str(failure)) if isinstance(failure, TypeError) else None
-    if call is None or (function := _public(call["name"])) is None:
-        return None
-    said = str(failure)[call.end() :]
-    said = "takes no more positional arguments" if said.startswith("takes") else said
-    signature = inspect.signature(function)
-    given = [
-        one.replace(annotation=one.empty)
-        for one in signature.parameters.values()
-        if one.name != "self"
-    ]
-    if unknown := _UNKNOWN.match(said):  # a newer Python guesses, too
-        names = [one.name for one in given]
-        said = f"{unknown[0]}{did_you_mean(unknown['name'], names)}"
-    shown = signature.replace(parameters=given, return_annotation=signature.empty)
-    return f"{call['name']}{shown} {said}"
+    return str(failure) if call is not None and _is_ours(call["name"]) else None
 
 
-def _public(path: str) -> Callable[..., Any] | None:
-    """What a test calls by this name; None if it is not ours."""
-    first, *rest = path.split(".")
+def _is_ours(path: str) -> bool:
+    """Whether what a test calls by this name is the harness's."""
     for scope in (harness, harness.steps, harness.experiments):
-        found: Any = getattr(scope, first, None)
-        for name in rest:
-            found = getattr(found, name, None)
-        if callable(found):
-            function: Callable[..., Any] = found
-            return function
-    return None
+        with contextlib.suppress(AttributeError):
+            return callable(attrgetter(path)(scope))
+    return False
 
 
 def _misfits(frame: FrameType) -> Iterator[str]:

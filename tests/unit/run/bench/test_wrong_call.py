@@ -95,21 +95,20 @@ def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) ->
     [
         (
             lambda: BENCH.resident(),
-            "Bench.resident(contexts, number=None) missing 1 required positional argument: 'con",
+            "Bench.resident() missing 1 required positional argument: 'contexts'",
         ),
         (
             lambda: BENCH.resident(Model("tiny"), numbr=3),
-            "Bench.resident(contexts, number=None) got an unexpected keyword argument 'numbr', "
-            "did you mean 'number'?",
+            "Bench.resident() got an unexpected keyword argument 'numbr'",
         ),
         (
             lambda: BENCH.window(Model("tiny"), 3, 4),
-            "Bench.window(contexts, number=None, *, most=4) takes no more positional arguments",
+            "Bench.window() takes from 2 to 3 positional arguments but 4 were given",
         ),
-        (lambda: MODEL(), "Model(kind, "),
+        (lambda: MODEL(), "Model.__init__() missing 1 required positional argument: 'kind'"),
         (lambda: MODEL("tiny", mb=3), " got an unexpected keyword argument 'mb'"),
-        (lambda: HELD("a"), "held(name, holds, reason, **figures) missing 2 required positional"),
-        (lambda: STEPS.execute(), "execute(context, "),
+        (lambda: HELD("a"), "held() missing 2 required positional"),
+        (lambda: STEPS.execute(), "execute() missing 1 required positional"),
         (
             lambda: getattr(harness, "Modl"),  # noqa: B009 - mypy would see it
             "module 'harness' has no attribute 'Modl', did you mean 'Model'?",

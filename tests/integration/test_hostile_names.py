@@ -38,7 +38,7 @@ from harness.libraries.containers.open import open_artefacts
 from harness.libraries.runtimes.local_sources import FolderSource, SdkSource
 from harness.libraries.runtimes.maven_repository import (
     Coordinates,
-    FolderRepository,
+    Repository,
     metadata_versions,
     pom_dependencies,
 )
@@ -293,7 +293,7 @@ def a_repository(world: Watched, one: Example) -> None:
     versions = metadata_versions(listed.encode("utf-8", "replace"))
     found = [artifact.at(version) for version in versions]
     found += pom_dependencies(pom.encode("utf-8", "replace"))
-    repository = FolderRepository(world.given)
+    repository = Repository(world.given, world.cache)
     for at in found:
         name = at.file("aar")
         world.put(world.given, Example(one.number, name, one.place))

@@ -1,7 +1,7 @@
 """Files that are fetched once and kept: whole or not there, and hashed before they are used.
 
 Beside each stands a note with its sha256. A file gets its name last, when it is whole and its note
-is written. A process that ends earlier leaves at most a part, from which the next one goes on.
+is written. A process that is killed earlier leaves at most a part, which the next one removes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,12 @@ from harness.ground.files.whole_file import disk_errors, read_note, sha256_of, w
 _log = logging.getLogger(__name__)
 
 Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]
-"""Brings a file into a folder of its own, and returns what its note is to say besides.
+"""Brings a file into an empty folder, and returns what its note is to say besides.
 
-The folder still has what a killed process left in it. Raises InfraError; OSError.
+Raises InfraError; OSError.
 """
 
 INCOMING: Final = ".incoming"
-
-
-class BrokeOff(InfraError):
-    """A file did not come whole, and the next try can go on from what came."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +124,7 @@ class FetchedFiles:
         began = time.monotonic()
         try:
             with disk_errors(f"{what} cannot be kept in the cache"):
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
                 folder.mkdir(parents=True, exist_ok=True)
                 came, told = bring(folder)
                 digest, size = sha256_of(came), came.stat().st_size
@@ -139,11 +136,8 @@ class FetchedFiles:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._write_note(name, came, digest, told)
                 came.replace(path)
-        except InfraError as error:
-            if not isinstance(error, BrokeOff):
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
         return FetchedFile(path, digest)
 

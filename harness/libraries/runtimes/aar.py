@@ -14,17 +14,14 @@ from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.archive import unpacked_once
 from harness.ground.files.hash_cache import HashCache
-from harness.ground.files.local_file import LocalFile
-from harness.ground.files.verified_folder import VerifiedFolder, damage_of
+from harness.ground.files.verified_folder import damage_of
 from harness.ground.files.whole_file import read_bounded, sha256_of
 from harness.libraries.runtimes.download import NotThere
-from harness.libraries.runtimes.library_facts import DetectedVersion, given_version, library_version
-from harness.libraries.runtimes.local_sources import ort_version_of, telling_facts
+from harness.libraries.runtimes.local_sources import FolderSource, local_runtime
 from harness.libraries.runtimes.maven_repository import (
     QNN_RUNTIME,
     Coordinates,
-    FolderRepository,
-    HttpRepository,
+    Repository,
     pom_dependencies,
 )
 from harness.libraries.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
@@ -43,30 +40,25 @@ class AarStore:
     def __init__(self, cache_root: Path) -> None:
         self._cache_root = cache_root
 
-    def folder(self, aar: Path) -> VerifiedFolder:
-        """The libraries of an AAR; `data` has its `version` and `build_id` where they say it.
+    def files(self, aar: Path) -> dict[str, Path]:
+        """The libraries of an AAR by their names in it.
 
         Raises InfraError if it is damaged, or holds nothing for Android on arm64.
         """
         sha256 = self._sha256(aar)
         facts = {"layout": _LAYOUT, "aar": sha256}
 
-        def data_of(folder: Path, files: Collection[str]) -> dict[str, Any]:
+        def data_of(_: Path, files: Collection[str]) -> dict[str, Any]:
             # What is unpacked has to be what was hashed, also if the file is replaced meanwhile.
             if sha256_of(aar) != sha256:
                 raise InfraError(f"{aar.name} changed while it was being read")
             if not files:
                 raise InfraError(f"{aar.name} has no libraries in {JNI_FOLDER}")
-            paths = {name: folder / name for name in files}
-            said = library_version(telling_facts(paths))
-            return {
-                "name": aar.name,
-                "version": said.version if said else None,
-                "build_id": said.build_id if said else None,
-                "ort_version": ort_version_of(paths),
-            }
+            return {}
 
-        return unpacked_once(aar, self._folder(sha256), facts, _is_wanted, data_of, what=aar.name)
+        folder = self._folder(sha256)
+        kept = unpacked_once(aar, folder, facts, _is_wanted, data_of, what=aar.name)
+        return {name: file.path for name, file in kept.files.items()}
 
     def damage(self, aar: Path) -> list[str]:
         """What of an AAR's files in the cache is not as it was unpacked, every byte read."""
@@ -80,7 +72,7 @@ class AarStore:
         return self._cache_root / "aars" / sha256[:32]
 
 
-class AarSource(LibrarySource):
+class AarSource(FolderSource):
     """One AAR file on this computer."""
 
     def __init__(
@@ -92,77 +84,23 @@ class AarSource(LibrarySource):
         version: str | None = None,
         target: str = AAR_TARGET,
     ) -> None:
-        self.name = name
-        self._target = target
-        self.origin = str(path)
-        self._path = path
-        self._version = version
-        self._hashes = HashCache(cache_root, path)
+        super().__init__(name, path, cache_root, version=version, target=target)
         self._store = AarStore(cache_root)
-
-    def versions(self, target: str) -> list[str]:
-        """See `LibrarySource`."""
-        return [self._said()[1].version] if target == self._target else []
-
-    def runtime(self, version: str, target: str) -> Runtime:
-        """See `LibrarySource`."""
-        folder, said = self._said()
-        if (version, target) != (said.version, self._target):
-            raise VersionError(f"{self._path} has QNN {said.version} for {self._target} only")
-        return aar_runtime([folder], source=self.name, said=said, target=target)
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `LibrarySource`: of the file, and of what was unpacked of it."""
         changed = self._hashes.changed({self._path.name: self._path})
         return [*changed, *self._store.damage(self._path)]
 
-    def _said(self) -> tuple[VerifiedFolder, DetectedVersion]:
-        field = f"runtimes.{self.name}"
+    def _files(self) -> dict[str, Path]:
+        field = f"runtimes.{self.name}.path"
         if not self._path.is_file():
-            raise ConfigError(f"{self._path} is no file", field=f"{field}.path")
+            raise ConfigError(f"{self._path} is no file", field=field)
         try:
-            folder = self._store.folder(self._path)
+            return self._store.files(self._path)
         except InfraError as error:
             # it is the user's own file that is no use
-            raise ConfigError(str(error), field=f"{field}.path") from error
-        said = (
-            given_version(self._version, f"{field}.version") if self._version else said_by(folder)
-        )
-        if said is None:
-            raise ConfigError(
-                f"the libraries in {self._path} do not tell their QNN version; name it",
-                field=f"{field}.version",
-            )
-        return folder, said
-
-
-def aar_runtime(
-    folders: Sequence[VerifiedFolder], *, source: str, said: DetectedVersion, target: str
-) -> Runtime:
-    """A runtime of the libraries of one or more unpacked AARs; of two equal names the first."""
-    files: dict[str, LocalFile] = {}
-    for folder in folders:
-        for name, file in sorted(folder.files.items()):
-            files.setdefault(name, LocalFile.of(file))
-    return Runtime(
-        qnn_version=said.version,
-        build_id=said.build_id,
-        target=target,
-        root=folders[0].path,
-        files=tuple(files[name] for name in sorted(files)),
-        source=source,
-        ort_version=next(
-            (str(one.data["ort_version"]) for one in folders if one.data.get("ort_version")), None
-        ),
-    )
-
-
-def said_by(folder: VerifiedFolder) -> DetectedVersion | None:
-    """The QNN version that the libraries of an unpacked AAR say."""
-    version, build_id = folder.data.get("version"), folder.data.get("build_id")
-    if not version:
-        return None
-    return DetectedVersion(str(version), None if build_id is None else str(build_id))
+            raise ConfigError(str(error), field=field) from error
 
 
 def _is_wanted(name: str) -> bool:
@@ -191,11 +129,8 @@ class MavenSource(LibrarySource):
         self.name = name
         self.origin = outgoing(f"{coordinates} in {location}")
         self._coordinates = coordinates
-        self._repository = (
-            FolderRepository(location)
-            if isinstance(location, Path)
-            else HttpRepository(location, cache_root)
-        )
+        self._cache_root = cache_root
+        self._repository = Repository(location, cache_root)
         self._store = AarStore(cache_root)
 
     def versions(self, target: str) -> list[str]:
@@ -208,12 +143,17 @@ class MavenSource(LibrarySource):
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `LibrarySource`."""
-        files = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
-        folders = [self._store.folder(file) for file in files]
-        saids = [said for folder in reversed(folders) if (said := said_by(folder)) is not None]
-        build_id = saids[0].build_id if saids else None
-        said = DetectedVersion(version, build_id)
-        return aar_runtime(folders, source=self.name, said=said, target=self._target)
+        aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
+        # of two equal names the first
+        files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
+        return local_runtime(
+            files,
+            HashCache(self._cache_root, self._cache_root / "aars"),
+            source=self.name,
+            version=version,
+            target=self._target,
+            root=next(iter(files.values())).parent,
+        )
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `LibrarySource`."""

@@ -67,14 +67,16 @@ _FOLDER = re.compile(
     r"(?<![\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.\d{6,12}(?:_\d{1,12})?)?)(?![\d.]*\d)"
 )
 _VERSION = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:\.(\d{6})(\d{0,6}))?(?:_\w*)?", re.ASCII)
-_TELLING: tuple[LibraryKind, ...] = (
+TELLING: Final[tuple[LibraryKind, ...]] = (
     "backend-htp",
     "backend-gpu",
     "backend-cpu",
-    "prepare",
     "stub",
     "skel",
+    "prepare",
+    "ort-plugin",
 )
+"""The kinds of libraries that name their SDK's build; those before others are believed first."""
 
 
 @dataclass(frozen=True)
@@ -197,55 +199,44 @@ def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
     return different
 
 
-@dataclass(frozen=True)
-class DetectedVersion:
-    """A QNN version as options name it (2.31.0.250130), and the build it stands for if it is said.
+def short_version(text: str) -> str | None:
+    """A build's text as options name its version, with its day (2.31.0.250130) (pure).
 
-    `build_id` as in 2.31.0.250130151446.
+    None for anything else.
     """
-
-    version: str
-    build_id: str | None = None
-
-
-def short_version(text: str) -> DetectedVersion | None:
-    """A build's text as a version with its day, None for anything else (pure)."""
     found = _VERSION.fullmatch(text.strip().removeprefix("v"))
     if found is None:
         return None
     version, day, _ = found.groups()
-    if day is None:
-        return DetectedVersion(version)
-    return DetectedVersion(f"{version}.{day}", text.strip().removeprefix("v"))
+    return version if day is None else f"{version}.{day}"
 
 
-def given_version(text: str, field: str) -> DetectedVersion:
+def given_version(text: str, field: str) -> str:
     """The version that a user has named. Raises ConfigError if it is none (pure)."""
-    said = short_version(text)
-    if said is None:
+    version = short_version(text)
+    if version is None:
         raise ConfigError(
             f"{text[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130", field=field
         )
-    return said
+    return version
 
 
-def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> DetectedVersion | None:
+def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> str | None:
     """The version of a QAIRT tree: its sdk.yaml, else QnnSdkBuildId.h, else its name (pure).
 
     The header often knows the build where sdk.yaml has only the version.
     """
     from_yaml = _first(_YAML, sdk_yaml)
     from_header = _first(_HEADER, header)
-    if from_yaml and from_header and f"{from_header.version}.".startswith(f"{from_yaml.version}."):
+    if from_yaml and from_header and f"{from_header}.".startswith(f"{from_yaml}."):
         return from_header
     return from_yaml or from_header or _first(_FOLDER, folder)
 
 
-def library_version(facts: Iterable[LibraryFacts]) -> DetectedVersion | None:
+def library_version(facts: Iterable[LibraryFacts]) -> str | None:
     """The version that the libraries say, the backends first (pure)."""
-    telling = [one for one in facts if one.kind in _TELLING and one.build and one.build.version]
-    first = min(telling, key=lambda one: _TELLING.index(one.kind), default=None)
-    return None if first is None else short_version(str(first.build))
+    build = build_id_of(facts)
+    return None if build is None else short_version(build)
 
 
 def library_target(facts: Iterable[LibraryFacts]) -> str | None:
@@ -257,12 +248,13 @@ def library_target(facts: Iterable[LibraryFacts]) -> str | None:
     return None
 
 
-def _first(pattern: re.Pattern[str], text: str | None) -> DetectedVersion | None:
+def _first(pattern: re.Pattern[str], text: str | None) -> str | None:
     found = pattern.search(text or "")
     return short_version(found[1]) if found else None
 
 
-def build_id_of(facts: tuple[LibraryFacts, ...]) -> str | None:
+def build_id_of(facts: Iterable[LibraryFacts]) -> str | None:
     """The SDK build that the libraries of a runtime say, a backend's first (pure)."""
-    ranked = sorted(facts, key=lambda one: not one.kind.startswith("backend"))
-    return next((str(one.build) for one in ranked if one.build and one.build.version), None)
+    telling = [one for one in facts if one.kind in TELLING and one.build and one.build.version]
+    first = min(telling, key=lambda one: TELLING.index(one.kind), default=None)
+    return None if first is None else str(first.build)

@@ -22,7 +22,7 @@ from harness.ground.files.local_file import LocalFile
 from harness.ground.files.names_inside import read_inside, stays_inside
 from harness.ground.files.verified_folder import valid_name
 from harness.libraries.runtimes.library_facts import (
-    DetectedVersion,
+    TELLING,
     LibraryFacts,
     given_version,
     kind_of,
@@ -55,7 +55,7 @@ def local_runtime(
     hashes: HashCache,
     *,
     source: str,
-    said: DetectedVersion,
+    version: str,
     target: str,
     root: Path,
 ) -> Runtime:
@@ -75,8 +75,7 @@ def local_runtime(
         for name, path in sorted(files.items())
     )
     return Runtime(
-        qnn_version=said.version,
-        build_id=said.build_id,
+        qnn_version=version,
         target=target,
         root=root,
         files=made,
@@ -87,10 +86,9 @@ def local_runtime(
 
 def telling_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
     """The facts of libraries that name their SDK's build: backends first, then the others."""
-    kinds = ("backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "prepare", "ort-plugin")
     ranked = sorted(
-        (name for name in files if kind_of(name)[0] in kinds),
-        key=lambda name: (kinds.index(kind_of(name)[0]), name),
+        (name for name in files if kind_of(name)[0] in TELLING),
+        key=lambda name: (TELLING.index(kind_of(name)[0]), name),
     )
     # One says it, and each is read as a whole.
     found = []
@@ -169,19 +167,18 @@ class FolderSource(LibrarySource):
 
     def versions(self, target: str) -> list[str]:
         """See `LibrarySource`."""
-        said, own_target = self._said
-        return [said.version] if target == own_target else []
+        version, own_target = self._own
+        return [version] if target == own_target else []
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `LibrarySource`."""
-        said, own_target = self._said
-        if (version, target) != (said.version, own_target):
-            raise VersionError(f"{self._path} has QNN {said.version} for {own_target} only")
+        if (version, target) != self._own:
+            raise VersionError(f"{self._path} has QNN {' for '.join(self._own)} only")
         return local_runtime(
             self._files(),
             self._hashes,
             source=self.name,
-            said=said,
+            version=version,
             target=target,
             root=self._path,
         )
@@ -191,19 +188,20 @@ class FolderSource(LibrarySource):
         return self._hashes.changed(self._files())
 
     @cached_property
-    def _said(self) -> tuple[DetectedVersion, str]:
+    def _own(self) -> tuple[str, str]:
+        """Version and target."""
         facts = telling_facts(self._files())
-        said = (
+        version = (
             given_version(self._version, f"runtimes.{self.name}.version")
             if self._version
             else library_version(facts)
         )
         target = self._target or library_target(facts)
-        if said is None:
+        if version is None:
             raise self._untold("QNN version", "version")
         if target is None:
             raise self._untold("target", "target")
-        return said, target
+        return version, target
 
     def _untold(self, what: str, field: str) -> ConfigError:
         return ConfigError(
@@ -255,41 +253,41 @@ class SdkSource(LibrarySource):
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `LibrarySource`."""
-        root, said = self._all[version]
+        root = self._all[version]
         return local_runtime(
             self._files(version, target),
             HashCache(self._cache_root, root),
             source=self.name,
-            said=said,
+            version=version,
             target=target,
             root=root,
         )
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `LibrarySource`: what differs from when it was last used."""
-        root, _ = self._all[version]
+        root = self._all[version]
         return HashCache(self._cache_root, root).changed(self._files(version, target))
 
     @cached_property
-    def _all(self) -> dict[str, tuple[Path, DetectedVersion]]:
-        found: dict[str, tuple[Path, DetectedVersion]] = {}
+    def _all(self) -> dict[str, Path]:
+        """The trees by their version."""
+        found: dict[str, Path] = {}
         path, trees = self._path, sdks_in(self._path)
         if not trees:
             what = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
             why = what if path.is_dir() else "is not a folder"
             raise ConfigError(f"{path} {why}", field=self._field)
         for root in trees:
-            said = _version_of(root, self._field)
-            found.setdefault(said.version, (root, said))
+            found.setdefault(_version_of(root, self._field), root)
         return {version: found[version] for version in sorted(found, key=version_key)}
 
     def _folder(self, version: str, target: str) -> str | None:
-        root, _ = self._all[version]
+        root = self._all[version]
         folder = target_folder(folders_in(root / "lib"), target, self._toolchain)
         return folder if folder and any((root / "lib" / folder).glob("libQnn*.so")) else None
 
     def _files(self, version: str, target: str) -> dict[str, Path]:
-        root, _ = self._all[version]
+        root = self._all[version]
         folder = self._folder(version, target)
         if folder is None:
             raise VersionError(f"{root} has no libraries for {target}")
@@ -339,21 +337,21 @@ def _compiler_key(name: str) -> tuple[int, ...]:
     return QnnVersion.parse(digits).parts if digits else ()
 
 
-def _version_of(root: Path, field: str) -> DetectedVersion:
-    said = sdk_version(
+def _version_of(root: Path, field: str) -> str:
+    version = sdk_version(
         _text(root, "sdk.yaml"), _text(root, "include/QNN/QnnSdkBuildId.h"), root.name
     )
-    if said is not None:
-        return said
+    if version is not None:
+        return version
     names = folders_in(root / "lib")
     for target in _FOLDERS:
         folder = target_folder(names, target, None)
         if folder is not None:
             files = listed_files(root / "lib" / folder, "lib", field=field)
             files = {name: path for name, path in files.items() if is_device_file(name)}
-            said = library_version(telling_facts(kept_inside(files, root, field=field)))
-            if said is not None:
-                return said
+            version = library_version(telling_facts(kept_inside(files, root, field=field)))
+            if version is not None:
+                return version
     raise ConfigError(f"{root} does not say which version it is", field=field)
 
 

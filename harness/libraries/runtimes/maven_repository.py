@@ -131,65 +131,18 @@ def _local(root: ElementTree.Element, *path: str) -> Iterator[ElementTree.Elemen
             yield from _local(child, *path[1:])
 
 
-class FolderRepository:
-    """A repository on this computer, such as ~/.m2/repository or a mirror.
+class Repository:
+    """A repository on this computer, such as ~/.m2/repository or a mirror, or one behind a URL.
 
-    Every method raises InfraError.
+    What was fetched from a URL is kept below `cache_root` and checked there; files of a folder stay
+    where they are. Every method raises InfraError.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def versions(self, artifact: Coordinates) -> list[str]:
-        """The versions there are, in no order: what is really there, whatever a list says."""
-        folder = self._root / artifact.folder
-        try:
-            with os.scandir(folder) as found:
-                names = [entry.name for entry in found if entry.is_dir()]
-        except OSError as error:
-            raise NotThere(f"{folder}: {error.strerror}") from error
-        named = {name: artifact.at(name).file("aar") for name in names if _is_part(name)}
-        return [name for name, file in named.items() if inside(self._root, file).is_file()]
-
-    def file(self, name: str) -> Path:
-        """A file of the repository; a checksum beside it has to be right. Raises NotThere."""
-        path = inside(self._root, name)
-        if not path.is_file():
-            raise NotThere(f"{path} is not there")
-        if not stays_inside(self._root, path):
-            raise InfraError(f"{path} is, or lies behind, a link to outside of {self._root}")
-        if damage := self.damage(name):
-            raise InfraError(damage[0])
-        return path
-
-    def is_cached(self, name: str) -> bool:
-        """Whether `file` needs no network."""
-        return True
-
-    def damage(self, name: str) -> list[str]:
-        """What is wrong with a file, every byte read."""
-        path = inside(self._root, name)
-        for kind in CHECKSUMS:
-            try:
-                beside = path.with_name(f"{path.name}.{kind}")
-                if not beside.is_file():
-                    continue
-                text = read_bounded(beside, _CHECKSUM_BOUNDS.max_bytes).decode("ascii")
-                said = checksum(text, kind)
-                found = _digest(path, kind)
-            except (OSError, ValueError):
-                continue
-            if said is not None:
-                wrong = f"{path} has {kind} {found}, and {said} is written beside it"
-                return [] if said == found else [wrong]
-        return []
-
-
-class HttpRepository:
-    """A repository behind a URL; what was fetched is kept below `cache_root` and checked there."""
-
-    def __init__(self, url: str, cache_root: Path, *, bounds: Bounds = AAR_BOUNDS) -> None:
-        self._url = url.rstrip("/")
+    def __init__(
+        self, location: str | Path, cache_root: Path, *, bounds: Bounds = AAR_BOUNDS
+    ) -> None:
+        self._folder = location if isinstance(location, Path) else None
+        self._url = str(location).rstrip("/")
         key = hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
         root = cache_root / "maven" / key
         self._files = FetchedFiles(root, timeout_s=bounds.timeout_s, note=".qnn-harness.json")
@@ -197,12 +150,17 @@ class HttpRepository:
         self._versions: dict[str, list[str]] = {}
 
     def versions(self, artifact: Coordinates) -> list[str]:
-        """See `FolderRepository`; without a network, those known from the last time."""
+        """The versions there are, in no order; without a network, those known from the last time.
+
+        Of a folder what is really there, whatever a list says. Raises NotThere.
+        """
+        if self._folder is not None:
+            return self._versions_in(self._folder, artifact)
         name = f"{artifact.folder}/{METADATA}"
         if name not in self._versions:
             kept = self._files.path(name)
             try:
-                self._get(name, TEXT_BOUNDS, anew=True)
+                self._fetched(name, TEXT_BOUNDS, anew=True)
             except NotThere:
                 raise
             except InfraError as error:
@@ -216,46 +174,75 @@ class HttpRepository:
         return self._versions[name]
 
     def file(self, name: str) -> Path:
-        """See `FolderRepository`; hashed once per process."""
-        return self._get(name, self._bounds)
+        """A file of the repository; a checksum beside it has to be right. Raises NotThere."""
+        if self._folder is None:
+            return self._fetched(name, self._bounds)
+        path = inside(self._folder, name)
+        if not path.is_file():
+            raise NotThere(f"{path} is not there")
+        if not stays_inside(self._folder, path):
+            raise InfraError(f"{path} is, or lies behind, a link to outside of {self._folder}")
+        self._verify(name, path)
+        return path
 
     def is_cached(self, name: str) -> bool:
-        """See `FolderRepository`."""
-        return self._files.is_cached(name)
+        """Whether `file` needs no network."""
+        return self._folder is not None or self._files.is_cached(name)
 
     def damage(self, name: str) -> list[str]:
-        """What is wrong with what was fetched; nothing for a file that is not there."""
-        return self._files.damage(name)
+        """What is wrong with a file, every byte read; nothing for one that was not fetched."""
+        if self._folder is None:
+            return self._files.damage(name)
+        try:
+            self.file(name)
+        except InfraError as error:
+            return [str(error)]
+        return []
 
-    def _get(self, name: str, bounds: Bounds, *, anew: bool = False) -> Path:
+    def _versions_in(self, root: Path, artifact: Coordinates) -> list[str]:
+        folder = root / artifact.folder
+        try:
+            with os.scandir(folder) as found:
+                names = [entry.name for entry in found if entry.is_dir()]
+        except OSError as error:
+            raise NotThere(f"{folder}: {error.strerror}") from error
+        named = {name: artifact.at(name).file("aar") for name in names if _is_part(name)}
+        return [name for name, file in named.items() if inside(root, file).is_file()]
+
+    def _fetched(self, name: str, bounds: Bounds, *, anew: bool = False) -> Path:
         def bring(folder: Path) -> tuple[Path, dict[str, str]]:
-            part = download(f"{self._url}/{name}", folder, bounds)
+            part = folder / "part"
+            download(f"{self._url}/{name}", part, bounds)
             return part, {"trust": self._verify(name, part)}
 
         what = name.rpartition("/")[2]
         return self._files.get(name, bring, what=what, anew=anew).path
 
-    def _verify(self, name: str, part: Path) -> str:
-        """Compares with the checksum that the repository has beside the file."""
+    def _verify(self, name: str, file: Path) -> str:
+        """Compares with the checksum that the repository has beside the file: which kind it is."""
         for kind in CHECKSUMS:
-            folder = part.parent / kind
-            try:
-                beside = download(f"{self._url}/{name}.{kind}", folder, _CHECKSUM_BOUNDS)
-            except NotThere:
+            text = self._beside(f"{name}.{kind}", file)
+            if text is None:
                 continue
-            said = checksum(beside.read_text("ascii", "replace"), kind)
-            found = _digest(part, kind)
-            if said is None:
+            with file.open("rb") as stream:
+                found = hashlib.file_digest(stream, kind).hexdigest()
+            listed = checksum(text, kind)
+            if listed is None:
                 raise InfraError(f"{self._url}/{name}.{kind} holds no {kind}")
-            if said != found:
-                raise InfraError(
-                    f"{self._url}/{name} has {kind} {found}, and {said} is written beside it; it "
-                    "was not kept"
-                )
+            if listed != found:
+                problem = f"has {kind} {found}, and {listed} is written beside it"
+                raise InfraError(f"{self._url}/{name} {problem}; it is not used")
             return kind
         return "first use"
 
-
-def _digest(path: Path, kind: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
+    def _beside(self, name: str, file: Path) -> str | None:
+        """The text of a small file of the repository; None if there is none."""
+        path = file.with_name("checksum") if self._folder is None else inside(self._folder, name)
+        try:
+            if self._folder is None:
+                download(f"{self._url}/{name}", path, _CHECKSUM_BOUNDS)
+            return read_bounded(path, _CHECKSUM_BOUNDS.max_bytes).decode("ascii", "replace")
+        except (NotThere, FileNotFoundError):
+            return None
+        except OSError as error:
+            raise InfraError(f"{path} cannot be read: {error.strerror}") from error

@@ -11,7 +11,7 @@ from typing import Final
 from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.files.hash_cache import HashCache
 from harness.ground.files.local_file import LocalFile
-from harness.libraries.runtimes.aar import JNI_FOLDER, AarStore
+from harness.libraries.runtimes.aar import AarStore
 from harness.libraries.runtimes.library_facts import kind_of, library_target, read_library
 from harness.libraries.runtimes.local_sources import kept_inside, listed_files
 from harness.libraries.runtimes.pypi import ORT_PROJECT, UnpackedWheels
@@ -165,8 +165,7 @@ class OrtLibraries:
 
     def _files(self, path: Path) -> dict[str, Path]:
         if path.is_file() and path.suffix.lower() == ".aar":
-            folder = self._aars.folder(path)
-            return {name: file.path for name, file in folder.files.items() if JNI_FOLDER in name}
+            return self._aars.files(path)
         if not path.is_dir():
             what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {what}")

@@ -196,7 +196,6 @@ class PyPiSource(LibrarySource):
             )
             self._runtimes[key] = Runtime(
                 qnn_version=version,
-                build_id=None,
                 target=target,
                 root=folder.path,
                 files=files,

@@ -25,12 +25,10 @@ class LibraryMissing(NotOffered):
 class Runtime:
     """One set of libraries for a target, unpacked on the host below `root`.
 
-    `build_id` is None where only the libraries themselves could tell. `source` is the name of where
-    it comes from, `ort_version` that of an ORT among the files.
+    `source` is the name of where it comes from, `ort_version` that of an ORT among the files.
     """
 
     qnn_version: str
-    build_id: str | None
     target: str
     root: Path
     files: tuple[LocalFile, ...]

@@ -184,8 +184,6 @@ class WheelCache:
         return self._files.damage(request.file_name, self._known.get(request.file_name))
 
     def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
-        for left in folder.iterdir():
-            left.unlink()
         try:
             wheel = pip_download(request, folder, self._timeout_s)
         except InfraError as error:

@@ -107,7 +107,7 @@ class Provisioner:
         whole = self._whole(placement, target)
         return RuntimeRecord(
             qnn=whole.qnn_version,
-            build_id=whole.build_id or build_id_of(self._known.of(whole)),
+            build_id=build_id_of(self._known.of(whole)),
             source=whole.source,
             ort=whole.ort_version if placement.takes_models else None,
         )

@@ -326,7 +326,7 @@ def _shown(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime
     return ShownRuntime(
         name=runtime.name,
         qnn=runtime.qnn_version,
-        build_id=runtime.build_id or build_id_of(facts),
+        build_id=build_id_of(facts),
         ort=runtime.ort_version,
         target=runtime.target,
         source=runtime.source,

@@ -44,18 +44,13 @@ def make_pom(artifact: Coordinates, *wants: Coordinates) -> bytes:
 class MavenServer:
     """Serves `files`; `cuts` says after how many bytes which answers break off, once each.
 
-    `reason` is said of what is refused; `login` is the header that it wants to see. `validators`
-    off: no ETag, so that nothing can be continued. `ignores_ranges`: sends the whole
-    file each time.
+    `reason` is said of what is refused; `login` is the header that it wants to see.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.cuts: dict[str, list[int]] = {}
-        self.asked: list[tuple[str, str | None]] = []
-        self.sent_bytes = 0
-        self.validators = True
-        self.ignores_ranges = False
+        self.asked: list[str] = []
         self.status: dict[str, int] = {}
         self.reason: str | None = None
         self.login: str | None = None
@@ -106,7 +101,7 @@ class MavenServer:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         name = request.path.removeprefix("/maven2/")
-        self.asked.append((name, request.headers.get("Range")))
+        self.asked.append(name)
         content = self.files.get(name)
         status = self.status.get(name, 200 if content is not None else 404)
         if self.login is not None and request.headers.get("Authorization") != self.login:
@@ -118,26 +113,11 @@ class MavenServer:
             request.send_header("Content-Length", "0")
             request.end_headers()
             return
-        etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-        begin = 0
-        asked = request.headers.get("Range")
-        if asked and not self.ignores_ranges and request.headers.get("If-Range") == etag:
-            begin = int(asked.removeprefix("bytes=").removesuffix("-"))
-        if begin >= len(content) and begin:
-            request.send_response(416)
-            request.send_header("Content-Length", "0")
-            request.end_headers()
-            return
-        request.send_response(206 if begin else 200)
-        if begin:
-            request.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
-        if self.validators:
-            request.send_header("ETag", etag)
-        request.send_header("Content-Length", str(len(content) - begin))
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content)))
         request.end_headers()
         cuts = self.cuts.get(name) or [len(content)]
-        body = content[begin : begin + cuts.pop(0)]
-        self.sent_bytes += len(body)
+        body = content[: cuts.pop(0)]
         request.wfile.write(body)
-        if begin + len(body) < len(content):
+        if len(body) < len(content):
             request.close_connection = True

@@ -60,7 +60,7 @@ def select(
     files: Iterable[OneFile], backend: str, engine: str, arch: int | None, **more: Any
 ) -> tuple[OneFile, ...]:
     """What a phone gets of these files."""
-    whole = Runtime("2.51.0", None, "android-arm64", Path(), tuple(files))
+    whole = Runtime("2.51.0", "android-arm64", Path(), tuple(files))
     return narrowed(whole, backend, engine, arch, **more).files
 
 
@@ -168,7 +168,7 @@ def runtime() -> Runtime:
         LocalFile(Path(file.name), file.name, 1, f"{index:064x}")
         for index, file in enumerate(EVERYTHING)
     )
-    return Runtime("2.51.0", None, "android-arm64", Path(), files, source="sdk")
+    return Runtime("2.51.0", "android-arm64", Path(), files, source="sdk")
 
 
 def test_a_narrowed_runtime() -> None:

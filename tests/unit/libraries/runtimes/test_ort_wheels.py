@@ -31,7 +31,6 @@ def file(name: str, sha256: str = "a") -> LocalFile:
 
 RUNTIME = Runtime(
     qnn_version="2.51.0",
-    build_id=None,
     target="linux-x64",
     root=Path("/cache"),
     files=(file("onnxruntime_qnn/libQnnHtp.so"), file("onnxruntime_qnn.libs/libc++.so")),

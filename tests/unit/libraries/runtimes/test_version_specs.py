@@ -35,7 +35,7 @@ class FixedSource:
 
     def runtime(self, version: str, target: str) -> Runtime:
         self.asked.append((version, target))
-        return Runtime(version, None, target, Path(), (), source=self.name)
+        return Runtime(version, target, Path(), (), source=self.name)
 
     def damage(self, version: str, target: str) -> list[str]:
         return []

@@ -27,6 +27,6 @@ from harness.run.bench.ort import OrtOnDevice
     ],
 )
 def test_from_1_24_on(version: str | None, tells: bool) -> None:
-    runtime = Runtime("2.51.0", None, "linux-x64", Path(), (), ort_version=version)
+    runtime = Runtime("2.51.0", "linux-x64", Path(), (), ort_version=version)
     deployed = cast("DeployedRuntime", SimpleNamespace(runtime=runtime))
     assert OrtOnDevice(deployed, "l", None, "b", None).tells_placement is tells

@@ -74,6 +74,6 @@ def test_errors_of_versions_are_of_that_kind(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as raised:
             resolved(str(place), NEWEST, "1.31.1")
         assert not isinstance(raised.value, VersionError), "a place that went away is the lab's"
-    none = Runtime("1", None, "linux-x64", tmp_path, ())
+    none = Runtime("1", "linux-x64", tmp_path, ())
     with pytest.raises(VersionError):
         ort_library_of(none)

@@ -17,9 +17,9 @@ from typing import Final
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.names_inside import MAX_NAME_BYTES, name_problem
 from harness.ground.files.whole_file import written_whole
-from harness.libraries.containers.artefact import Artefact
+from harness.libraries.containers.artefact import Artefact, Blob
 from harness.libraries.containers.file_bytes import FileBytes
-from harness.libraries.containers.manifest import MANIFEST, FilePlace, Manifest, listed
+from harness.libraries.containers.manifest import MANIFEST, Manifest, listed
 
 _CHUNK: Final = 1 << 20
 # the head of a file in a zip: magic, version, flags, method, time, date, crc, packed and real size,
@@ -38,21 +38,21 @@ def read_bundle(data: FileBytes) -> Artefact | None:
     held = max(0, min(len(name), data.size - _HEAD.size))
     if data.at(_HEAD.size if held else 0, held, "the name of the first file") != name:
         return None
-    places: dict[str, FilePlace] = {}
+    places: dict[str, Blob] = {}
     for file, offset, size in _files(data):
         if file in places:
             raise data.error(f"has the file {file!r} twice", offset)
-        places[file] = data.path, offset, size, data.within
+        places[file] = Blob(data.path, offset, size, file, within=data.within)
 
-    def inside(name: str) -> FilePlace:
+    def inside(name: str) -> Blob:
         if name not in places:
             raise data.error(f"the bundle has no file {name!r}, which its manifest names", 0)
         return places[name]
 
     if MANIFEST not in places:
         raise data.error(f"the name of the first file is longer than {MANIFEST!r}", 0)
-    _, offset, size, _ = places[MANIFEST]
-    return replace(listed(data, offset, size, inside), kind="bundle")
+    manifest = places[MANIFEST]
+    return replace(listed(data, manifest.offset, manifest.size, inside), kind="bundle")
 
 
 def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import errno
 import hashlib
 import json
 import logging
 import os
-import secrets
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -19,7 +18,7 @@ from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.cache import cache_problem
 from harness.ground.files.copy_range import copy_range
-from harness.ground.files.names_inside import create_inside, name_problem
+from harness.ground.files.names_inside import name_problem
 from harness.ground.files.verified_folder import (
     key_of,
     made_once,
@@ -27,7 +26,7 @@ from harness.ground.files.verified_folder import (
     work_folder,
     write_manifest,
 )
-from harness.ground.files.whole_file import read_note, sha256_of, write_json
+from harness.ground.files.whole_file import sha256_of, written_whole
 from harness.libraries.containers.artefact import (
     PIECE_FORMATS,
     Artefact,
@@ -56,7 +55,7 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
     """A file that holds the bytes of a piece and nothing else, for what opens files by their path.
 
     It is the file that the piece lies in, if it is all of that and nobody else can exchange it.
-    Else it is a copy in the cache, made once and named by its sha256.
+    Else it is a copy in the cache, made once.
 
     Raises ArtefactError for one that is empty or gone, InfraError.
     """
@@ -77,26 +76,15 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
     suffix = ".npy" if piece.origin.endswith(".npy") else ".bin"
     seen = f"{piece.path.absolute()}\n{status.st_mtime_ns} {status.st_size} "
     key = f"{seen}{piece.offset} {piece.size}".encode("utf-8", "surrogateescape")
-    note = folder / f"{hashlib.sha256(key).hexdigest()}.json"
-    if known := read_note(note):
-        kept = folder / f"{known['sha256']}{suffix}"
-        if kept.is_file() and kept.stat().st_size == piece.size:
-            return kept
-    part = folder / f".{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with part.open("xb") as write:
-            _copy(piece, write)
-            os.fsync(write.fileno())
-        digest = sha256_of(part)
-        kept = part.replace(folder / f"{digest}{suffix}")
-        write_json(note, {"sha256": digest})
-    except OSError as error:
-        problem = f"cannot copy {piece.origin} of {piece.path} into {folder}"
-        raise cache_problem(error, problem) from error
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    kept = folder / f"{hashlib.sha256(key).hexdigest()}{suffix}"
+    if not kept.is_file() or kept.stat().st_size != piece.size:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with written_whole(kept) as write:
+                _copy(piece, write)
+        except OSError as error:
+            problem = f"cannot copy {piece.origin} of {piece.path} into {folder}"
+            raise cache_problem(error, problem) from error
     return kept
 
 
@@ -155,60 +143,34 @@ def unpacked_model(artefact: Artefact, cache_root: Path) -> Path:
     return kept.files[files[0][0].file].path
 
 
-def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:
+def extract(artefacts: Iterable[Artefact], folder: Path) -> Manifest:
     """Copies every piece into a new folder, and a manifest.json that tells of them.
 
     Files are called like the artefact, and numbered if it has several pieces. Each ends in .bin,
-    .dlc, .raw or .npy, so that none is a program. With `hashed` the manifest has their sha256,
-    which takes longer than to copy them. If it is ended, by Ctrl-C or otherwise, nothing is left.
-    Raises ArtefactError, InfraError, and ConfigError if there is nothing to copy, or the folder is
-    none, not empty or in use.
+    .dlc, .raw or .npy, so that none is a program. The folder is there whole or not at all. Raises
+    ArtefactError, InfraError, and ConfigError if there is nothing to copy, or something is there.
     """
     opened = list(artefacts)
     found = [(one, number) for one in opened for number in range(len(one.pieces))]
     if not found:
         raise nothing_in(opened)
+    problem = ConfigError("is there already; name a new folder", file=folder, field="--output")
+    if os.path.lexists(folder):
+        raise problem
     try:
-        with _new_folder(folder):
-            out = _Extracting(folder, hashed)
-            try:
-                return out.extracted(found)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    for name in out.made:
-                        (folder / name).unlink(missing_ok=True)
-                raise
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".extract-", dir=folder.parent) as work:
+            made = Path(work) / "made"
+            made.mkdir()
+            manifest = _Extracting(made).extracted(found)
+            made.rename(folder)
     except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError("is a file; name a new folder", file=folder, field="--output") from error
+        raise ConfigError("lies in a file; name a folder", file=folder, field="--output") from error
     except OSError as error:
+        if error.errno == errno.ENOTEMPTY:  # another process made it meanwhile
+            raise problem from error
         raise InfraError(f"cannot write to {folder}: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[None]:
-    """An empty folder for this process alone; after an error a new one is removed again."""
-    new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            problem = "is being extracted into by another process; name a new folder"
-            raise ConfigError(problem, file=folder, field="--output") from error
-        except OSError:
-            pass  # a file system without locks: files that are there are still told of
-        if os.listdir(held):
-            raise ConfigError("is not empty; name a new folder", file=folder, field="--output")
-        try:
-            yield
-        except BaseException:
-            if new:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-            raise
-    finally:
-        os.close(held)
+    return manifest
 
 
 def _copy(blob: Blob, write: BinaryIO) -> None:
@@ -221,14 +183,9 @@ def _copy(blob: Blob, write: BinaryIO) -> None:
 
 @dataclass
 class _Extracting:
-    """What was copied so far: a place in a file is copied once.
-
-    `made` are the files that we created.
-    """
+    """What was copied so far: a place in a file is copied once."""
 
     folder: Path
-    hashed: bool
-    made: list[str] = field(default_factory=list)
     taken: set[str] = field(default_factory=lambda: {MANIFEST})
     names: dict[Blob, str] = field(default_factory=dict)
     digests: dict[Blob, str] = field(default_factory=dict)
@@ -239,8 +196,8 @@ class _Extracting:
         alone = {id(artefact): artefact.facts for artefact, _ in found}
         told = next(iter(alone.values())) if len(alone) == 1 else {}
         manifest = Manifest(pieces=entries, plan=told.get("plan"), expects=told.get("expects"))
-        with self._created(MANIFEST) as write:
-            write.write(f"{json.dumps(manifest.told(), indent=1, sort_keys=True)}\n".encode())
+        text = json.dumps(manifest.told(), indent=1, sort_keys=True)
+        (self.folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
         return manifest
 
     def _entry(self, artefact: Artefact, number: int) -> PieceEntry:
@@ -249,9 +206,8 @@ class _Extracting:
         if piece.kind == "empty":
             _log.warning("%s: %s is empty: no file is written for it", artefact.path, piece.origin)
         else:
-            if self.hashed or piece.facts.get("sha256"):
-                place = _place(piece)
-                digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
+            place = _place(piece)
+            digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
             name = self._copied(piece, _wished(artefact, number))
         return PieceEntry(
             file=name,
@@ -286,20 +242,10 @@ class _Extracting:
             count += 1
             name = f"{count}-{wished}"
         self.taken.add(name.casefold())
-        with self._created(name) as write:
+        with (self.folder / name).open("xb") as write:
             _copy(blob, write)
         self.names[place] = name
         return name
-
-    def _created(self, name: str) -> BinaryIO:
-        """A new file, which is ours from then on."""
-        try:
-            created = create_inside(self.folder, name)
-        except FileExistsError as error:
-            problem = f"{name} is there already: somebody else writes here; name a new folder"
-            raise ConfigError(problem, file=self.folder, field="--output") from error
-        self.made.append(name)
-        return created
 
 
 def _place(blob: Blob) -> Blob:

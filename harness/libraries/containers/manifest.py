@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
@@ -21,9 +20,6 @@ MANIFEST_HEAD: Final = b"{"
 
 _MAX_PIECES: Final = 1 << 14
 _MAX_TENSORS: Final = 512
-
-FilePlace = tuple[Path, int, int, Path | None]
-"""A file, where in it something begins, how many bytes there are, and what the file lies within."""
 
 
 class TensorEntry(BaseModel, extra="forbid", frozen=True):
@@ -133,15 +129,15 @@ def read_manifest(data: FileBytes) -> Artefact:
     ArtefactError for what is no manifest, and for files that are gone or of another size.
     """
 
-    def beside(name: str) -> FilePlace:
+    def beside(name: str) -> Blob:
         folder = data.path.parent
         with FileBytes(folder / name, folder) as found:
-            return found.path, 0, found.size, folder
+            return Blob(found.path, 0, found.size, name, within=folder)
 
     return listed(data, 0, data.size, beside)
 
 
-def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePlace]) -> Artefact:
+def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Blob]) -> Artefact:
     """What the manifest at this place of a file lists; `find` says where a file of it lies.
 
     It names files right beside it; only those of a model lie in folders. Raises ArtefactError.
@@ -151,22 +147,18 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePl
     except ValueError as error:
         problem = f"is no manifest of `contexts extract`: {problem_in(error)}"
         raise data.error(problem, offset) from error
-    places: dict[str, FilePlace] = {}
+    places: dict[str, Blob] = {}
 
-    def found(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> FilePlace:
+    def found(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> Blob:
         if why := name_problem(name, flat=not isinstance(entry, ModelFile)):
             problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
             raise data.error(problem, offset)
         place = places.get(name) or places.setdefault(name, find(name))
-        if place[2] != entry.size:
-            where = name if place[0] == data.path else "it"
-            problem = f"{where} has {place[2]} bytes, {entry.size} when it was extracted"
-            raise ArtefactError(problem, file=place[0], offset=place[1])
+        if place.size != entry.size:
+            where = name if place.path == data.path else "it"
+            problem = f"{where} has {place.size} bytes, {entry.size} when it was extracted"
+            raise ArtefactError(problem, file=place.path, offset=place.offset)
         return place
-
-    def tensors(entries: Tensors) -> tuple[Blob, ...]:
-        placed = ((one.file, found(one, one.file)) for one in entries)
-        return tuple(Blob(*place[:3], name, within=place[3]) for name, place in placed)
 
     def piece(entry: PieceEntry) -> Piece:
         facts = {**entry.facts, "artefact": entry.artefact}
@@ -174,17 +166,21 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], FilePl
             return Piece(data.path, 0, 0, entry.origin, "empty", facts)
         facts["sha256"] = entry.sha256
         place = found(entry, entry.file)
-        given = tensors(entry.inputs), tensors(entry.expected)
-        where, within = place[:3], place[3]
-        return Piece(*where, entry.origin, entry.kind, facts, *given, within=within)
+        return Piece(
+            place.path,
+            place.offset,
+            place.size,
+            entry.origin,
+            entry.kind,
+            facts,
+            tuple(found(one, one.file) for one in entry.inputs),
+            tuple(found(one, one.file) for one in entry.expected),
+            within=place.within,
+        )
 
     pieces = tuple(map(piece, manifest.pieces))
     artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
-    model = tuple(
-        (one, Blob(*place[:3], one.file, within=place[3]))
-        for one in manifest.model
-        for place in (found(one, one.file),)
-    )
+    model = tuple((one, found(one, one.file)) for one in manifest.model)
     told = {
         "artefacts": artefacts,
         "model": model,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from harness.ground.errors import ConfigError
 from harness.ground.facts.backends import BACKENDS, Backend
@@ -25,17 +25,10 @@ ENGINES: Final[tuple[Driver, ...]] = get_args(Driver)
 
 _ALL_BACKENDS: Final = frozenset(BACKENDS)
 _ALL_ENGINES: Final = frozenset(ENGINES)
-_ORT: Final[frozenset[Driver]] = frozenset(("ort-builtin", "ort-plugin"))
-_HTP: Final[frozenset[Backend]] = frozenset(("htp",))
-
-_QAIRT = "QAIRT docs, HTP and GPU backends: libraries to push"
-_ORT_QNN = "https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html"
-_ET = "https://docs.pytorch.org/executorch/stable/backends-qualcomm.html"
 
 
-@dataclass(frozen=True)
-class DeviceFile:
-    """One kind of file, when it is needed, and how that is known.
+class DeviceFile(NamedTuple):
+    """One kind of file, and when it is needed.
 
     `pattern` is a regular expression for the whole file name; {arch} stands for the HTP arch.
     `when_preparing`: only for graphs that are composed on the device. `devices_only`: the
@@ -43,9 +36,8 @@ class DeviceFile:
     """
 
     pattern: str
-    backends: frozenset[Backend]
-    engines: frozenset[Driver]
-    source: str
+    backends: Collection[Backend] = _ALL_BACKENDS
+    engines: Collection[Driver] = _ALL_ENGINES
     when_preparing: bool = False
     devices_only: bool = False
 
@@ -56,47 +48,26 @@ class DeviceFile:
 
 
 DEVICE_FILES: Final = (
-    DeviceFile(r"libQnnHtp\.so", _HTP, _ALL_ENGINES, _QAIRT),
-    DeviceFile(r"libQnnHtpV{arch}Stub\.so", _HTP, _ALL_ENGINES, _QAIRT, devices_only=True),
-    DeviceFile(r"libQnnHtpV{arch}Skel\.so", _HTP, _ALL_ENGINES, _QAIRT, devices_only=True),
-    DeviceFile(r"libQnnGpu\.so", frozenset(("gpu",)), _ALL_ENGINES, _QAIRT),
-    DeviceFile(r"libQnnCpu\.so", frozenset(("cpu",)), _ALL_ENGINES, _QAIRT),
-    DeviceFile(
-        r"libQnnSystem\.so",
-        _ALL_BACKENDS,
-        frozenset(("qnn",)),
-        "opened: the probe reads the metadata of contexts with it",
-    ),
-    DeviceFile(
-        r"libQnnSystem\.so",
-        frozenset(("htp", "gpu")),
-        _ALL_ENGINES - {"qnn"},
-        f"reads context binaries, which the CPU backend has none of ({_ORT_QNN})",
-    ),
-    DeviceFile(
-        r"libQnnHtpPrepare\.so",
-        _HTP,
-        _ALL_ENGINES,
-        f"{_QAIRT}; not opened for contexts; x86-64 has its code in libQnnHtp.so",
-        when_preparing=True,
-        devices_only=True,
-    ),
-    DeviceFile(r"libonnxruntime\.so(?:\.\d+)*", _ALL_BACKENDS, _ORT, _ORT_QNN),
-    DeviceFile(
-        r"libonnxruntime_providers_qnn\.so",
-        _ALL_BACKENDS,
-        frozenset(("ort-plugin",)),
-        "the plug-in, registered by its path (github.com/onnxruntime/onnxruntime-qnn)",
-    ),
-    DeviceFile(r"libqnn_executorch_backend\.so", _ALL_BACKENDS, frozenset(("executorch",)), _ET),
-    DeviceFile(r"qnn_executor_runner", _ALL_BACKENDS, frozenset(("executorch",)), _ET),
-    DeviceFile(
-        r"lib(?:c\+\+(?:abi|_shared)?|unwind)(?:-[0-9a-f]{8})?\.so(?:\.\d+)*",
-        _ALL_BACKENDS,
-        _ALL_ENGINES,
-        "the C++ runtime: libc++_shared.so on Android (QAIRT docs), *.libs of manylinux wheels "
-        "(opened)",
-    ),
+    # QAIRT docs, HTP and GPU backends: libraries to push
+    DeviceFile(r"libQnnHtp\.so", ("htp",)),
+    DeviceFile(r"libQnnHtpV{arch}Stub\.so", ("htp",), devices_only=True),
+    DeviceFile(r"libQnnHtpV{arch}Skel\.so", ("htp",), devices_only=True),
+    DeviceFile(r"libQnnGpu\.so", ("gpu",)),
+    DeviceFile(r"libQnnCpu\.so", ("cpu",)),
+    # not opened for contexts; x86-64 has its code in libQnnHtp.so
+    DeviceFile(r"libQnnHtpPrepare\.so", ("htp",), when_preparing=True, devices_only=True),
+    # opened: the probe reads the metadata of contexts with it
+    DeviceFile(r"libQnnSystem\.so", engines=("qnn",)),
+    # reads context binaries, which the CPU backend has none of:
+    # https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html
+    DeviceFile(r"libQnnSystem\.so", ("htp", "gpu"), _ALL_ENGINES - {"qnn"}),
+    DeviceFile(r"libonnxruntime\.so(?:\.\d+)*", engines=("ort-builtin", "ort-plugin")),
+    # registered by its path (github.com/onnxruntime/onnxruntime-qnn)
+    DeviceFile(r"libonnxruntime_providers_qnn\.so", engines=("ort-plugin",)),
+    # https://docs.pytorch.org/executorch/stable/backends-qualcomm.html
+    DeviceFile(r"libqnn_executorch_backend\.so|qnn_executor_runner", engines=("executorch",)),
+    # the C++ runtime: libc++_shared.so on Android (QAIRT docs), *.libs of manylinux wheels (opened)
+    DeviceFile(r"lib(?:c\+\+(?:abi|_shared)?|unwind)(?:-[0-9a-f]{8})?\.so(?:\.\d+)*"),
 )
 
 

@@ -56,47 +56,32 @@ Not every pair that pip accepts does: from 1.28.0 on ORT makes no session with t
 _ORT_PLATFORM = "manylinux_2_28_x86_64"
 
 
-@dataclass(frozen=True)
-class FileRule:
-    """What becomes of the files whose name in the wheel matches; the first match decides."""
-
-    pattern: str
-    use: Use
-    reason: str
-
-
-WHEEL_RULES: Final = (
-    FileRule(BUILD_INFO, "host", "names the QNN version"),
-    FileRule(
-        "*/libonnxruntime_providers_qnn.so",
-        "host",
-        "ORT's plug-in: makes contexts on the host; a device gets it once ORT runs there",
-    ),
-    FileRule(
-        "*/libHtpPrepare.so",
-        "none",
-        "not opened: on x86-64 libQnnHtp.so holds the same code, and both have 100 MB",
-    ),
-    FileRule(
-        "*/libQnnHtpPrepare.so",
-        "host",
-        "prepares graphs on a board (QAIRT docs, HTP backend: online prepare); a device gets it "
-        "where ORT compiles models there",
-    ),
-    FileRule("*/libGenie.so", "none", "runs language models, not opened"),
-    FileRule("*/libDlModelToolsPy*.so", "none", "an extension of Python, not opened"),
-    FileRule("*/libQnnSaver.so", "none", "records calls; only compilers unpack it"),
-    FileRule("*/libQnnIr.so", "none", "writes DLC files; only compilers unpack it"),
-    FileRule("*/libQnnHtpNetRunExtensions.so", "none", "for qnn-net-run's config file"),
-    FileRule(f"{LIBRARY_FOLDER}/*.so", "device", "backends, stubs, skels, system library"),
-    FileRule(f"{RUNTIME_FOLDER}/*", "device", "the C++ runtime, found by $ORIGIN/../*.libs"),
-    FileRule("*", "none", "licences, notices, Python"),
+WHEEL_RULES: Final[tuple[tuple[str, Use], ...]] = (
+    (BUILD_INFO, "host"),
+    # ORT's plug-in makes contexts on the host; a device gets it once ORT runs there
+    ("*/libonnxruntime_providers_qnn.so", "host"),
+    # not opened: on x86-64 libQnnHtp.so holds the same code, and both have 100 MB
+    ("*/libHtpPrepare.so", "none"),
+    # prepares graphs on a board (QAIRT docs, HTP backend: online prepare), where ORT compiles there
+    ("*/libQnnHtpPrepare.so", "host"),
+    # not opened: language models, an extension of Python, a config file of qnn-net-run
+    ("*/libGenie.so", "none"),
+    ("*/libDlModelToolsPy*.so", "none"),
+    ("*/libQnnHtpNetRunExtensions.so", "none"),
+    # record calls and write DLC files; only compilers unpack them
+    ("*/libQnnSaver.so", "none"),
+    ("*/libQnnIr.so", "none"),
+    # backends, stubs, skels, system library; the C++ runtime, found by $ORIGIN/../*.libs
+    (f"{LIBRARY_FOLDER}/*.so", "device"),
+    (f"{RUNTIME_FOLDER}/*", "device"),
+    ("*", "none"),
 )
+"""What becomes of the files whose name in the wheel matches; the first match decides."""
 
 
 def use_of(name: str) -> Use:
     """What becomes of a file of the wheel (pure)."""
-    return next(rule.use for rule in WHEEL_RULES if fnmatchcase(name, rule.pattern))
+    return next(use for pattern, use in WHEEL_RULES if fnmatchcase(name, pattern))
 
 
 class UnpackedWheels:

@@ -107,15 +107,14 @@ def contexts() -> None:
     metavar="DIR",
     help="A new folder for the context binaries and their manifest.json.",
 )
-@click.option("--hash", "hashed", is_flag=True, help="Write the sha256 of each into the manifest.")
 @json_option
-def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json: bool) -> None:
+def extract_command(files: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     """Copy the context binaries out of FILEs, as a runtime would load them one after the other.
 
     A manifest.json tells of each where it comes from and its size; wherever FILE can stand, the
     folder can, too.
     """
-    manifest = extract(open_artefacts(files), folder, hashed=hashed)
+    manifest = extract(open_artefacts(files), folder)
     if as_json:
         say_json(ContextsExtracted(folder=str(folder), pieces=manifest.pieces))
         return

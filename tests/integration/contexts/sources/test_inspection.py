@@ -160,7 +160,7 @@ def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
     done = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
     assert (done.return_value, done.stdout) == (2, "")
     # one that was changed since it was extracted does not hide the others
-    extract([open_artefact(FOREIGN)], tmp_path / "out", hashed=True)
+    extract([open_artefact(FOREIGN)], tmp_path / "out")
     (copied,) = (tmp_path / "out").glob("*.bin")
     copied.write_bytes(copied.read_bytes()[::-1])
     given = [str(tmp_path / "out"), str(FOREIGN)]

@@ -13,12 +13,7 @@ from hypothesis import given, strategies as st
 from harness.ground.errors import ConfigError
 from harness.ground.facts.backends import BACKENDS, Backend
 from harness.ground.files.local_file import LocalFile
-from harness.libraries.runtimes.needed_files import (
-    DEVICE_FILES,
-    ENGINES,
-    Driver,
-    narrowed,
-)
+from harness.libraries.runtimes.needed_files import ENGINES, Driver, narrowed
 from harness.libraries.runtimes.runtime import Runtime
 
 ARCHS = (68, 69, 73, 75, 79, 81)
@@ -137,10 +132,6 @@ def test_the_cxx_runtime_of_a_wheel_comes_along() -> None:
         )
     ]
     assert list(select(wheel, "htp", "qnn", 73)) == wheel
-
-
-def test_every_fact_has_a_source() -> None:
-    assert all(kind.source for kind in DEVICE_FILES)
 
 
 @given(

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from harness.ground.errors import ConfigError
 from harness.ground.files.local_file import LocalFile, content_key
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
-from harness.libraries.runtimes.pypi import WHEEL_RULES, all_versions, build_info_version, use_of
+from harness.libraries.runtimes.pypi import all_versions, build_info_version, use_of
 from harness.libraries.runtimes.wheels import known_sha256
 from tests.properties import damaged, reached, reaches
 
@@ -108,10 +108,6 @@ def test_a_target_without_a_source(tmp_path) -> None:  # type: ignore[no-untyped
 )
 def test_files_of_a_wheel(name: str, use: str) -> None:
     assert use_of(name) == use
-
-
-def test_every_rule_has_a_reason() -> None:
-    assert all(rule.reason for rule in WHEEL_RULES)
 
 
 def test_known_hashes_are_hashes() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -30,7 +29,7 @@ from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AXES
 from harness.ground.facts.simulators import claim_of, limits_of_simulation
-from harness.libraries.runtimes.difference import Difference, NameList
+from harness.libraries.runtimes.difference import Difference
 from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured, figure
 from harness.search.bisect.findings import CornersFinding
@@ -39,7 +38,6 @@ from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
 
-_SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120
 _SAID_CHARS: Final = 50
 _SHOWN_CHARS: Final = 4000
@@ -51,15 +49,15 @@ _MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.f
 
 def bug_report(result: BisectionResult) -> str:
     """What changed where, how to see it, both sides, every run: as Markdown."""
-    return markdown(_blocks(result, symbols=_SYMBOLS_SHOWN))
+    return markdown(_blocks(result))
 
 
 def page_of(result: BisectionResult) -> str:
-    """The report as a page without network or assets, with all symbols that came or went."""
-    return page(title(result), _blocks(result, symbols=sys.maxsize))
+    """The report as a page without network or assets."""
+    return page(title(result), _blocks(result))
 
 
-def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
+def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield Heading(Span(title(result)), level=1)
     yield from (Paragraph(line) for line in doubts(result))
     answer = result.answer.text if result.answer else "The bisection is not over."
@@ -74,7 +72,7 @@ def _blocks(result: BisectionResult, symbols: int) -> Iterator[Block]:
         yield Table("", (*result.axes, "answer"), rows)
     for axis, found in result.libraries.items():
         yield Heading(f"What changed in the libraries of {axis}")
-        yield Items(list(_libraries(found, symbols)))
+        yield Items(list(_libraries(found)))
     yield Heading("Every run")
     runs = [*map(_run_row, result.runs)]
     yield Table("", ("run", *result.axes, *_RUN_COLUMNS), runs, "stacked")
@@ -118,19 +116,14 @@ def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
         )
 
 
-def _libraries(found: Difference, symbols: int) -> Iterator[Item]:
+def _libraries(found: Difference) -> Iterator[Item]:
     yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in found.gone.items())
     yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in found.new.items())
     for one in found.changed:
         line = f"{one.name}: {one.size_before:,} -> {one.size_after:,} bytes"
-        listed = (
-            ("no longer exports", one.symbols_gone),
-            ("exports besides", one.symbols_new),
-            ("no longer needs", one.needs_gone),
-            ("needs besides", one.needs_new),
-        )
+        listed = ("no longer needs", one.needs_gone), ("needs besides", one.needs_new)
         below: list[Line] = [
-            [f"{what}: ", *_some_of(names, symbols)] for what, names in listed if names.count
+            [f"{what}: ", *joined(map(code, names))] for what, names in listed if names
         ]
         if one.problem:
             below = [f"cannot be compared: {one.problem}"]
@@ -364,10 +357,3 @@ def _cell(value: object) -> Span:
         return Span("-")
     text = clip(str(value), _SHOWN_CHARS)
     return Span(text, mark=_MARKS.get(text))
-
-
-def _some_of(listed: NameList, most: int) -> Iterator[str | Span]:
-    names = sorted(listed.names, key=lambda name: name.startswith("_Z"))[:most]
-    yield from joined(map(code, names))
-    if listed.count > len(names):
-        yield f" and {listed.count - len(names)} more"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from harness.device.dsp.hexagon import DSP_ARCHS
-from harness.libraries.runtimes.elf import exported_symbols
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device.dsp.conftest import BeginDsp
 
 VERSIONS = ("2.47.0", "2.48.40", "2.51.0")
-INVOKE = "_skel_handle_invoke"
+INVOKE = rb"\w+_skel_handle_invoke(?=\0)"
 NO_SUCH_SYMBOL, BAD_ELF = 0x80000442, 0x80000452
 CONFIGURE = 2
 """A method that a stub calls first, with 12 bytes and the domain's name."""
@@ -28,8 +28,8 @@ def skel_of(runtime_for: RuntimeFor, version: str, arch: int) -> Path:
 
 def uri(skel: Path) -> str:
     """What the stub of its own version opens it by."""
-    (invoke,) = (one for one in exported_symbols(skel.read_bytes()) if one.endswith(INVOKE))
-    return f"file:///{skel.name}?{invoke}&_modver=1.0&_dom=cdsp"
+    (invoke,) = {*re.findall(INVOKE, skel.read_bytes())}
+    return f"file:///{skel.name}?{invoke.decode()}&_modver=1.0&_dom=cdsp"
 
 
 @pytest.mark.parametrize(("version", "arch"), SKELS)

@@ -227,6 +227,8 @@ class Repository:
             with file.open("rb") as stream:
                 found = hashlib.file_digest(stream, kind).hexdigest()
             listed = checksum(text, kind)
+            if listed is None and self._folder is not None:
+                continue
             if listed is None:
                 raise InfraError(f"{self._url}/{name}.{kind} holds no {kind}")
             if listed != found:
@@ -236,13 +238,11 @@ class Repository:
         return "first use"
 
     def _beside(self, name: str, file: Path) -> str | None:
-        """The text of a small file of the repository; None if there is none."""
+        """The text of a small file of the repository; None if it cannot be had."""
         path = file.with_name("checksum") if self._folder is None else inside(self._folder, name)
         try:
             if self._folder is None:
                 download(f"{self._url}/{name}", path, _CHECKSUM_BOUNDS)
             return read_bounded(path, _CHECKSUM_BOUNDS.max_bytes).decode("ascii", "replace")
-        except (NotThere, FileNotFoundError):
+        except (NotThere, OSError):
             return None
-        except OSError as error:
-            raise InfraError(f"{path} cannot be read: {error.strerror}") from error

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, get_args
 
 from harness.ground.errors import ConfigError
-from harness.ground.facts.backends import BACKENDS, Backend
+from harness.ground.facts.backends import BACKENDS
 from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.runtime import Runtime
 
@@ -36,8 +36,8 @@ class DeviceFile(NamedTuple):
     """
 
     pattern: str
-    backends: Collection[Backend] = _ALL_BACKENDS
-    engines: Collection[Driver] = _ALL_ENGINES
+    backends: Collection[str] = _ALL_BACKENDS
+    engines: Collection[str] = _ALL_ENGINES
     when_preparing: bool = False
     devices_only: bool = False
 

@@ -52,7 +52,8 @@ def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
 
 def _ran(record: CaseRecord) -> bool:
     of_runs = ("executed", "runs", "session_outputs")
-    return record.outcome == "passed" or any(map(record.measurements.get, of_runs))
+    ran = record.outcome == "passed" or record.outputs is not None
+    return ran or any(map(record.measurements.get, of_runs))
 
 
 def _rows(record: CaseRecord) -> tuple[list[_Row], _Added]:

@@ -39,8 +39,8 @@ def limits_of_simulation(
         )
     if claim == "version":
         return (
-            "it ran on a simulator: what changed is Qualcomm's simulator of these versions, and "
-            "their libraries for devices may do otherwise"
+            "it ran on Qualcomm's simulator of these versions: their libraries for devices may do "
+            "otherwise"
         )
     parsed = sorted(filter(None, map(QnnVersion.found_in, dict.fromkeys(versions))))
     since = QnnVersion.parse(LIMITED_SINCE)

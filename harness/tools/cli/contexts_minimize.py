@@ -222,7 +222,8 @@ def _subject(record: CaseRecord, given: Mapping[str, Any]) -> Subject:
 
 def _as_in_its_run(record: CaseRecord, given: Mapping[str, Any]) -> Given:
     """Return what was asked of the file when the case ran."""
-    run = RunFolder(given["run"] or given["reports"] / record.run)
+    named = given["run"]
+    run = RunFolder(given["reports"] / record.run) if named is None else RunFolder.open(named)
     asked = asked_of_files(run.info().get("command"))
     folders = {
         name: Path(asked[name]) if name in asked else None for name in ("inputs", "expected")

@@ -134,7 +134,8 @@ def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
     (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
     code, said, (record,) = lab.run_files("m.onnx", "--qnn=2.51.0", "--max-error=1e-9")
     assert (code, record["outcome"]) == (1, "failed"), said
-    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
+    named = ("--run=latest", "--output=case.zip")
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], *named)
     assert packed.returncode == 0, packed.stderr
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert (code, again["measurements"]["came_again"]) == (1, True), said

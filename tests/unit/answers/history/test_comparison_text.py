@@ -294,7 +294,7 @@ def test_json_keeps_to_its_schema() -> None:
     ("before", "after", "simulated", "expected"),
     [
         (attempt("a@2.47.0 passed"), attempt("a@2.51.0 failed"), True, "only simulators from 2.49"),
-        (attempt("a@2.47.0 passed"), attempt("a@2.51.0 crashed"), True, "it ran on a simulator"),
+        (attempt("a@2.47.0 passed"), attempt("a@2.51.0 crashed"), True, "it ran on Qualcomm's"),
         (attempt("a@2.47.0 failed"), attempt("a@2.51.0 passed"), True, "only simulators from 2.49"),
         (attempt("a@2.47.0 passed"), attempt("a@2.51.0 failed"), False, None),
         (attempt("a passed"), attempt("a failed"), True, None),

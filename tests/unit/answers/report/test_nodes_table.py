@@ -48,13 +48,16 @@ def test_what_the_runtime_added_is_no_node_of_the_model() -> None:
         (False, {"runs": 0}),
         (True, {"runs": 2}),
         (True, {"runs": 0, "session_outputs": {"y": "wrong.raw"}}),
+        (True, {"executed": 0, "outputs": "reference"}),
     ],
 )
 def test_where_nothing_ran_it_is_told_as_planned(
     executed: bool, figures: dict[str, object]
 ) -> None:
     figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], **figures}
-    line, table = nodes_tables([record(outcome="failed", measurements=figures)])
+    compared = figures.pop("outputs", None)
+    failed = record(outcome="failed", measurements=figures, outputs=compared)
+    line, table = nodes_tables([failed])
     assert isinstance(table, Table)
     assert ("nothing ran; if it did, of 1 node 1 on the CPU" in markdown([line])) is (not executed)
     assert table.title == ("What ran where" if executed else "What would run where")

@@ -24,7 +24,7 @@ from harness.contexts.sources.onnx_model import OnnxModel
 from harness.device.lab.attach import AttachedDevice
 from harness.ground.errors import ConfigError, InternalError
 from harness.ground.facts.backends import BACKEND_LIBRARIES
-from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT
+from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
 from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.probe.plan import ONCE, Plan, Rounds, Settings, rounds_of
 from harness.run.bench.case_session import CaseSession, Observation, TargetFailure
@@ -169,13 +169,15 @@ class Bench:
         `libraries`.
         """
         backend = self.placement.backend
-        if self.placement.engine != ORT.name:
-            raise ConfigError(
-                'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
-            )
+        self._require_engine(ORT)
         arch = self._target.htp_arch if backend == "htp" else None
         with self._case.has_backend():
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
+
+    def _require_engine(self, engine: Engine) -> None:
+        if self.placement.engine != engine.name:
+            marker = f'`@pytest.mark.device(engine="{engine.name}")`'
+            raise ConfigError(f"a test that uses {engine.title} is marked {marker}")
 
     def session(
         self,
@@ -230,10 +232,7 @@ class Bench:
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is no .pte, and for a device that ExecuTorch's wheel has no libraries for.
         """
-        if self.placement.engine != EXECUTORCH.name:
-            raise ConfigError(
-                'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
-            )
+        self._require_engine(EXECUTORCH)
         made = open_program(self._case.folder / program, method)
         runner = self._target.program
         if runner is None:
@@ -289,8 +288,7 @@ class Bench:
         Raises ConfigError unless the test is marked `device(engine="litert")`; else as
         `compiled_model`.
         """
-        if self.placement.engine != LITERT.name:
-            raise ConfigError('a test that uses LiteRT is marked `device(engine="litert")`')
+        self._require_engine(LITERT)
         read = given_files(inputs, self._case.folder)
         made = compiled_model(self._case, self._case.folder / model, read, tolerance)
         self.measure(litert=made.figures(), **made.places())

@@ -14,7 +14,6 @@ from typing import Final
 from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.compiler.litert import (
     LITERT_VERSION,
-    LitertHost,
     RefusedByCpu,
     compile_litert,
     litert_host,
@@ -166,9 +165,12 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
     partitions = [node for node in compiled.nodes if node.partition is not None]
     refused, found = None, dict[str, Path]()
     try:
-        names = {one.name for node in partitions for one in compiled.named(_ends(node))}
+        ends = [one for node in partitions for one in node.inputs + node.outputs]
+        wanted = numbers_of(graph, {one.name for one in compiled.named(ends)})
         given = dict(zip(graph.inputs, read, strict=True))
-        found = _on_cpu(host, path, given, numbers_of(graph, names), tensors)
+        with scratch_folder() as folder:
+            ran = run_on_cpu(host, path, given, tuple(wanted.values()), folder)
+            found = {name: tensors.keep(ran[at].read_bytes()) for name, at in wanted.items()}
     except RefusedByCpu as error:
         refused = str(error)
         asked = 0 < tolerance < ANY_DISTANCE
@@ -196,22 +198,6 @@ def numbers_of(graph: TfliteGraph, names: Collection[str]) -> dict[str, int]:
         why = "two tensors have one name" if several else f"it has no tensor {missing[0]!r}"
         raise RefusedByCpu(f"what the compiler names cannot be found in the model: {why}")
     return found
-
-
-def _ends(node: TfliteNode) -> tuple[int, ...]:
-    return node.inputs + node.outputs
-
-
-def _on_cpu(
-    host: LitertHost,
-    path: Path,
-    inputs: Mapping[int, Path],
-    wanted: Mapping[str, int],
-    tensors: TensorFiles,
-) -> dict[str, Path]:
-    with scratch_folder() as folder:
-        made = run_on_cpu(host, path, inputs, tuple(wanted.values()), folder)
-        return {name: tensors.keep(made[number].read_bytes()) for name, number in wanted.items()}
 
 
 def _source(

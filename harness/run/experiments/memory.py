@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.contexts.context.session_plan import DeployedContext
+from harness.ground.facts.memory_types import TensorMemory
+from harness.probe.memory_steps import io_bind
+from harness.probe.plan import Step
 from harness.probe.transcript import Transcript
 
 _DSP_ALLOCATORS = ("rpcmem", "dma-heap")
@@ -66,3 +70,14 @@ def memory_samples(transcript: Transcript) -> MemorySamples:
         said = step.data.get("allocator")
         allocator = said if isinstance(said, str) else allocator
     return MemorySamples(shared, rss, pss, allocator)
+
+
+def bind(number: int, deployed: DeployedContext, memory: TensorMemory = "raw") -> Step:
+    """Gives the graph of a context, which has one, buffers for its inputs and outputs."""
+    return io_bind(
+        number,
+        memory,
+        inputs=deployed.inputs,
+        expected=deployed.expected,
+        graph=deployed.only_graph(),
+    )

@@ -16,13 +16,13 @@ from harness.contexts.sources.contexts import Source
 from harness.ground.errors import ConfigError
 from harness.ground.facts.codes import same_code
 from harness.ground.facts.memory_types import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory
-from harness.probe.memory_steps import io_bind, io_release, io_run, memory_sample
+from harness.probe.memory_steps import io_release, io_run, memory_sample
 from harness.probe.plan import Plan, ProfileLevel, Settings, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import Observation, TargetFailure
 from harness.run.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
-from harness.run.experiments.memory import MemorySamples, memory_samples
+from harness.run.experiments.memory import MemorySamples, bind, memory_samples
 from harness.run.experiments.rounds import Disturbed, Rules, settled
 from harness.verdict.results.checks import Check, held, undecided
 from harness.verdict.results.json_value import whole_numbers
@@ -125,13 +125,7 @@ def pairing_plan(
         memory_sample("before"),
         context_load(0, deployed.binary),
         memory_sample("loaded"),
-        io_bind(
-            0,
-            execute,
-            inputs=deployed.inputs,
-            expected=deployed.expected,
-            graph=deployed.only_graph(),
-        ),
+        bind(0, deployed, execute),
         memory_sample("bound"),
         io_run(0, tolerance=tolerance),
         memory_sample("first"),

@@ -10,11 +10,12 @@ from typing import Final
 from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
 from harness.contexts.sources.contexts import Source
 from harness.ground.facts.codes import same_code
-from harness.probe.memory_steps import io_bind, io_release, io_run
+from harness.probe.memory_steps import io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import TargetFailure
+from harness.run.experiments.memory import bind
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
 from harness.verdict.results.checks import Check, held, undecided
@@ -32,17 +33,8 @@ def restart_plan(libraries: Libraries, deployed: DeployedContext) -> Plan:
     What comes behind the second execution is tried even if that fails: it stands behind `cleanup`.
     """
 
-    def bind(number: int) -> tuple[Step, ...]:
-        return (
-            context_load(number, deployed.binary),
-            io_bind(
-                number,
-                "raw",
-                inputs=deployed.inputs,
-                expected=deployed.expected,
-                graph=deployed.only_graph(),
-            ),
-        )
+    def begin(number: int) -> tuple[Step, ...]:
+        return context_load(number, deployed.binary), bind(number, deployed)
 
     def run(number: int) -> Step:
         return io_run(number, tolerance=deployed.context.tolerance)
@@ -50,9 +42,9 @@ def restart_plan(libraries: Libraries, deployed: DeployedContext) -> Plan:
     def end(number: int) -> tuple[Step, ...]:
         return io_release(number), context_free(number)
 
-    behind = (run(_OLD), *end(_OLD), *bind(_NEW), run(_NEW), *end(_NEW))
+    behind = (run(_OLD), *end(_OLD), *begin(_NEW), run(_NEW), *end(_NEW))
     return within_session(
-        libraries, (*bind(_OLD), run(_OLD), run(_OLD)), behind, Settings(memory="off")
+        libraries, (*begin(_OLD), run(_OLD), run(_OLD)), behind, Settings(memory="off")
     )
 
 

@@ -19,7 +19,6 @@ from harness.ground.errors import ConfigError
 from harness.probe.memory_steps import (
     context_load_list,
     context_load_shared,
-    io_bind,
     io_release,
     io_run,
     memory_sample,
@@ -27,7 +26,7 @@ from harness.probe.memory_steps import (
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
-from harness.run.experiments.memory import MemorySamples, memory_samples
+from harness.run.experiments.memory import MemorySamples, bind, memory_samples
 from harness.run.experiments.rounds import Disturbed, settled
 from harness.verdict.failure.diagnosis import is_unrelated
 from harness.verdict.failure.error import ErrorRecord
@@ -122,21 +121,11 @@ def sharing_session(
     def runs(which: Sequence[int]) -> Iterator[Step]:
         return (io_run(at, tolerance=contexts[at].context.tolerance) for at in which)
 
-    binds = [
-        io_bind(
-            at,
-            "raw",
-            inputs=contexts[at].inputs,
-            expected=contexts[at].expected,
-            graph=contexts[at].only_graph(),
-        )
-        for at in sharing.order
-    ]
     steps: list[Step] = [
         memory_sample("before"),
         *_loads(contexts, sharing),
         memory_sample("loaded"),
-        *binds,
+        *(bind(at, contexts[at]) for at in sharing.order),
         *runs(sharing.order),
         *runs(sharing.order),
         memory_sample("executed"),

@@ -30,7 +30,7 @@ from harness.probe.plan import ONCE, Plan, Rounds, Settings, rounds_of
 from harness.run.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.run.bench.executor_runner import run_with
 from harness.run.bench.executorch import can_be_replayed, open_program, replay_of
-from harness.run.bench.kept_outputs import keep_outputs_of, with_reference
+from harness.run.bench.kept_outputs import keep_outputs_of
 from harness.run.bench.litert import ON_LITERT, compiled_model
 from harness.run.bench.node_places import placed_session, refused_compile
 from harness.run.bench.ort import OrtOnDevice, ort_on_device
@@ -387,9 +387,9 @@ class Bench:
             plan = session_plan(self.libraries(), deployed, steps, save_below=folder, rounds=rounds)
             seen = self.run(plan)
             ran = seen.run.transcript
-            kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
-        self.measure(**{KEPT: kept})
-        seen = seen.keeping(with_reference(deployed, kept, self._case.run_folder))
+            found, kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
+        self.measure(**{KEPT: found})
+        seen = seen.keeping(kept)
         names = [one.model if isinstance(one, OnnxModel) else str(one) for one in sources]
         self._note_graphs(seen, names, deployed)
         error = seen.verdict.error

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.contexts.context.metadata import tensors_of
 from harness.contexts.context.session_plan import DeployedContext, saved_output
@@ -42,39 +42,16 @@ class KeptOutput:
     sample: str = ""
 
 
-def with_reference(
-    contexts: Sequence[DeployedContext], found: Mapping[str, Any], run_folder: Path
-) -> list[KeptOutput]:
-    """Those of the outputs in a record that something is known to tell them against (pure)."""
-    told = []
-    for deployed in contexts:
-        kept = found.get(str(deployed.context.source), {"outputs": ()})["outputs"]
-        by_name = {one["name"]: one for one in kept}
-        source = deployed.context.source
-        of = (source.model, source.sample) if isinstance(source, OnnxModel) else (str(source),)
-        for context in (one.context for one in (deployed, *deployed.others)):
-            outputs = context.metadata["graphs"][context.graph]["outputs"]
-            several = context.graph_name
-            for output, reference in zip(outputs, context.reference, strict=False):
-                name = f"{several}/{output['name']}" if several else output["name"]
-                if (one := by_name.get(name)) is not None:
-                    facts = one["scale"], one["offset"]
-                    file = run_folder / OUTPUTS / f"{one['digest']}.raw"
-                    shape, what = tuple(output["dimensions"]), one["data_type"]
-                    rest = (context.against, *of)
-                    told.append(KeptOutput(name, what, shape, *facts, file, reference, *rest))
-    return told
-
-
 def keep_outputs_of(
     contexts: Sequence[DeployedContext],
     transcript: Transcript,
     on_device: str,
     fetch: Fetch,
     run_folder: Path,
-) -> dict[str, object]:
-    """Takes what executions saved below a folder of the device, for the record of a case.
+) -> tuple[dict[str, object], list[KeptOutput]]:
+    """Takes what executions saved below a folder of the device.
 
+    Returns what the record of a case has of it, and those that something is known to tell against.
     Outputs of a binary with several graphs have the graph in their names: `decode/y`. Contents are
     called by the hash that the probe has told. What the run has already is not taken again, nor is
     more than 256 MiB of one case. Raises DeviceError, InfraError.
@@ -85,32 +62,30 @@ def keep_outputs_of(
         if step.verb == "execute" and (step.ok or step.error == "mismatch")
     }
     found: dict[str, object] = {}
+    kept: list[KeptOutput] = []
     left = MAX_BYTES
     for number, deployed in enumerate(contexts):
-        outputs = []
+        outputs, source = [], deployed.context.source
+        of = (source.model, source.sample) if isinstance(source, OnnxModel) else (str(source), "")
         for context in (one.context for one in (deployed, *deployed.others)):
             graph = context.metadata["graphs"][context.graph]
             told = whole_numbers(digests.get((number, graph["name"])))
             tensors = tensors_of(graph, "outputs", context.path)
             for at, (tensor, digest) in enumerate(zip(tensors, told, strict=False)):
-                name = f"{digest:016x}-{tensor.size}"
-                file = run_folder / OUTPUTS / f"{name}.raw"
+                content = f"{digest:016x}-{tensor.size}"
+                file = run_folder / OUTPUTS / f"{content}.raw"
                 if not file.exists() and tensor.size <= left:
                     left -= tensor.size
                     remote = saved_output(on_device, number, context.graph, at)
                     keep_whole(file, fetch(remote, max_bytes=tensor.size))
-                known = graph["outputs"][at]
-                several = context.graph_name
-                outputs.append(
-                    {
-                        "name": f"{several}/{tensor.name}" if several else tensor.name,
-                        "data_type": tensor.data_type,
-                        "scale": known.get("scale"),
-                        "offset": known.get("offset"),
-                        "digest": name,
-                    }
-                )
+                known, several = graph["outputs"][at], context.graph_name
+                name = f"{several}/{tensor.name}" if several else tensor.name
+                kind, scale, offset = tensor.data_type, known.get("scale"), known.get("offset")
+                told_of = {"name": name, "data_type": kind, "scale": scale, "offset": offset}
+                outputs.append(told_of | {"digest": content})
+                for reference in context.reference[at : at + 1]:
+                    values = (name, kind, tensor.shape or (), scale, offset)
+                    kept.append(KeptOutput(*values, file, reference, context.against, *of))
         if outputs:
-            source = deployed.context.source
             found[str(source)] = {"sha256": deployed.context.sha256, "outputs": outputs}
-    return found
+    return found, kept

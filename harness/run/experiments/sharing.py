@@ -61,21 +61,6 @@ class SharingPlan:
         """What is saved against buffers of their own."""
         return sum(self.needs) - self.expected_bytes
 
-    def lines(self) -> Iterator[str]:
-        """The plan for a person."""
-        order = ", ".join(f"{at} ({self.needs[at]} B)" for at in self.order)
-        how = {
-            "none": "each with a buffer of its own",
-            "list-async": "in one call that shares resources",
-        }.get(self.strategy, f"in one group of {self.group_bytes} B, begun by {self.order[0]}")
-        yield f"{self.strategy}: load {order}, {how}"
-        yield (
-            f"expected spill-fill {self.expected_bytes} B of {sum(self.needs)} B, "
-            f"saving {self.expected_saving_bytes} B"
-        )
-        if self.undersized:
-            yield f"too small for {', '.join(map(str, self.undersized))}: to be refused"
-
 
 def spill_fill_bytes(metadata: Mapping[str, Any]) -> int:
     """What a context needs for spill-fill by its metadata: its graphs share it."""
@@ -176,7 +161,8 @@ def measure_sharing(
     sharing = sharing_plan([spill_fill_bytes(one.context.metadata) for one in contexts], strategy)
     plain = sharing_plan(sharing.needs, "none")
     bench.measure(
-        plan=list(sharing.lines()),
+        order=list(sharing.order),
+        group_bytes=sharing.group_bytes,
         expected_spill_fill_bytes=sharing.expected_bytes,
         expected_saving_bytes=sharing.expected_saving_bytes,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 from pydantic import BaseModel
+from rich.filesize import decimal
 
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
@@ -71,7 +72,7 @@ def show_plan(session: pytest.Session, run: Run) -> None:
     write_line(
         reporter,
         f"{counted(len(plans), 'case')}; {counted(report.files, 'different file')}, "
-        f"{_size(report.bytes)} if no device has any of them yet; nothing was run",
+        f"{decimal(report.bytes)} if no device has any of them yet; nothing was run",
     )
     if wrong:
         raise all_of(wrong)
@@ -94,14 +95,7 @@ def _lines(plan: CasePlan) -> Iterator[str]:
     if plan.error is not None:
         yield f"{plan.case}  cannot run: {plan.error}"
         return
-    total = _size(sum(file.size for file in plan.files))
+    total = decimal(sum(file.size for file in plan.files))
     yield f"{plan.case}  ({counted(len(plan.files), 'file')}, {total})"
     for file in plan.files:
-        yield f"    {_size(file.size):>10}  {file.name}  [{file.origin}]"
-
-
-def _size(size: int) -> str:
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} B"
+        yield f"    {decimal(file.size):>10}  {file.name}  [{file.origin}]"

@@ -158,12 +158,3 @@ def test_sessions_that_leave_memory_behind_are_told(lab: DeviceRuns, tmp_path: P
     assert case["measurements"]["sessions"] > 60, "a leak is believed without a longer look"
     (each, _) = case["checks"]
     assert 80_000 <= each["figures"]["left_bytes"] < 80_000 + each["figures"]["tolerance_bytes"]
-
-
-def test_the_plan_of_each_strategy_is_shown(lab: DeviceRuns) -> None:
-    done = lab.run("--plan", "-k", "spill_fill and spill-pooled and not ort")
-    assert done.code == 0, done.output
-    assert "max: load 1 (8650752 B), 0 (7143424 B), 2 (7143424 B), in one group" in done.output
-    assert "expected spill-fill 8650752 B of 22937600 B, saving 14286848 B" in done.output
-    assert "too small for 1: to be refused" in done.output
-    assert "none: load 0" in done.output

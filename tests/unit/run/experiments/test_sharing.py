@@ -58,14 +58,13 @@ def test_each_strategy(
 
 
 @given(ANY_NEEDS, st.sampled_from(STRATEGIES))
-def test_every_plan_loads_each_context_once_and_says_what_it_means(
+def test_every_plan_loads_each_context_once_and_saves_no_more_than_it_can(
     needs: list[int], strategy: Strategy
 ) -> None:
     made = sharing_plan(needs, strategy)
     assert sorted(made.order) == list(range(len(needs)))
     assert made.expected_saving_bytes <= sum(needs) - max(needs) or strategy == "naive"
     assert all(needs[at] > (made.group_bytes or 0) for at in made.undersized)
-    assert any(str(sum(needs)) in line for line in made.lines())
     if strategy == "max":
         assert made.group_bytes == max(needs)
         assert not made.undersized

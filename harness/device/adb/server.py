@@ -27,8 +27,10 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "in its developer options and plug it in again",
     "authorizing": "unlock it and accept this computer's key",
     "offline": "reconnect its cable, or run `adb reconnect`; reboot it if that does not help",
-    "no permissions": "the adb server may not open its USB node: add a udev rule for it, then "
-    "`adb kill-server` and `adb start-server`",
+    "no permissions": "the adb server may not open its USB node: add the udev rule "
+    '`SUBSYSTEM=="usb", ATTR{idVendor}=="ID", MODE="0660", GROUP="plugdev", TAG+="uaccess"` (ID as '
+    "`lsusb` has it) to /etc/udev/rules.d/51-android.rules, then `adb kill-server` and `adb "
+    "start-server`",
     "recovery": "boot it into the system: `adb reboot`",
     "sideload": "boot it into the system: `adb reboot`",
     "bootloader": "boot it into the system: `fastboot reboot`",

@@ -18,11 +18,9 @@ from harness.device.lab.lease import DeviceHeld, Leases
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import lease_root
-from harness.libraries.runtimes.local_sources import is_sdk, sdk_of_environment
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
 from harness.run.workbench.workbench import Workbench
-from harness.tools.doctor import validator
 from harness.tools.doctor.check import REACHABLE, Answer, Checked, Status
 from harness.tools.doctor.device_checks import Patient, device_checks, unknown_soc
 from harness.tools.doctor.smoke import runtime_answer, smoke_checks, untried
@@ -97,7 +95,6 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
         yield from untried(patient, Answer("unknown", "not tried, the probe does not run"))
         return
-    yield from validated(device, sdk_in_use(workbench, device.target, order))
     if order.smoke and not quarantined:
         yield from smoke_checks(workbench, patient, order.qnn, order.cache)
         return
@@ -164,29 +161,3 @@ def probe_answer(device: AttachedDevice, order: Order) -> Answer:
         advice = "its system does not start programs for this target, or forbids it in `workdir`"
         return Answer("fail", f"it does not run: {why}", advice)
     return Answer("ok", f"{probe.parent.name}/{probe.name} runs")
-
-
-def sdk_in_use(workbench: Workbench, target: str, order: Order) -> Path | None:
-    """The QAIRT tree that the chosen runtime comes from, else the one of the environment."""
-    with contextlib.suppress(HarnessError):
-        name = workbench.catalog.resolve(order.qnn, target)[-1]
-        # those of PyPI have no source in front; they would be fetched, and have no SDK
-        if ":" in name and is_sdk(root := workbench.catalog.runtime(name, target).root):
-            return root
-    named = sdk_of_environment(order.environment)
-    return None if named is None else named[1]
-
-
-def validated(device: AttachedDevice, sdk: Path | None) -> Iterator[Checked]:
-    """What the SDK's own validator says, where there is one."""
-    files = validator.validator_files(sdk, device.target, device.htp_arch)
-    if isinstance(files, str):
-        yield Checked("device", device.name, validator.PROGRAM, "not-applicable", files)
-        return
-    try:
-        answers = validator.run_validator(device.transport, device.workdir, device.target, files)
-    except InfraError as error:
-        found = f"it could not be run: {error}"
-        yield Checked("device", device.name, validator.PROGRAM, "unknown", found)
-        return
-    yield from validator.validator_checks(device.name, answers)

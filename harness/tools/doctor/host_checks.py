@@ -9,7 +9,6 @@ from typing import Final
 from harness.device.adb.address import USER_SERVER
 from harness.tools.doctor.check import Answer, Checked, Status
 from harness.tools.doctor.host_facts import HostFacts
-from harness.tools.doctor.usb import VENDORS, rule_line
 
 _GB: Final = 1_000_000_000
 _CACHE_NEEDS_GB: Final = 2.0
@@ -21,14 +20,12 @@ _MEMORY_NEEDS_GB: Final = 2.0
 class LabNeeds:
     """What the lab wants of its computer: targets of its devices, and how they are attached.
 
-    `untold` are devices on USB of which the lab tells no target, so that they may be phones. `usb`
-    is whether a device hangs on this computer's own adb server by its serial number, `server`
-    whether any does.
+    `untold` are devices on USB of which the lab tells no target, so that they may be phones.
+    `server` is whether a device hangs on this computer's own adb server.
     """
 
     targets: frozenset[str] = frozenset()
     untold: tuple[str, ...] = ()
-    usb: bool = False
     server: bool = False
 
 
@@ -42,7 +39,6 @@ def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
         "qemu": _qemu(facts),
         "adb": _adb(facts),
         "adb server": _adb_server(facts, needs),
-        "USB access": _usb(facts, needs),
         "cache": _cache(facts),
         "reports": _room(
             facts.reports, facts.reports_free_bytes, _REPORTS_NEED_GB, "`pytest --reports`"
@@ -120,39 +116,12 @@ def _adb(facts: HostFacts) -> Answer:
 def _adb_server(facts: HostFacts, needs: LabNeeds) -> Answer:
     """The user's own adb server, which real devices hang on."""
     if facts.server_running:
-        owner = facts.server_owner
-        user = f" of {owner.user}" if owner and owner.user else ""
-        process = f", process {owner.pid} ({owner.command})" if owner and owner.pid else ""
         everybody = "every account of this computer can use it and the devices on it"
-        return Answer("ok", f"answers at {USER_SERVER}{user}{process}; {everybody}")
+        return Answer("ok", f"answers at {USER_SERVER}; {everybody}")
     if not needs.server:
         return Answer("not-applicable", "not running, and no device of the lab needs it")
     advice = "`adb start-server`, as the user who may open the devices"
     return Answer("fail", f"none answers at {USER_SERVER}", advice)
-
-
-def _usb(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """Whether this user may open the devices on USB."""
-    closed = [device for device in facts.usb if not device.writable]
-    if closed:
-        first = closed[0]
-        who = f"{VENDORS[first.vendor]} {first.product or 'device'} {first.serial}".strip()
-        ours = "plugdev" in facts.groups
-        join = "" if ours else " and add the user to plugdev (then log in anew)"
-        advice = f"put `{rule_line(first.vendor)}` into /etc/udev/rules.d/51-android.rules{join}"
-        return Answer("fail", f"no permission for {first.node} ({who})", advice)
-    if facts.usb:
-        listed = ", ".join(
-            f"{device.product or device.vendor} {device.node}" for device in facts.usb
-        )
-        return Answer("ok", f"may open {listed}")
-    rules = ", ".join(f"{vendor}: {files[0]}" for vendor, files in sorted(facts.usb_rules.items()))
-    if rules:
-        return Answer("ok", f"no Qualcomm or Google device on the bus; rules: {rules}")
-    if not needs.usb:
-        return Answer("not-applicable", "no device of the lab is on USB here")
-    advice = "check cable and port; `lsusb` must show it (other makers have other vendor ids)"
-    return Answer("warn", "no Qualcomm or Google device on the bus, no udev rule", advice)
 
 
 def _cache(facts: HostFacts) -> Answer:

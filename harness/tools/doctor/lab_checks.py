@@ -34,7 +34,6 @@ _check = partial(Checked, "lab")
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     """What these devices want of this computer (pure)."""
     by_adb = [one for one in devices if one.transport == "adb"]
-    local = [one for one in by_adb if not (one.simulated or one.host or one.address)]
     return LabNeeds(
         targets=frozenset(device.target for device in devices if device.target),
         untold=tuple(
@@ -42,8 +41,7 @@ def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
             for device in by_adb
             if device.target is None and not has_address(device.serial or "")
         ),
-        usb=any(not has_address(device.serial or "") for device in local),
-        server=bool(local),
+        server=any(not (one.simulated or one.host or one.address) for one in by_adb),
     )
 
 

@@ -244,24 +244,6 @@ def test_a_target_that_contradicts_the_device(
     assert "it is linux-x64 (machine x86_64" in found
 
 
-def test_the_validator_of_an_sdk_is_run(simulated_lab: Path, tmp_path: Path) -> None:
-    """A stand-in for the SDK's program, which says what the real one is known to say."""
-    program = tmp_path / "sdk/bin/x86_64-linux-clang/qnn-platform-validator"
-    program.parent.mkdir(parents=True)
-    program.write_text(
-        "#!/bin/sh\nfor last do :; done\nmkdir -p $last/output\n"
-        "echo 'Backend,Backend Hardware,Unit Test\nDSP,Supported,Failed' >$last/output/Result.csv\n"
-        "echo 'Unit Test on the backend GPU: Passed.'\n"
-    )
-    (tmp_path / "sdk/lib/x86_64-linux-clang").mkdir(parents=True)
-    sdk = str(tmp_path / "sdk")
-    done, checks = run("--lab", simulated_lab, "--no-smoke", QAIRT_SDK_ROOT=sdk)
-    assert done.returncode == 1, done.stdout
-    assert checks[NAME, "qnn-platform-validator GPU"]["status"] == "ok"
-    assert checks[NAME, "qnn-platform-validator DSP"]["status"] == "fail"
-    assert not list(storage().rglob("validator-*/output"))
-
-
 @pytest.mark.needs("ps")
 def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
     process = subprocess.Popen(

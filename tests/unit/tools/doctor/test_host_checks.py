@@ -10,14 +10,8 @@ import pytest
 
 from harness.tools.doctor.check import Checked
 from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
-from harness.tools.doctor.host_facts import ServerOwner
-from harness.tools.doctor.usb import UsbDevice
-from tests.unit.tools.doctor.test_other_checks import CLOSED, EVERYTHING, GOOD, NDK
+from tests.unit.tools.doctor.test_other_checks import EVERYTHING, GOOD, NDK
 
-NOBODY = ServerOwner(None, None, None)
-USERS_ONLY = ServerOwner("ann", None, None)
-PROCESS_ONLY = ServerOwner(None, 42, "adb")
-BOARD_NODE = UsbDevice("05c6", "", "", "/dev/bus/usb/001/009", writable=True)
 EVERYBODY = "every account of this computer can use it and the devices on it"
 
 
@@ -78,34 +72,6 @@ def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
         ("adb", {"adb": None}, LabNeeds(), "fail", "none"),
         ("adb", {"adb": None, "adb_problem": "not there"}, LabNeeds(), "fail", "not there"),
         ("adb", {"adb_version": None}, LabNeeds(), "fail", "/venv/adb does not run"),
-        (
-            "USB access",
-            {"usb": (CLOSED,)},
-            EVERYTHING,
-            "fail",
-            "no permission for /dev/bus/usb/001/007 (Google Pixel 8 1A2B)",
-        ),
-        (
-            "USB access",
-            {"usb": (BOARD_NODE, replace(BOARD_NODE, writable=False))},
-            EVERYTHING,
-            "fail",
-            "no permission for /dev/bus/usb/001/009 (Qualcomm device)",
-        ),
-        (
-            "USB access",
-            {"usb": (replace(CLOSED, writable=True), BOARD_NODE)},
-            EVERYTHING,
-            "ok",
-            "may open Pixel 8 /dev/bus/usb/001/007, 05c6 /dev/bus/usb/001/009",
-        ),
-        (
-            "USB access",
-            {"usb_rules": {"18d1": ("/b.rules", "/c.rules"), "05c6": ("/a.rules",)}},
-            EVERYTHING,
-            "ok",
-            "no Qualcomm or Google device on the bus; rules: 05c6: /a.rules, 18d1: /b.rules",
-        ),
         ("cache", {"cache_problem": "Read-only"}, LabNeeds(), "fail", "/cache: Read-only"),
         ("cache", {"cache_free_bytes": None}, LabNeeds(), "unknown", "/cache: free space not told"),
         ("memory", {"memory_bytes": None}, LabNeeds(), "unknown", "not told"),
@@ -118,28 +84,9 @@ def test_what_is_said(
     assert (check.status, check.found) == (status, found)
 
 
-@pytest.mark.parametrize(
-    ("owner", "said"),
-    [
-        (None, ""),
-        (NOBODY, ""),
-        (USERS_ONLY, " of ann"),
-        (PROCESS_ONLY, ", process 42 (adb)"),
-        (ServerOwner("ann", 42, "adb"), " of ann, process 42 (adb)"),
-    ],
-)
-def test_of_whoever_started_the_adb_server_all_is_said_that_is_known(
-    owner: ServerOwner | None, said: str
-) -> None:
-    changes = {"server_running": True, "server_owner": owner}
-    found = host_check("adb server", changes, LabNeeds()).found
-    assert found == f"answers at 127.0.0.1:5037{said}; {EVERYBODY}"
-
-
-def test_whoever_is_in_the_group_already_needs_the_rule_only() -> None:
-    for groups, join in ((frozenset({"plugdev"}), False), (frozenset({"adm"}), True)):
-        check = host_check("USB access", {"usb": (CLOSED,), "groups": groups}, EVERYTHING)
-        assert ("add the user to plugdev" in check.advice) == join
+def test_the_adb_server_is_everybodys() -> None:
+    found = host_check("adb server", {"server_running": True}, LabNeeds()).found
+    assert found == f"answers at 127.0.0.1:5037; {EVERYBODY}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Host, lab, validator, smoke and the sums: what facts mean, case by case."""
+"""Host, lab, smoke and the sums: what facts mean, case by case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.tools.doctor.check import (
     report_of,
 )
 from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
-from harness.tools.doctor.host_facts import HostFacts, ServerOwner, listener
+from harness.tools.doctor.host_facts import HostFacts
 from harness.tools.doctor.lab_checks import (
     file_check,
     lab_needs,
@@ -34,14 +34,6 @@ from harness.tools.doctor.lab_checks import (
     stranger_check,
 )
 from harness.tools.doctor.smoke import error_text, hint, what_it_means
-from harness.tools.doctor.usb import (
-    UsbDevice,
-    rule_line,
-    rule_vendors,
-    rules_for_vendors,
-    vendor_devices,
-)
-from harness.tools.doctor.validator import parse_answers, validator_checks
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
@@ -59,8 +51,7 @@ GOOD = HostFacts(
     reports_free_bytes=10**11,
     memory_bytes=10**10,
 )
-EVERYTHING = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), usb=True, server=True)
-CLOSED = UsbDevice("18d1", "Pixel 8", "1A2B", "/dev/bus/usb/001/007", writable=False)
+EVERYTHING = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), server=True)
 NDK = Ndk(Path("/ndk"), "ANDROID_NDK_HOME", "27.2", {21: Path("a"), 35: Path("b")})
 
 
@@ -87,11 +78,6 @@ def test_a_good_host_for_the_simulator() -> None:
         ({"adb_version": None}, LabNeeds(), "adb", "fail", "reinstall"),
         ({}, EVERYTHING, "adb server", "fail", "adb start-server"),
         ({"server_running": True}, EVERYTHING, "adb server", "ok", ""),
-        ({"usb": (CLOSED,)}, EVERYTHING, "USB access", "fail", 'ATTR{idVendor}=="18d1"'),
-        ({"usb": (CLOSED,)}, EVERYTHING, "USB access", "fail", "add the user to plugdev"),
-        ({"usb": (replace(CLOSED, writable=True),)}, EVERYTHING, "USB access", "ok", ""),
-        ({}, EVERYTHING, "USB access", "warn", "lsusb"),
-        ({"usb_rules": {"05c6": ("/a.rules",)}}, EVERYTHING, "USB access", "ok", ""),
         ({"cache_problem": "Read-only"}, LabNeeds(), "cache", "fail", "QNN_HARNESS_CACHE"),
         ({"cache_free_bytes": 10**9}, LabNeeds(), "cache", "warn", "free some"),
         ({"cache_free_bytes": 10**8}, LabNeeds(), "cache", "fail", "free some"),
@@ -109,30 +95,6 @@ def test_one_thing_of_the_host(
     assert bool(check.advice) == (status in ("warn", "fail"))
 
 
-def test_who_started_the_adb_server() -> None:
-    owner = ServerOwner("ann", 42, "adb -L tcp:5037 fork-server")
-    facts = replace(GOOD, server_running=True, server_owner=owner)
-    (check,) = (check for check in host_checks(facts, EVERYTHING) if check.name == "adb server")
-    assert "of ann, process 42 (adb -L tcp:5037 fork-server)" in check.found
-    assert "every account of this computer can use it" in check.found
-    assert check.status == "ok"
-
-
-def test_a_listener_is_found_by_what_the_kernel_shows(tmp_path: Path) -> None:
-    (tmp_path / "net").mkdir()
-    (tmp_path / "net/tcp").write_text(
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-        "   0: 0100007F:13AD 00000000:0000 01 00000000:00000000 00:00000000 00000000 1 0 11 1\n"
-        "   1: 0100007F:13AD 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1\n"
-    )
-    (tmp_path / "123/fd").mkdir(parents=True)
-    (tmp_path / "123/fd/5").symlink_to("socket:[77]")
-    (tmp_path / "123/cmdline").write_bytes(b"adb\0fork-server\0")
-    assert listener(5037, tmp_path) == ServerOwner("root", 123, "adb fork-server")
-    assert listener(5038, tmp_path) is None
-    assert listener(5037, tmp_path / "nowhere") is None
-
-
 @pytest.mark.parametrize(
     ("cached", "missing", "problem", "status"),
     [
@@ -146,30 +108,6 @@ def test_libraries(cached: list[str], missing: list[str], problem: str | None, s
     assert packages(cached, missing, problem).status == status
 
 
-def test_usb_as_the_kernel_shows_it(tmp_path: Path) -> None:
-    for name, vendor in (("1-1", "18D1"), ("1-2", "1d6b"), ("1-3", "05c6")):
-        folder = tmp_path / "sys" / name
-        folder.mkdir(parents=True)
-        for file, text in {"idVendor": vendor, "busnum": "1", "devnum": name[-1]}.items():
-            (folder / file).write_text(f"{text}\n")
-    (tmp_path / "dev/001").mkdir(parents=True)
-    (tmp_path / "dev/001/001").write_text("")
-    found = list(vendor_devices(tmp_path / "sys", tmp_path / "dev"))
-    assert [(device.vendor, device.writable) for device in found] == [
-        ("18d1", True),
-        ("05c6", False),
-    ]
-    assert list(vendor_devices(tmp_path / "none")) == []
-
-
-def test_udev_rules(tmp_path: Path) -> None:
-    (tmp_path / "51-android.rules").write_text(
-        '# ATTR{idVendor}=="05c6"\nSUBSYSTEM=="usb", ATTRS{idVendor}=="18D1", MODE="0660"\n'
-    )
-    assert rules_for_vendors((tmp_path,)) == {"18d1": (str(tmp_path / "51-android.rules"),)}
-    assert rule_vendors(rule_line("05c6")) == {"05c6"}
-
-
 DESK = DeviceConfig(name="desk", serial="1A2B")
 BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
 
@@ -180,7 +118,7 @@ BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
         (DESK, [SeenDevice("1A2B", "device", model="Pixel")], "ok", "1A2B Pixel"),
         (DESK, [SeenDevice("1A2B", "unauthorized")], "fail", "accept this computer's key"),
         (DESK, [SeenDevice("1A2B", "offline")], "fail", "adb reconnect"),
-        (DESK, [SeenDevice("1A2B", "no permissions")], "fail", "add a udev rule"),
+        (DESK, [SeenDevice("1A2B", "no permissions")], "fail", "add the udev rule"),
         (DESK, [SeenDevice("1A2B", "bootloader")], "fail", "fastboot reboot"),
         (DESK, [SeenDevice("OTHER", "device")], "fail", "it sees OTHER (device)"),
         (DESK, [], "fail", "unplugged or switched off: adb does not see 1A2B; it sees no device"),
@@ -209,52 +147,9 @@ def test_other_lines_of_the_lab() -> None:
     assert quarantine_check("desk", InfraError("cannot read")).status == "fail"
     phone = DeviceConfig(name="p", serial="1", target="android-arm64")
     far = DeviceConfig(name="f", serial="2", host="lab-pc")
-    needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), usb=True, server=True)
+    needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), server=True)
     assert lab_needs([phone, far]) == needs
-    assert lab_needs([far, DeviceConfig(name="b", serial="1.2.3.4:5")]).usb is False
-
-
-# as qnn-platform-validator prints (see validator.py for where that was seen)
-VALIDATOR = """@qnn-harness:said
-PF_VALIDATOR: DEBUG: Calling PlatformValidator->setBackend
-Backend GPU Prerequisites: Present.
-Unit Test on the backend GPU: Passed.
-QNN is supported for backend GPU on the device.
-Core Version of the backend DSP: Hexagon Architecture V68
-Unit Test on the backend DSP: Failed.
-QNN is not supported for backend DSP on the device.
-@qnn-harness:csv
-"""
-CSV = """@qnn-harness:csv
-Backend,Backend Hardware,Backend Libraries,Library Version,Core Version,Unit Test
-DSP,Supported,Found,2.40,Hexagon Architecture V79,Passed
-GPU,Not Supported,Not Found,,,
-"""
-
-
-def test_the_validator_in_words() -> None:
-    said = parse_answers(VALIDATOR)
-    assert said["GPU"] == {"hardware": "Supported", "unit test": "Passed"}
-    assert said["DSP"]["core"] == "Hexagon Architecture V68"
-    good, bad = validator_checks("desk", said)
-    assert (good.status, bad.status) == ("ok", "fail")
-    assert "unit test: Failed" in bad.found
-
-
-def test_the_validator_as_a_table() -> None:
-    said = parse_answers(CSV)
-    assert (said["DSP"]["libraries"], said["DSP"]["core"]) == ("Found", "Hexagon Architecture V79")
-    assert [check.status for check in validator_checks("desk", said)] == ["ok", "fail"]
-    (nothing,) = validator_checks("desk", {})
-    assert nothing.status == "unknown"
-    (nothing,) = validator_checks("desk", {"CPU": {"core": "x"}})
-    assert (nothing.status, nothing.advice) == ("unknown", "")
-
-
-@given(st.text(max_size=300))
-def test_the_validator_may_say_anything(text: str) -> None:
-    answers = parse_answers(f"@qnn-harness:csv\nBackend,x\n{text}\n@qnn-harness:said\n{text}\n")
-    assert all(check.found.isprintable() for check in validator_checks("d", answers))
+    assert lab_needs([far]).server is False
 
 
 def error(api: str, code: int | None, message: str) -> ErrorRecord:

@@ -1,29 +1,17 @@
-"""Journals into the database and out of it; and old records diagnosed anew."""
+"""Journals into the database and out of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Select,
-    bindparam,
-    case,
-    delete,
-    exists,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import Column, Connection, Select, case, delete, exists, func, select, update
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
@@ -34,10 +22,6 @@ from harness.ground.errors import ConfigError
 from harness.ground.facts.engines import ENGINES
 from harness.ground.files.bounded_json import parse_json, parse_model
 from harness.ground.files.names_inside import open_below
-from harness.verdict.failure.diagnosis import diagnosed
-from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.failure.rule import CONFIDENCES
-from harness.verdict.failure.rules import RULES
 from harness.verdict.results.coverage import selected_of
 from harness.verdict.results.journal import Damage, LeftOut, cases_in, lines_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
@@ -226,51 +210,6 @@ def refuse_unknown(database: Database, asked: Filter) -> None:
     if any_held and asked.device and asked.device not in devices:
         problem = f"no run was on a device {asked.device!r}"
         raise ConfigError(problem, field="--device", choices=sorted(devices))
-
-
-def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
-    """Puts today's rules to all failures that are held: how many went from which id to which.
-
-    What logs of the device said then is not held: an old diagnosis that is surer than today's
-    stays, as long as there is a rule of its name. Raises InfraError if the database fails.
-    """
-    known = {rule.id for rule in RULES}
-    changes: Counter[tuple[str | None, str | None]] = Counter()
-    with database.transaction() as connection:
-        columns = _columns("run", "line", "outcome", "error")
-        failures = select(*columns).where(attempts.c.error.is_not(None))
-        anew = []
-        for run, line, outcome, text in rows_of(connection, failures):
-            try:
-                error = parse_model(ErrorRecord, text)
-            except ValueError:
-                continue  # of a harness with other fields: it stays as it was
-            new = _surer(outcome, error, known)
-            if new == error:
-                continue
-            ids = [one.diagnosis.id if one.diagnosis else None for one in (error, new)]
-            changes[ids[0], ids[1]] += ids[0] != ids[1]
-            key = {"of_run": run, "of_line": line}
-            anew.append(key | {"diagnosis": ids[1], "error": new.model_dump_json()})
-        changed = update(attempts).where(
-            attempts.c.run == bindparam("of_run"), attempts.c.line == bindparam("of_line")
-        )
-        if anew:
-            connection.execute(
-                changed.values(diagnosis=bindparam("diagnosis"), error=bindparam("error")), anew
-            )
-    return +changes
-
-
-def _surer(outcome: str, error: ErrorRecord, known: set[str]) -> ErrorRecord:
-    old = error.diagnosis
-    new = diagnosed(outcome, error.model_copy(update={"diagnosis": None}))
-    if old is None or old.id not in known:
-        return new
-    if new.diagnosis is None:
-        return error
-    surer = CONFIDENCES.index(new.diagnosis.confidence) <= CONFIDENCES.index(old.confidence)
-    return new if surer else error
 
 
 class _Seen:

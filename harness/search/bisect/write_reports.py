@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.device.lab.inventory import load_lab
 from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_text import printable, without_secrets_in
 from harness.ground.facts.axes import AxisName
@@ -18,9 +16,7 @@ from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.difference import Difference, difference
 from harness.libraries.runtimes.known_facts import KnownFacts
 from harness.libraries.runtimes.library_facts import build_id_of, kind_of
-from harness.search.bisect.answers import Question, Stopped
 from harness.search.bisect.before_after import edges_of
-from harness.search.bisect.driver import search_of
 from harness.search.bisect.findings import Finding
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Answered
@@ -28,7 +24,7 @@ from harness.search.bisect.loop import record_of
 from harness.search.bisect.report_text import bug_report, page_of
 from harness.search.bisect.result import BisectionResult, Builds, result_of
 from harness.search.bisect.task import Task
-from harness.search.bisect.versions import COMPILING_TARGET, Versions
+from harness.search.bisect.versions import COMPILING_TARGET
 
 RESULT: Final = "result.json"
 REPORT_TEXT: Final = "report.md"
@@ -65,25 +61,6 @@ def write_reports(
         write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
         write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
     return result
-
-
-def write_again(
-    folder: BisectFolder, environment: Mapping[str, str], cache: Path
-) -> BisectionResult:
-    """Make and write the result anew from the log; nothing is run.
-
-    What changed in the libraries is told as far as its lab can still be read. Raises ConfigError
-    for a log that makes no sense, InfraError if nothing can be written.
-    """
-    log = folder.read()
-    task = log.spec
-    catalog = None
-    with contextlib.suppress(HarnessError):
-        catalog = Catalog.of(load_lab(task.lab, places=None), environment, cache)
-        Versions(catalog, task.target).know(task.paths)
-    step = search_of(log).next()
-    finding = None if isinstance(step, Question | Stopped) else step
-    return write_reports(folder, finding, catalog, cache)
 
 
 def _libraries(

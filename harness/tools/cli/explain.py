@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shlex
 import sys
 import zlib
@@ -17,17 +16,9 @@ from typing import BinaryIO, cast
 
 import click
 
-from harness.ground.errors import ConfigError, InfraError
-from harness.ground.files.cache import cache_path
-from harness.tools.cli.lab_options import (
-    NamedPath,
-    complete_devices,
-    json_option,
-    lab_option,
-    lab_or_simulated,
-)
+from harness.ground.errors import ConfigError
+from harness.tools.cli.lab_options import NamedPath, json_option
 from harness.tools.cli.say import say_found
-from harness.tools.doctor.check import Checked
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
 from harness.verdict.failure.asking import question
 from harness.verdict.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
@@ -52,25 +43,14 @@ _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
     metavar="FILE",
     help="What a command answered that was asked for, or another log of the failure; several.",
 )
-@click.option(
-    "--device",
-    metavar="DEVICE",
-    help="Ask this device what keeps its DSP away.",
-    shell_complete=complete_devices,
-)
-@lab_option
 @json_option
-def explain(
-    file: str, others: tuple[Path, ...], device: str | None, lab_file: Path, as_json: bool
-) -> int:
+def explain(file: str, others: tuple[Path, ...], as_json: bool) -> int:
     """Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
     Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause; below it
     stand others that fit, and what to ask where none is sure. Ends with 1 where nothing is
     recognised.
-
-    Of a device its layers to the DSP are read, as by `doctor`; nothing is put on it.
     """
     if len(others) > _MAX_WITH:
         raise click.UsageError(f"--with takes at most {_MAX_WITH} files")
@@ -78,14 +58,12 @@ def explain(
         raise click.UsageError("standard input is read once: name files for all logs but one")
     log = _read(file)
     lines = [*log.lines, *(line for other in others for line in _lines_beside(other))]
-    layers = [] if device is None else _asked(device, lab_file)
     symptoms = symptoms_in(lines)
     found = explained_by(symptoms, lines)
-    found = found.model_copy(update={"diagnoses": _confirmed(found.diagnoses, layers)})
+    found = found.model_copy(update={"diagnoses": _surest_first(found.diagnoses)})
     told = (
         *_told(found.diagnoses, log),
-        *_of_device(layers),
-        *_next(found.diagnoses, file, others, layers, lines),
+        *_next(found.diagnoses, file, others, lines),
         *dsp_numbers(symptoms),
     )
     say_found(found, told, as_json)
@@ -123,31 +101,9 @@ def _lines_beside(file: Path) -> Iterator[LogText]:
     return (replace(line, file=str(file)) for line in _read(str(file)).lines)
 
 
-def _asked(device: str, lab_file: Path) -> list[Checked]:
-    """What can be read of the way to a device's DSP, layer by layer; why, if it cannot be."""
-    from harness.tools.doctor.device_visit import Order, read_ladder
-
-    lab = lab_or_simulated(lab_file, (device,))
-    order = Order(lab, (device,), cache_path(), os.environ, smoke=False)
-    try:
-        return read_ladder(order, device)
-    except InfraError as error:
-        return [Checked("device", device, "asked", "unknown", str(error))]
-
-
-def _ends(layers: Sequence[Checked]) -> Checked | None:
-    return next((layer for layer in layers if layer.status == "fail"), None)
-
-
-def _confirmed(causes: Sequence[Explained], layers: Sequence[Checked]) -> tuple[Explained, ...]:
-    """The causes, first of those that no line states the one that the device confirms."""
-    ids = frozenset[str]()
-    if (ends := _ends(layers)) is not None:
-        from harness.tools.doctor.ladder import causes_at
-
-        ids = causes_at(ends.name)
-    rank = {"known": 0}
-    ranked = sorted(causes, key=lambda one: rank.get(one.confidence, 2 - (one.id in ids)))
+def _surest_first(causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """The causes of each failure, first those that a line states."""
+    ranked = sorted(causes, key=lambda one: one.confidence != "known")
     failures = dict.fromkeys(one.failure for one in ranked)
     return tuple(one for failure in failures for one in ranked if one.failure == failure)
 
@@ -193,33 +149,15 @@ def _answered(answer: Explained, *others: Explained) -> Iterator[str]:
         yield f"    what tells: {apart[one.id]}"
 
 
-def _of_device(layers: Sequence[Checked]) -> Iterator[str]:
-    """What the device told: where the way to its DSP ends, if it does."""
-    if not layers:
-        return
-    ends, name = _ends(layers), layers[0].subject
-    if ends is not None:
-        yield f"on {name} it ends at {ends.name}: {ends.found}"
-        if ends.advice:
-            yield f"  what helps: {ends.advice}"
-    elif layers[0].name == "asked":
-        yield f"{name} could not be asked: {layers[0].found}"
-    elif layers[0].status == "not-applicable":
-        yield f"on {name} there is nothing to ask: {layers[0].found}"
-    else:
-        yield f"on {name} nothing that can be read is wrong"
-
-
 def _next(
     causes: Sequence[Explained],
     file: str,
     others: Sequence[Path],
-    layers: Sequence[Checked],
     lines: Sequence[LogText],
 ) -> Iterator[str]:
-    """What to ask next, where no line states the cause and no device told it."""
+    """What to ask next, where no line states the cause."""
     asked = question(causes, lines, len(others))
-    if asked is None or _ends(layers) is not None:
+    if asked is None:
         return
     log = "LOG" if file == _STDIN else shlex.quote(file)
     beside = "".join(f" --with {shlex.quote(str(one))}" for one in others)

@@ -13,7 +13,6 @@ from harness.answers.history.comparison_json import Bisectable
 from harness.answers.history.database import HISTORY, Database, open_database
 from harness.answers.history.importing import (
     import_run,
-    rediagnose,
     refuse_unknown,
     runs_in,
     runs_in_order,
@@ -178,17 +177,6 @@ def import_command(
     summary = f"{counted(len(imported), 'run')} of {len(known)} taken in"
     lines = [f"{summary}, the others were held already"]
     say_found(RunsImported(imported=imported, held=held), lines, as_json)
-
-
-@history.command("rediagnose")
-@database_option
-@reports_option
-def rediagnose_command(database: str | None, reports: Path) -> None:
-    """Put today's rules to all failures that are held; journals stay as they are."""
-    changes = rediagnose(_open(database, reports))
-    for (old, new), number in changes.most_common():
-        say(f"{number:5} x {old or 'unknown'} -> {new or 'unknown'}")
-    say(f"{counted(sum(changes.values()), 'failure')} diagnosed otherwise")
 
 
 def _import(database: Database, path: Path) -> bool:

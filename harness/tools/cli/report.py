@@ -1,4 +1,4 @@
-"""`qnn-harness report`: the reports of runs and bisections, of merged runs, and of the lab."""
+"""`qnn-harness report`: the reports of runs, of merged runs, and of the lab."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 import click
 
 from harness.answers.history.previous import since_previous
-from harness.answers.report.bisections import bisections_in
 from harness.answers.report.ci import tell_ci
 from harness.answers.report.projections import project
 from harness.answers.report.summary import cut_short, summary_lines, totals
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.files.cache import cache_root
 from harness.tools.cli.lab_options import NamedPath, json_option
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found
@@ -55,12 +53,7 @@ def report() -> None:
 @report.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
 def write(run: Path) -> None:
-    """Write the reports of RUN (default: reports/latest) anew and print its summary.
-
-    RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed.
-    """
-    if not (run / JOURNAL).is_file() and _of_bisections(run):
-        return
+    """Write the reports of RUN (default: reports/latest) anew and print its summary."""
     folder = RunFolder.open(run)
     made_of = project(folder, since_previous(folder))
     if why := cut_short(made_of.info):
@@ -102,26 +95,3 @@ def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
         lost_logs=lost_logs,
     )
     say_found(document, summary_lines(made_of.cases, made_of.coverage, folder.path), as_json)
-
-
-def _of_bisections(path: Path) -> bool:
-    """Writes the reports of a bisection, or lists those of a folder; whether it is one of these."""
-    # what bisects is loaded for these alone: it takes as long as 1,000 cases
-    from harness.search.bisect.folder import LOG
-
-    if (path / LOG).is_file():
-        _bisection(path)
-        return True
-    for one in (found := bisections_in(path)):
-        say(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
-    return bool(found)
-
-
-def _bisection(path: Path) -> None:
-    from harness.search.bisect.folder import BisectFolder
-    from harness.search.bisect.write_reports import write_again
-    from harness.tools.cli.bisect_going import result_lines
-
-    folder = BisectFolder.open(path)
-    for line in result_lines(write_again(folder, os.environ, cache_root()), str(path)):
-        say(line)

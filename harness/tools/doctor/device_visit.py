@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from harness.device.lab.device_answers import ask
 from harness.device.lab.hands import unreachable_advice
 from harness.device.lab.health import RecoveryRules, judge_health
 from harness.device.lab.identity import WrongTarget
-from harness.device.lab.inventory import Lab, load_lab
+from harness.device.lab.inventory import Lab
 from harness.device.lab.lease import DeviceHeld, Leases
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.socs import SOCS
@@ -105,20 +104,6 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         advice = f"qnn-harness devices heal {name}"
         why = Answer("unknown", "not tried, the device is in quarantine", advice)
         yield from untried(patient, why)
-
-
-def read_ladder(order: Order, name: str) -> list[Checked]:
-    """The layers to the DSP of a device, as far as they can be read: nothing is put on it.
-
-    Raises ConfigError for an unknown device, InfraError (DeviceHeld, too) if it cannot be asked.
-    """
-    lab = load_lab(order.lab_file)
-    lab.select([name])
-    with contextlib.closing(open_workbench(lab, order)) as workbench:
-        lab_device = workbench.lab.device(name)
-        device = lab_device.attach()
-        patient = Patient(device, ask(device), lab_device.health_rules)
-        return untried(patient, Answer("not-applicable", "not tried, only looked at"))
 
 
 def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:

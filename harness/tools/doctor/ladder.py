@@ -41,11 +41,6 @@ _REACHED_AT: Final[Mapping[str, str]] = {
 """At which layer a session ended, by the diagnosis of its log; else at the session itself."""
 
 
-def causes_at(layer: str) -> frozenset[str]:
-    """The causes for which a session ends at this layer."""
-    return frozenset(cause for cause, at in _REACHED_AT.items() if at == layer)
-
-
 # What a process needs of the DSP's files; apps and shells are denied the `-secure` nodes, and need
 # none of them (quic/ai-hub-apps#41, where the same process goes on by way of a service).
 _NEEDED: Final = re.compile(

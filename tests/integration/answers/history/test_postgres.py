@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.answers.history.database import Database, open_database
-from harness.answers.history.importing import import_run, rediagnose
+from harness.answers.history.importing import import_run
 from harness.answers.history.timeline import Filter
 from harness.ground.errors import ConfigError, InfraError
 from tests.integration.answers.history.postgres_server import PostgresServer
@@ -123,7 +123,6 @@ def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -
     in_sqlite = list(stored_runs(open_database(str(tmp_path / "history.sqlite")), asked))
     assert list(stored_runs(database, asked)) == in_sqlite
     assert len(in_sqlite) == RUNS
-    assert rediagnose(database) == rediagnose(open_database(str(tmp_path / "history.sqlite")))
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Reports of bisections are found again: written anew, listed, also by runs' reports."""
+"""Reports of bisections are listed by the reports of runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from harness.answers.report.bisections import bisections_in, listed
 from harness.answers.report.document import html
@@ -16,7 +15,6 @@ from harness.search.bisect.driver import Bisection
 from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.search import AxisSpec
 from harness.search.bisect.write_reports import RESULT, write_reports
-from harness.tools.cli.main import commands
 from harness.verdict.results.run_folder import RunFolder
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 
@@ -34,32 +32,6 @@ def bisection(tmp_path: Path) -> Bisection:
     write_reports(made.folder, finding, None, tmp_path)
     made.folder.close()
     return made
-
-
-def report(folder: Path) -> str:
-    done = CliRunner().invoke(commands, ["report", "write", str(folder)], standalone_mode=False)
-    if done.exception is not None:
-        raise done.exception
-    return done.output
-
-
-def test_the_reports_of_a_bisection_are_written_anew(bisection: Bisection) -> None:
-    folder = bisection.folder.path
-    before = {name: (folder / name).read_text() for name in (RESULT, "report.md", "report.html")}
-    for name in before:
-        (folder / name).unlink()
-    assert report(folder).startswith(f"{SAID}\n")
-    assert {name: (folder / name).read_text() for name in before} == before
-
-
-def test_one_that_is_not_over_says_so(bisection: Bisection) -> None:
-    log = bisection.folder.path / "log.jsonl"
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:3]))
-    assert "not over yet, 1 runs were made" in report(bisection.folder.path)
-
-
-def test_those_of_a_folder_are_listed(bisection: Bisection) -> None:
-    assert f"qnn: {SAID}" in report(bisection.folder.path.parent)
 
 
 def test_the_report_of_a_run_of_the_same_test_lists_them(bisection: Bisection) -> None:
@@ -90,7 +62,6 @@ def test_nothing_in_a_result_can_break_the_lists(tmp_path: Path, content: Any) -
     (folder / RESULT).write_text(content)
     assert len(bisections_in(tmp_path)) == ("bisect" in content)
     if "bisect" in content:
-        report(tmp_path)
         page = html([listed(bisections_in(tmp_path))])
         assert "<script" not in page
         assert "<b>" not in page

@@ -84,19 +84,6 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     assert checks["lab", "devices.yaml"]["status"] == "ok"
 
 
-def test_explain_asks_a_device_and_puts_nothing_on_it(simulated_lab: Path, tmp_path: Path) -> None:
-    log = tmp_path / "app.log"
-    log.write_text("QnnDsp <E> Failed to create transport for device, error: 4000\n")
-    done = qnn_harness("explain", log, "--device", NAME, "--lab", simulated_lab)
-    assert done.returncode == 0, done.stderr
-    told = [line for line in done.stdout.splitlines() if line.startswith(f"on {NAME} ")]
-    simulated = "the HTP is a simulator inside libQnnHtp.so"
-    assert told == [f"on {NAME} there is nothing to ask: {simulated}"]
-    for wrong in ("none", ""):
-        done = qnn_harness("explain", log, "--device", wrong, "--lab", simulated_lab)
-        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-
-
 def test_as_a_table(simulated_lab: Path) -> None:
     command = [*QNN_HARNESS, "doctor", NAME, "--no-smoke", "--lab", str(simulated_lab)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

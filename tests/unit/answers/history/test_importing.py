@@ -17,19 +17,17 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.answers.history.attempts import Attempt, read_attempts
 from harness.answers.history.database import open_database
-from harness.answers.history.importing import import_run, rediagnose, runs_in, runs_in_order
+from harness.answers.history.importing import import_run, runs_in, runs_in_order
 from harness.answers.history.timeline import Filter
 from harness.answers.report.merge import merge_runs
 from harness.ground.errors import ConfigError, InfraError
 from harness.tools.cli.history import history
-from harness.verdict.failure.error import Diagnosis
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import new_run_id
 from tests.logged import Logged
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
-from tests.unit.verdict.results.records import error, record
 
 
 def held(path: Path) -> list[tuple[object, ...]]:
@@ -185,48 +183,6 @@ def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
     assert max(map(len, kept)) < 2000
     assert json.loads(kept[0])["backend"] == "htp"
     assert said("--reports", tmp_path, "--json")[0] in (0, 1)
-
-
-def diagnosed_as(made: CaseRecord, name: str, confidence: str) -> CaseRecord:
-    assert made.error is not None
-    known = Diagnosis(id=name, confidence=confidence, words="so")
-    return made.model_copy(update={"error": made.error.model_copy(update={"diagnosis": known})})
-
-
-def test_old_failures_are_diagnosed_by_todays_rules(tmp_path: Path) -> None:
-    """`error` of the records is pd-exhausted, by a line that states it."""
-    made = [record(outcome="failed", case=f"c{at}", error=error()) for at in range(4)]
-    folder = run_folder(
-        tmp_path,
-        made[0],
-        diagnosed_as(made[1], "a-rule-that-is-gone", "known"),
-        diagnosed_as(made[2], "stub-missing", "possible"),
-        diagnosed_as(made[3], "pd-exhausted", "known"),
-        attempt("d failed message=nobody_knows_this"),
-    )
-    journal = (folder / "results.jsonl").read_bytes()
-    assert said("import", "--reports", tmp_path)[0] == 0
-    output = said("rediagnose", "--reports", tmp_path)[1]
-    assert sorted(output.splitlines()) == [
-        "    1 x a-rule-that-is-gone -> pd-exhausted",
-        "    1 x stub-missing -> pd-exhausted",
-        "    1 x unknown -> pd-exhausted",
-        "3 failures diagnosed otherwise",
-    ]
-    assert said("rediagnose", "--reports", tmp_path)[1] == "0 failures diagnosed otherwise\n"
-    told = json.loads(said("--reports", tmp_path, "--diagnosis", "pd-exhausted", "--json")[1])
-    assert (told["kinds"][0]["failures"], len(told["cases"])) == (4, 4)
-    assert (folder / "results.jsonl").read_bytes() == journal
-
-
-def test_a_surer_diagnosis_by_logs_that_are_not_held_stays(tmp_path: Path) -> None:
-    vague = error(message="", code=14001, api="QnnDevice_create", symbol=None)
-    folder = run_folder(
-        tmp_path, diagnosed_as(record(outcome="failed", error=vague), "stub-missing", "known")
-    )
-    database = open_database(str(tmp_path / "h"))
-    import_run(database, folder)
-    assert not rediagnose(database)
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.ground.errors import InfraError
 from harness.tools.cli.explain import explain
 from harness.tools.cli.main import commands, main
-from harness.tools.doctor.check import Checked
 from tests.unit.verdict.failure.log_rows import SKEL_CHAIN
 
 MISSING = 'Failed in loading stub: dlopen failed: library "libQnnHtpV79Stub.so" not found'
@@ -147,64 +145,6 @@ def test_for_a_dll_the_help_speaks_of_windows(tmp_path: Path, ended: Ended) -> N
     out = ended(str(log))[1]
     assert out.startswith("backend-not-loaded (known): ")
     assert "on Windows" in out
-
-
-def test_a_simulated_device_needs_no_lab(
-    tmp_path: Path, ended: Ended, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Path] = []
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.tools.cli.explain.lab_or_simulated", lambda *_: tmp_path / "lab")
-    monkeypatch.setattr(
-        "harness.tools.doctor.device_visit.read_ladder",
-        lambda order, name: asked.append(order.lab_file) or [],
-    )
-    log = tmp_path / "app.log"
-    log.write_text(LOG)
-    ended(str(log), "--device", "sim-v73")
-    assert asked == [tmp_path / "lab"]
-
-
-LOG = "DspTransport.openSession qnn_open failed, 0x00000072, prio 100\nerror 0x80000414 qnn\n"
-
-
-def mock_ladder(*layers: Checked) -> Callable[..., list[Checked]]:
-    return lambda order, name: list(layers)
-
-
-def test_a_device_confirms_a_cause(
-    tmp_path: Path, ended: Ended, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "app.log"
-    log.write_text(LOG)
-    _, out, _ = ended(str(log))
-    assert out.startswith("npu-driver (possible): ")
-    denied = Checked("device", "phone", "DSP nodes", "fail", "no permission: x", "adb root")
-    monkeypatch.setattr("harness.tools.doctor.device_visit.read_ladder", mock_ladder(denied))
-    _, out, _ = ended(str(log), "--device", "phone")
-    lines = out.splitlines()
-    assert lines[0].startswith("fastrpc-denied (possible): ")
-    told = lines.index("on phone it ends at DSP nodes: no permission: x")
-    assert lines[told + 1] == "  what helps: adb root"
-    assert "to be surer" not in out
-    well = Checked("device", "phone", "DSP nodes", "ok", "adsprpc-smd (r)")
-    monkeypatch.setattr("harness.tools.doctor.device_visit.read_ladder", mock_ladder(well))
-    _, out, _ = ended(str(log), "--device", "phone")
-    assert "on phone nothing that can be read is wrong" in out.splitlines()
-
-
-def test_a_device_that_cannot_be_asked_is_told(
-    tmp_path: Path, ended: Ended, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def mock_unplugged(order: object, name: str) -> list[Checked]:
-        raise InfraError("it is unplugged")
-
-    log = tmp_path / "app.log"
-    log.write_text(LOG)
-    monkeypatch.setattr("harness.tools.doctor.device_visit.read_ladder", mock_unplugged)
-    code, out, _ = ended(str(log), "--device", "phone")
-    assert code == 0
-    assert "phone could not be asked: it is unplugged" in out.splitlines()
 
 
 def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> None:

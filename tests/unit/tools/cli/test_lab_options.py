@@ -16,7 +16,6 @@ from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import all_versions
 from harness.tools.cli.bisect import bisect
 from harness.tools.cli.contexts_diverge import diverge_command
-from harness.tools.cli.explain import explain
 from harness.tools.cli.lab_options import DEFAULT_LAB, HOST_TARGET, host_runtime, lab_or_simulated
 from harness.tools.cli.run import run
 
@@ -90,7 +89,7 @@ LAB = "schema: 1\ndevices:\n  - {name: sim-x, serial: a}\n  - {name: phone, seri
         ("schema: 1\ndevices: [", "", []),
     ],
 )
-@pytest.mark.parametrize("command", [run, bisect, explain, diverge_command])
+@pytest.mark.parametrize("command", [run, bisect, diverge_command])
 def test_tab_writes_names_of_devices(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -22,7 +22,7 @@ from harness.search.bisect.findings import Finding
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Answered, BisectLog
 from harness.search.bisect.loop import Loop, Watcher, record_of
-from harness.search.bisect.match import ANY_FAILURE, Formula, Judged, parse_match
+from harness.search.bisect.match import ANY_FAILURE, Comparison, Judged, parse_match
 from harness.search.bisect.search import AxisSpec, Search
 from harness.search.bisect.task import Task
 from harness.verdict.results.drift import KEPT, Output, changes
@@ -113,7 +113,7 @@ class Bisection(Loop[Finding]):
             raise ConfigError(f"{problem}: name another good end", field="--good")
         return Question(at=good, number=question.number, why="what others are compared with")
 
-    def _sizes(self, comparison: Formula) -> dict[Point, list[float]]:
+    def _sizes(self, comparison: Comparison) -> dict[Point, list[float]]:
         """What was measured at each point, the oldest first."""
         found: dict[Point, list[float]] = {}
         for entry, record in self._ran():
@@ -123,7 +123,7 @@ class Bisection(Loop[Finding]):
                     found.setdefault(entry.at, []).append(size)
         return found
 
-    def _change(self, at: Point, comparison: Formula, sizes: dict[Point, list[float]]) -> Change:
+    def _change(self, at: Point, comparison: Comparison, sizes: dict[Point, list[float]]) -> Change:
         """How a point differs from the good side, which is the good end and all that is like it."""
         others = [one for one in sizes if one not in (at, self._good)]
         good: list[float] = []
@@ -139,7 +139,7 @@ class Bisection(Loop[Finding]):
             good += sorted(end, key=lambda size: size == middle)
         return comparison.beside_noise(good, sizes[at], [sizes[one] for one in others])
 
-    def _beside_noise(self, at: Point, comparison: Formula, record: CaseRecord) -> Judged:
+    def _beside_noise(self, at: Point, comparison: Comparison, record: CaseRecord) -> Judged:
         """The answer of all runs of a point, of which this is the last."""
         value = f"{comparison.value(record.measurements):g}"
         try:
@@ -153,7 +153,7 @@ class Bisection(Loop[Finding]):
         judged = comparison.answer(self._change(at, comparison, sizes))
         return Judged(judged.answer, f"{value}: {judged.why}")
 
-    def _good_suffices(self, good: Point, at: Point, comparison: Formula) -> bool:
+    def _good_suffices(self, good: Point, at: Point, comparison: Comparison) -> bool:
         """Whether the good end need not be run again before this point is."""
         sizes = self._sizes(comparison)
         of_good, of_new = (len(sizes.get(one, ())) for one in (good, at))

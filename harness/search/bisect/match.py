@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import math
 import operator
@@ -37,59 +36,69 @@ _FORMS: Final = (
 )
 _OP_SLOWER: Final = re.compile(r"op-slower:(.{1,200}):(\d{1,4}(?:\.\d{1,3})?)%", re.ASCII)
 _MAX_CHARS: Final = 1000
-_MAX_COMPARISON_CHARS: Final = 300
-_PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
-_UNREADABLE: Final = re.compile(r"[^\w\s.+\-*/()<>=!]", re.ASCII)
-_COMPARE: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+_COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
 }
-_ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+_NUMBER: Final = r"\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,2})?"
+_COMPARISON: Final = re.compile(
+    r"(?P<name>[a-z_]\w*(?:\.\w+)*) *(?P<sign>[<>]=?|[=!]=) *"
+    rf"(?:(?P<number>-?{_NUMBER})|(?:(?P<times>{_NUMBER}) *\* *)?good(?: *\* *(?P<by>{_NUMBER}))?)",
+    re.ASCII | re.IGNORECASE,
+)
 ELSE_GOOD: Final = " else good"
 """Behind a form that names a failure: whatever else fails counts as good."""
 
 
-Lookup = Callable[[str], float]
-Term = Callable[[Lookup], float]
-
-
 @dataclass(frozen=True)
-class Formula:
-    """A parsed comparison. `good` on its right side stands for the left side's value when good."""
+class Comparison:
+    """A measurement beside a number, or beside a multiple of what it is when `good`."""
 
-    text: str
-    left: Term
-    compare: Callable[[float, float], bool]
-    right: Term
-    needs_good: bool
-    times: tuple[str, ...]
-    """The measurements in it that are times: no two runs measure the same."""
-    limit: float | None
-    """How many times `good` is too much, or too little, if noise can be judged; else None.
+    name: str
+    sign: str
+    number: float
+    needs_good: bool = False
 
-    It can be if one time or size of memory is compared with a multiple of `good`.
-    """
-    step: float
-    """The smallest step of the left side, in its own unit, where noise can be judged."""
+    def __str__(self) -> str:
+        right = f"{self.number:g}"
+        return f"{self.name} {self.sign} {right}{' * good' if self.needs_good else ''}"
 
-    noisy: tuple[str, ...]
-    """The measurements in it that differ from run to run: times, and the one that is judged."""
+    @property
+    def is_of_op(self) -> bool:
+        return self.name.startswith(OP)
+
+    @property
+    def is_time(self) -> bool:
+        """Whether no two runs measure the same: of an op cycles or microseconds are measured."""
+        return self.is_of_op or unit_of(self.name) not in (None, "bytes")
+
+    @property
+    def limit(self) -> float | None:
+        """How many times `good` is too much, or too little, if noise can be judged; else None.
+
+        It can be if one time or size of memory is compared with a multiple of `good`.
+        """
+        if not self.needs_good or not (self.is_of_op or unit_of(self.name)):
+            return None
+        too_much = self.sign in (">", ">=") and self.number > 1
+        too_little = self.sign in ("<", "<=") and 0 < self.number < 1
+        return self.number if too_much or too_little else None
+
+    @property
+    def step(self) -> float:
+        """The smallest step of the measurement, in its own unit."""
+        return 1.0 if self.is_of_op else known_to(self.name)
 
     @property
     def factor(self) -> float:
         return max(self.limit, 1 / self.limit) if self.limit else 1.0
 
     def size(self, figures: Mapping[str, object]) -> float:
-        """The left side as noise is judged by. Raises Unmeasured."""
+        """The measurement as noise is judged by. Raises Unmeasured."""
         value = self.value(figures)
         if value <= 0:
             raise Unmeasured(f"{value:g} is neither a time nor a size")
@@ -122,20 +131,19 @@ class Formula:
         return Judged("bad" if change.verdict == asked_for else "good", why)
 
     def value(self, figures: Mapping[str, object]) -> float:
-        """The left side of it. Raises Unmeasured."""
-        return _finite(self.left, lambda name: figure(figures, name))
+        """The measurement. Raises Unmeasured."""
+        value = figure(figures, self.name)
+        if not math.isfinite(value):
+            raise Unmeasured(f"{self.name} is not a finite number")
+        return value
 
     def holds(self, figures: Mapping[str, object], good: float | None = None) -> bool:
         """Whether it holds for the figures of a run. Raises Unmeasured."""
-
-        def lookup(name: str) -> float:
-            if name != "good":
-                return figure(figures, name)
-            if good is None:
-                raise Unmeasured("there is no good run to compare with")
-            return good
-
-        return self.compare(self.value(figures), _finite(self.right, lookup))
+        value = self.value(figures)
+        if self.needs_good and good is None:
+            raise Unmeasured("there is no good run to compare with")
+        right = self.number * good if self.needs_good and good is not None else self.number
+        return _COMPARE[self.sign](value, right)
 
 
 def too_noisy(change: Change) -> str:
@@ -163,18 +171,18 @@ class Match:
 
     text: str = "any failure"
     failure: Callable[[ErrorRecord], bool] | None = None
-    comparison: Formula | None = None
+    comparison: Comparison | None = None
     others: RunAnswer = "untestable"
     drift_steps: int | None = None
 
     @property
-    def judged(self) -> Formula | None:
+    def judged(self) -> Comparison | None:
         able = self.comparison is not None and self.comparison.limit is not None
         return self.comparison if able else None
 
     @property
     def profiles(self) -> bool:
-        return self.comparison is not None and self.comparison.text.startswith(OP)
+        return self.comparison is not None and self.comparison.is_of_op
 
     @property
     def needs_good(self) -> bool:
@@ -183,11 +191,10 @@ class Match:
 
     def too_trusting(self, repeat: Repeat) -> str | None:
         """What to say before a search that believes a single measurement of a time."""
-        times = self.comparison.times if self.comparison is not None else ()
-        if not times or not isinstance(repeat, int):
+        if self.comparison is None or not self.comparison.is_time or not isinstance(repeat, int):
             return None
         return (
-            f"{' and '.join(times)} differs from run to run, and one bad answer is believed: a "
+            f"{self.comparison.name} differs from run to run, and one bad answer is believed: a "
             "single slow run can name the wrong version. Without --repeat a multiple of good, such "
             "as `load_us > 1.2 * good`, is judged beside noise"
         )
@@ -245,7 +252,7 @@ class Match:
             return Judged("bad", f"{record.outcome}, {self.text}")
         return Judged(self.others, f"{record.outcome}, but not with {self.text}")
 
-    def _measured(self, comparison: Formula, record: CaseRecord, good: float | None) -> Judged:
+    def _measured(self, comparison: Comparison, record: CaseRecord, good: float | None) -> Judged:
         if record.outcome != "passed":
             return Judged("untestable", f"{record.outcome}, so nothing was measured")
         try:
@@ -253,7 +260,7 @@ class Match:
             held = comparison.holds(record.measurements, good)
         except Unmeasured as error:
             return Judged("untestable", str(error))
-        return Judged("bad" if held else "good", f"{value:g}: {comparison.text}")
+        return Judged("bad" if held else "good", f"{value:g}: {comparison}")
 
     def _drifted(self, steps: int, record: CaseRecord, changes: Sequence[Output]) -> Judged:
         if record.outcome != "passed":
@@ -285,12 +292,14 @@ def parse_match(text: str) -> Match:
     if steps is not None:
         return Match(text, drift_steps=steps)
     if (slower := _OP_SLOWER.fullmatch(text.strip())) and float(slower[2]) >= 1:
-        return Match(text, comparison=_op_slower(slower[1], float(slower[2])))
+        comparison = Comparison(f"{OP}{slower[1]}", ">", 1 + float(slower[2]) / 100, True)
+        return Match(text, comparison=comparison)
     kind, _, value = (part.strip() for part in text.partition("="))
     if text.strip().startswith("measurement"):
-        comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
-        quoted = len(comparison) > 1 and comparison[0] == comparison[-1] and comparison[0] in "\"'"
-        return Match(text, comparison=parse_comparison(comparison[1:-1] if quoted else comparison))
+        measured = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
+        if len(measured) > 1 and measured[0] == measured[-1] and measured[0] in "\"'":
+            measured = measured[1:-1].strip()
+        return Match(text, comparison=parse_comparison(measured))
     others: RunAnswer = "untestable"
     if text.rstrip().endswith(ELSE_GOOD):
         others = "good"
@@ -305,22 +314,6 @@ def parse_match(text: str) -> Match:
     raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
 
 
-def _op_slower(name: str, percent: float) -> Formula:
-    """Of an op's cycles or microseconds, which are whole ones."""
-    path, limit = f"{OP}{name}", 1 + percent / 100
-    return Formula(
-        text=f"{path} > {limit:g} * good",
-        left=lambda lookup: lookup(path),
-        compare=operator.gt,
-        right=lambda lookup: limit * lookup("good"),
-        needs_good=True,
-        times=(path,),
-        limit=limit,
-        step=1.0,
-        noisy=(path,),
-    )
-
-
 def _code(text: str) -> int:
     if not _CODE.fullmatch(text):
         raise ConfigError(f"--match: {text[:40]!r} is not a code", choices=("1002", "0x3ea"))
@@ -332,88 +325,11 @@ def _like(value: str | None, wanted: str) -> bool:
     return value is not None and fnmatchcase(value, wanted.replace("[", "[[]"))
 
 
-def parse_comparison(text: str) -> Formula:
-    """Reads `left SIGN right` of numbers, measurements, + - * / and parentheses: never executed.
-
-    Raises ConfigError that says where it goes wrong.
-    """
-    if len(text) > _MAX_COMPARISON_CHARS:
-        raise ConfigError(f"a comparison has at most {_MAX_COMPARISON_CHARS} characters")
-    text = " ".join(text.split())
-    unreadable = _UNREADABLE.search(text)
-    if unreadable is not None:
-        raise _unread(text, unreadable.start())
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise _unread(text, error.offset - 1 if error.offset else len(text)) from error
-    except (RecursionError, MemoryError) as error:
-        raise ConfigError(f"{text!r}: nested too deep") from error
-    if not isinstance(tree, ast.Compare) or type(tree.ops[0]) not in _COMPARE:
-        signs = ("<", "<=", ">", ">=", "==", "!=")
-        raise ConfigError(f"{text!r}: is no comparison", choices=signs)
-    if len(tree.ops) > 1:
-        rest = text[tree.comparators[0].end_col_offset :].strip()
-        raise ConfigError(f"{text!r}: nothing may follow before {rest!r}")
-    names: set[str] = set()
-    left = _term(tree.left, text, names)
-    if "good" in names:
-        raise ConfigError(f"{text!r}: 'good' stands for the left side, so it goes to the right")
-    if not names:
-        raise ConfigError(f"{text!r}: the left side names no measurement")
-    right = _term(tree.comparators[0], text, names)
-    sizes = {name: unit for name in sorted(names) if (unit := unit_of(name))}
-    times = tuple(name for name, unit in sizes.items() if unit != "bytes")
-    compare, needs_good = _COMPARE[type(tree.ops[0])], "good" in names
-    # of one measurement alone: else this is the text of an expression, which none is called
-    alone = ast.unparse(tree.left)
-    limit = _limit(tree.ops[0], tree.comparators[0]) if alone in sizes else None
-    noisy = tuple(dict.fromkeys((*times, *([alone] if limit else []))))
-    step = known_to(alone)
-    return Formula(text, left, compare, right, needs_good, times, limit, step, noisy)
-
-
-def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:
-    """How many times `good` is too much or too little; None if that is not what is compared."""
-    match right:
-        case ast.BinOp(
-            ast.Constant(int() | float() as limit), ast.Mult(), ast.Name("good")
-        ) | ast.BinOp(ast.Name("good"), ast.Mult(), ast.Constant(int() | float() as limit)):
-            too_much = isinstance(sign, ast.Gt | ast.GtE) and 1 < limit < math.inf
-            too_little = isinstance(sign, ast.Lt | ast.LtE) and 0 < limit < 1
-            return float(limit) if too_much or too_little else None
-    return None
-
-
-def _term(node: ast.expr, text: str, names: set[str]) -> Term:
-    """What computes a side; the measurements in it are added to `names`."""
-    match node:
-        case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
-            what = _ARITHMETIC[type(op)]
-            first, second = _term(left, text, names), _term(right, text, names)
-            return lambda lookup: what(first(lookup), second(lookup))
-        case ast.UnaryOp(ast.USub(), operand):
-            inner = _term(operand, text, names)
-            return lambda lookup: -inner(lookup)
-        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
-            return lambda _: float(number)
-        case ast.Name() | ast.Attribute() if _PATH.fullmatch(path := ast.unparse(node)):
-            names.add(path)
-            return lambda lookup: lookup(path)
-    raise _unread(text, node.col_offset)
-
-
-def _unread(text: str, position: int) -> ConfigError:
-    rest = text[position:].strip()
-    where = f"from {rest!r} on" if rest else "to its end: a number or a measurement is missing"
-    return ConfigError(f"{text!r}: cannot be read {where}")
-
-
-def _finite(term: Term, lookup: Lookup) -> float:
-    try:
-        value = term(lookup)
-    except ArithmeticError as error:
-        raise Unmeasured(f"cannot be computed: {error}") from error
-    if not math.isfinite(value):
-        raise Unmeasured("cannot be computed: not a finite number")
-    return value
+def parse_comparison(text: str) -> Comparison:
+    """Reads `NAME SIGN NUMBER` or `NAME SIGN NUMBER * good`. Raises ConfigError."""
+    found = _COMPARISON.fullmatch(text)
+    if found is None or found["name"] == "good" or (found["times"] and found["by"]):
+        problem = f"--match: {text[:80]!r} compares no measurement with a number"
+        raise ConfigError(problem, choices=("load_us > 500", "load_us > 1.2 * good"))
+    number = found["number"] or found["times"] or found["by"] or "1"
+    return Comparison(found["name"], found["sign"], float(number), found["number"] is None)

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, Final
 
 from harness.answers.history.performance import EFFECT, least_told
-from harness.answers.history.units import known_to
 from harness.answers.report.document import (
     Block,
     CodeBlock,
@@ -31,7 +30,7 @@ from harness.ground.facts.axes import AXES
 from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.libraries.runtimes.difference import Difference
 from harness.search.bisect.answers import Point
-from harness.search.bisect.figures import Unmeasured, figure
+from harness.search.bisect.figures import Unmeasured
 from harness.search.bisect.findings import CornersFinding
 from harness.search.bisect.match import ELSE_GOOD, parse_match
 from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
@@ -285,27 +284,23 @@ def doubts(result: BisectionResult) -> list[str]:
     Noise is learned from how the runs of each version differ.
     """
     compared = parse_match(result.match).comparison if result.match else None
-    if compared is None:
+    if compared is None or not (compared.is_time or compared.limit):
         return []
-    measured: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
+    measured: dict[tuple[str, ...], list[float]] = {}
     for run in result.runs:
         if run.record is not None and run.record.outcome == "passed":
-            measured.setdefault(run.at, []).append(run.record.measurements)
-    lines = []
-    for name in compared.noisy:
-        rows: list[list[float]] = []
-        for figures in measured.values():
             with contextlib.suppress(Unmeasured):
-                rows.append([figure(one, name) for one in figures])
-        # the first row is the one that is judged, by its own noise and that of the others
-        rows.sort(key=len, reverse=True)
-        with contextlib.suppress(ConfigError):
-            tells = least_told(rows, known_to(name))
-            if tells is not None and tells > max(compared.factor, 1 + EFFECT):
-                lines.append(
-                    f"this computer is too noisy to tell less than x {tells:.3g} of {name}"
-                )
-    return lines
+                value = compared.value(run.record.measurements)
+                measured.setdefault(run.at, []).append(value)
+    # the first row is the one that is judged, by its own noise and that of the others
+    rows = sorted(measured.values(), key=len, reverse=True)
+    with contextlib.suppress(ConfigError):
+        tells = least_told(rows, compared.step)
+        if tells is not None and tells > max(compared.factor, 1 + EFFECT):
+            return [
+                f"this computer is too noisy to tell less than x {tells:.3g} of {compared.name}"
+            ]
+    return []
 
 
 def commands(result: BisectionResult) -> list[str]:

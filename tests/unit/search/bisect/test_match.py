@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
 
 from harness.answers.history.performance import Change
 from harness.ground.errors import ConfigError
@@ -178,34 +176,37 @@ def test_outputs_of_other_contexts_are_not_compared() -> None:
         ("code=12x", "is not a code"),
         ("code= else good", "none of its forms"),
         ("symbol= else good", "none of its forms"),
-        ("measurement loaded < 60 else good", "cannot be read from 'else good' on"),
+        ("measurement loaded < 60 else good", "compares no measurement"),
         ("colour=red", "none of its forms"),
         ("drift", "none of its forms"),
         ("drift:-1", "none of its forms"),
         ("drift:1 else good", "none of its forms"),
-        ("measurement", "read to its end: .* is missing"),
-        ("measurement loaded <", "read to its end: .* is missing"),
-        ("measurement loaded < * 3", r"cannot be read from '\* 3' on"),
-        ("measurement loaded", "is no comparison"),
-        ("measurement loaded < 3 < 4", "nothing may follow before '< 4'"),
-        ("measurement 3 < loaded", "names no measurement"),
-        ("measurement good > loaded", "goes to the right"),
-        ("measurement loaded > (3", r"cannot be read from '\(3' on"),
-        ("measurement loaded > 3)", r"cannot be read from '\)' on"),
-        ("measurement loaded in many", "is no comparison"),
-        ("measurement loaded > 2 ** 9", r"cannot be read from '2 \*\* 9' on"),
-        ("measurement loaded > abs(3)", r"cannot be read from 'abs\(3\)' on"),
-        ("measurement loaded > True", "cannot be read from 'True' on"),
-        ("measurement loaded > (a < 3)", r"cannot be read from 'a < 3\)' on"),
-        ("measurement loaded > -+3", "cannot be read from '\\+3' on"),
-        ("measurement loaded > (1).x", r"cannot be read from '\(1\).x' on"),
-        ("measurement loaded > __import__('os')", "cannot be read from"),
-        ("measurement loaded > 3; 4", "cannot be read from"),
-        ("measurement loaded > 3 # 4", "cannot be read from '# 4' on"),
-        ('measurement "loaded < 60', "cannot be read from '\"loaded < 60' on"),
-        ('measurement "', "cannot be read from '\"' on"),
-        ('measurement ""', "read to its end: .* is missing"),
-        ("measurement " + "-" * 400, "at most 300 characters"),
+        *(
+            (f"measurement {text}", "compares no measurement with a number")
+            for text in (
+                "",
+                "loaded",
+                "loaded <",
+                "loaded < * 3",
+                "loaded < 3 < 4",
+                "3 < loaded",
+                "good > 3",
+                "loaded > (3",
+                "loaded in many",
+                "loaded > 2 ** 9",
+                "loaded > 2 * good * 2",
+                "loaded > True",
+                "loaded > other",
+                "loaded > 1e999",
+                "loaded > __import__('os')",
+                "loaded > 3; 4",
+                "loaded > 3 # 4",
+                '"loaded < 60',
+                '"',
+                '""',
+                "-" * 400,
+            )
+        ),
         ("code=" + "1," * 1000, "at most 1000 characters"),
     ],
 )
@@ -219,23 +220,6 @@ def test_a_thousand_characters_can_be_read() -> None:
     assert parse_match(signature).text == signature
     with pytest.raises(ConfigError, match="at most 1000 characters"):
         parse_match(f"{signature}x")
-
-
-@pytest.mark.parametrize("error", [RecursionError, MemoryError])
-def test_what_python_cannot_parse_is_nested_too_deep(
-    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(ast, "parse", fails)
-    with pytest.raises(ConfigError, match="'a > 5': nested too deep"):
-        parse_comparison("a > 5")
-
-
-def test_a_comparison_that_begins_as_it_ends_is_not_quoted() -> None:
-    match = parse_match("measurement loaded > total")
-    assert match.judge(record(measurements={"loaded": 5, "total": 3})).answer == "bad"
 
 
 FIGURES = {
@@ -257,31 +241,22 @@ FIGURES = {
     [
         ("a > 5", True),
         ("Upper.Case == 7", True),
-        ("a + 1 * 2 == 8", True),
-        ("(a + 1) * 2 == 14", True),
-        ("a - 1 - 1 == 4", True),
-        ("a / 2 / 3 == 1", True),
-        ("-a < -b.peak", True),
         ("b.peak >= 25e-1", True),
         ("many == 3", True),
-        ("many.min + many.max + many.count == 12", True),
-        ("many.first != many.last", True),
-        ("many.mean <= 4", True),
-        ("a > " + "(" * 90 + "5" + ")" * 90, True),
-        ("a > " + "-" * 290 + "5", True),
-        ("a > 5" + "+ 0" * 90, True),
-        ("a > 5".ljust(300), True),
+        ("many.max > 8", False),
+        ("a > -3", True),
+        ("a  >5", True),
     ],
 )
-def test_arithmetic(text: str, holds: bool) -> None:
+def test_comparisons(text: str, holds: bool) -> None:
     assert parse_comparison(text).holds(FIGURES) is holds
 
 
 @pytest.mark.parametrize(
     "text",
-    ["c > 1", "b > 1", "text > 1", "flag > 0", "none > 1", "many.sum > 1", "a / 0 > 1",
+    ["c > 1", "b > 1", "text > 1", "flag > 0", "none > 1", "many.sum > 1",
      "mixed > 0", "mixed.count > 0", "said > 0", "a.max > 1",
-     "huge > 1", "a > 1 / (a - 6)", "b.peak.x > 1", "a * 9e99 * 9e99 * 9e99 * 9e99 > 1"],
+     "huge > 1", "b.peak.x > 1", "a > 2 * good"],
 )  # fmt: skip
 def test_what_was_not_measured_has_no_answer(text: str) -> None:
     with pytest.raises(Unmeasured):
@@ -298,49 +273,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     reached()
     judged = match.judge(record(measurements=FIGURES | {"huge": 1}))
     assert judged.answer in ("good", "bad", "untestable")
-
-
-PLAIN = {"a": 6, "b.peak": 2.5, "many.max": 8, "many.first": 3}
-TERMS = st.recursive(
-    st.sampled_from([*PLAIN, "1", "2.5", "0", "1e3"]),
-    lambda inner: (
-        st.tuples(inner, st.sampled_from("+-*/"), inner).map(" ".join)
-        | inner.map("({})".format)
-        | inner.map("-({})".format)
-    ),
-    max_leaves=6,
-)
-LEFT = st.sampled_from([*PLAIN]) | TERMS.map("a + {}".format)
-COMPARED = st.tuples(
-    LEFT,
-    st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
-    TERMS,
-)
-
-
-@reaches(0.5)
-@given(COMPARED.map(" ".join))
-def test_an_expression_means_what_it_means_to_python(text: str) -> None:
-    values = {name.replace(".", "_"): value for name, value in PLAIN.items()}
-    try:
-        wanted = eval(re.sub(r"(?<=[a-z])\.(?=[a-z])", "_", text), {}, values)
-    except ZeroDivisionError:
-        with pytest.raises(Unmeasured):
-            parse_comparison(text).holds(FIGURES)
-        return
-    reached()
-    assert parse_comparison(text).holds(FIGURES) is wanted
-
-
-@reaches(0.05)
-@given(COMPARED.map(" ".join), st.integers(0, 40), st.text("ab.many+-*/()<>=! 019e", max_size=3))
-def test_any_expression_is_read_or_refused(text: str, place: int, put_in: str) -> None:
-    try:
-        found = parse_comparison(text[:place] + put_in + text[place + 1 :]).holds(FIGURES)
-    except (ConfigError, Unmeasured):
-        return
-    reached()
-    assert type(found) is bool
 
 
 @pytest.mark.parametrize(
@@ -365,7 +297,7 @@ def test_a_figure_by_its_path(path: str, value: float) -> None:
     ("text", "times"),
     [
         ("measurement load_us > 1.2 * good", "load_us"),
-        ("measurement load_us.median > 2 * steady_ms.max", "load_us.median and steady_ms.max"),
+        ("measurement load_us.median > 2", "load_us.median"),
         ("measurement probe.took_s > 1", "probe.took_s"),
         ("measurement load_us.count > 66", ""),
         ("measurement loaded < 66", ""),
@@ -393,13 +325,9 @@ def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
         ("load_us > 0.9 * good", None),
         ("load_us < 1.1 * good", None),
         ("load_us == 1.1 * good", None),
-        ("load_us > 1.1 * good + 5", None),
-        ("load_us > 1.1 * other_us", None),
-        ("load_us - create_us > 1.1 * good", None),
         ("load_us.count > 1.1 * good", None),
         ("loaded < 0.9 * good", None),
         ("load_us > 500", None),
-        ("load_us > 1e999 * good", None),
     ],
 )
 def test_noise_is_judged_where_a_time_or_size_is_beside_a_multiple_of_good(
@@ -415,21 +343,16 @@ def test_no_noise_is_judged_where_nothing_is_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "factor", "noisy"),
+    ("text", "factor"),
     [
-        ("load_us > 1.25 * good", 1.25, ("load_us",)),
-        ("load_us < 0.5 * good", 2, ("load_us",)),
-        ("load_us > 5", 1, ("load_us",)),
-        ("rss_bytes.peak > 1.25 * good", 1.25, ("rss_bytes.peak",)),
-        ("rss_bytes.peak > 5", 1, ()),
-        ("b_us + a_us > c_ms", 1, ("a_us", "b_us", "c_ms")),
+        ("load_us > 1.25 * good", 1.25),
+        ("load_us < 0.5 * good", 2),
+        ("load_us > 5", 1),
+        ("rss_bytes.peak > 1.25 * good", 1.25),
     ],
 )
-def test_how_far_is_far_enough_and_what_differs_from_run_to_run(
-    text: str, factor: float, noisy: tuple[str, ...]
-) -> None:
-    comparison = parse_comparison(text)
-    assert (comparison.factor, comparison.noisy) == (factor, noisy)
+def test_how_far_is_far_enough(text: str, factor: float) -> None:
+    assert parse_comparison(text).factor == factor
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, JsonValue
+from pydantic import BeforeValidator
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import Category, Pair
@@ -158,18 +158,6 @@ class SpeedReport(Part):
         )
 
 
-class BisectedGroup(Part):
-    """New failures of one signature that `--bisect` searched together.
-
-    `exit_code` is null where no time was left; `result` is what `bisect --json` printed.
-    """
-
-    cases: list[str]
-    command: list[str]
-    exit_code: int | None
-    result: JsonValue
-
-
 class ComparisonReport(Part):
     """Two runs side by side, and the `versions` of each: a list for all that can become of a case.
 
@@ -208,7 +196,6 @@ class ComparisonReport(Part):
     ops: OpsCompared | None = None
     passing: int
     untested: int
-    bisections: tuple[BisectedGroup, ...] | None = None
 
 
 def rows(

@@ -56,7 +56,7 @@ class NewFailure:
             return "nothing tells its failure from the one before"
         return None
 
-    def command(self, lab: str, reports: str, minutes: float | None = None) -> list[str] | None:
+    def command(self, lab: str, reports: str) -> list[str] | None:
         """The bisection that finds out which version it was; None if there is a `hindrance`.
 
         A failure that replaced another is looked for by its signature, and the other one is good.
@@ -78,8 +78,7 @@ class NewFailure:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
         words += ["--repeat", str(self.repeat)] if self.repeat > 1 else []
         words += ["--device", self.after.device]
-        words += [*(["--lab", lab] if lab else []), "--reports", reports]
-        return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
+        return [*words, *(["--lab", lab] if lab else []), "--reports", reports]
 
     def bisectable(self, lab: str, reports: str) -> Bisectable:
         """What reports say of it: which versions changed, and the command or a hindrance."""

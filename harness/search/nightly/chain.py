@@ -191,7 +191,7 @@ class Chain:
         if self._left_s < ENOUGH_S or self.night.on_a_simulator:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
-        _, said = answered(words, min(self._left_s, _LAB_S), cwd=self.night.folder)
+        _, said = answered(words, min(self._left_s, _LAB_S), self.night.folder)
         return devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _earlier(self) -> Iterator[Night]:
@@ -360,7 +360,7 @@ class Chain:
                 words = ["bisect", "--resume", str(begun.path)]
             words += ["--max-minutes", f"{left / 60:.3f}", "--json"]
             if begun is None or is_free(begun.path / LOG, min(left, _ENDING_S)):
-                code, result = bisection(words, left, True, self.night.folder)
+                code, result = bisection(words, left, self.night.folder)
             else:  # it is not over: the next night asks again
                 self._note(f"another process is at {begun.path}")
                 code, result = InfraError.exit_code, None

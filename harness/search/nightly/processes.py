@@ -40,20 +40,15 @@ def ended(
         return code
 
 
-def bisection(
-    words: Sequence[str], left_s: float, kept: bool, cwd: str | None = None
-) -> tuple[int | None, Any]:
-    """Runs a bisection; its exit code, and the JSON that it printed if that is `kept`."""
-    return answered(words, left_s + _LAST_RUN_S, kept, cwd)
+def bisection(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
+    """Runs a bisection; its exit code, and the JSON that it printed."""
+    return answered(words, left_s + _LAST_RUN_S, cwd)
 
 
-def answered(
-    words: Sequence[str], left_s: float, kept: bool = True, cwd: str | None = None
-) -> tuple[int | None, Any]:
-    """Runs a command of ours; its exit code, and the JSON that it printed if that is `kept`."""
+def answered(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
+    """Runs a command of ours; its exit code, and the JSON that it printed."""
     with tempfile.TemporaryFile() as output:
-        stdout = output if kept else None
-        code = ended("harness.tools.cli.main", words, left_s, cwd=cwd, stdout=stdout)
+        code = ended("harness.tools.cli.main", words, left_s, cwd=cwd, stdout=output)
         output.seek(0)
         try:
             return code, parse_json(output.read(_MAX_ANSWER_BYTES))

@@ -1,12 +1,8 @@
-"""`qnn-harness compare`: what became of each case since an earlier run; bisects what is new."""
+"""`qnn-harness compare`: what became of each case since an earlier run."""
 
 from __future__ import annotations
 
-import contextlib
-import math
 import shlex
-import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,29 +14,19 @@ from harness.answers.history.comparison import (
     Category,
     FailOn,
     Pair,
-    groups,
     settled,
 )
-from harness.answers.history.comparison_json import Bisectable, BisectedGroup, report_head, rows
+from harness.answers.history.comparison_json import Bisectable, report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
-from harness.answers.history.previous import histories, previous_of, since_previous
+from harness.answers.history.previous import histories, previous_of
 from harness.answers.history.side_by_side import compared
-from harness.answers.report.projections import project
-from harness.ground.errors import HarnessError
 from harness.search.bisect.new_failures import NewFailure, bisected_apart
 from harness.search.nightly.notifications import Message, notify as send_message, require_channels
-from harness.search.nightly.processes import ENOUGH_S, bisection
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
 from harness.verdict.results.run_folder import RunFolder
 
 _LATEST: Final = Path("reports/latest")
-
-
-def _minutes(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not (value > 0 and math.isfinite(value)):
-        raise click.BadParameter(f"{value:g} is not a time", context, parameter)
-    return value
 
 
 @click.command()
@@ -61,20 +47,6 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for CI.")
 @click.option("--html", "as_html", is_flag=True, help="Print a page.")
 @click.option(
-    "--bisect", "bisects", is_flag=True, help="Bisect each new failure, one after another."
-)
-@click.option(
-    "--known-too", is_flag=True, help="--bisect also what fails now as a known issue expects."
-)
-@click.option(
-    "--max-minutes",
-    type=float,
-    default=60.0,
-    show_default=True,
-    callback=_minutes,
-    help="For --bisect.",
-)
-@click.option(
     "--notify",
     is_flag=True,
     help="Send the result to the channels of devices.yaml, unless it is 0 and nothing is fixed.",
@@ -87,9 +59,6 @@ def compare(
     fail_on: str,
     as_markdown: bool,
     as_html: bool,
-    bisects: bool,
-    known_too: bool,
-    max_minutes: float,
     notify: bool,
     lab_file: Path,
     as_json: bool,
@@ -99,15 +68,14 @@ def compare(
     So do failures that are other ones than before, and cases that had a verdict and have vanished;
     --fail-on says it otherwise. Where none of these is, verdicts that the new run lacks end with 2
     if input was wrong, else 3. For each new failure it prints the bisection that finds the version
-    to blame; with --bisect they are run, all together in --max-minutes, and can be gone on with
-    later. Speed and memory of what passes in both are judged by what earlier runs of the same
+    to blame. Speed and memory of what passes in both are judged by what earlier runs of the same
     cases, beside BASE, say of noise: one run alone never proves a change. Of an op it
     does where all executions lie three times apart.
     """
     asked_for = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
     forms = [name for name, wanted in asked_for.items() if wanted]
-    if len(forms) > 1 or (bisects and forms and not as_json):
-        raise click.UsageError(f"{' and '.join([*forms, '--bisect'][:2])} do not go together")
+    if len(forms) > 1:
+        raise click.UsageError(f"{' and '.join(forms[:2])} do not go together")
     if notify:
         require_channels(lab_file)
     asked = FailOn.parse(fail_on)
@@ -141,15 +109,10 @@ def compare(
             say(line)
     if notify and (whole.exit_code or found["fixed"]):
         _notify(whole, folder, lab_file)
-    bisections = None
-    if bisects:
-        wanted = [*found["new"], *found["changed"], *(found["known"] if known_too else ())]
-        until = time.monotonic() + 60 * max_minutes
-        bisections = tuple(_bisect(wanted, lab, reports, until, as_json=as_json))
-        with contextlib.suppress(HarnessError):
-            project(folder, since_previous(folder))  # its report lists them
     if as_json:
-        _say_report(whole, bisectable, bisections)
+        say_long_json(
+            report_head(whole), **{name: rows(whole, name, bisectable) for name in TITLES}
+        )
     return whole.exit_code
 
 
@@ -160,15 +123,6 @@ def _notify(whole: ToldComparison, run: RunFolder, lab_file: Path) -> None:
     message = Message.of_lines(title, text, run.path / "report.html")
     for warning in send_message(lab_file, message):
         say(f"warning: {warning}", err=True)
-
-
-def _say_report(
-    whole: ToldComparison,
-    bisectable: Callable[[Category, Pair], Bisectable],
-    bisections: tuple[BisectedGroup, ...] | None,
-) -> None:
-    head = report_head(whole).model_copy(update={"bisections": bisections})
-    say_long_json(head, **{name: rows(whole, name, bisectable) for name in TITLES})
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
@@ -183,30 +137,3 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
         new = RunFolder.open(runs[0] if runs else _LATEST)
         return previous_of(new), new
     return RunFolder.open(runs[0]), RunFolder.open(runs[1] if len(runs) > 1 else _LATEST)
-
-
-def _bisect(
-    wanted: Sequence[Pair], lab: str, reports: str, until: float, *, as_json: bool
-) -> Iterator[BisectedGroup]:
-    """Runs a bisection for each signature, sharing what is left of the time.
-
-    They print what they find; with `as_json` it is part of what is yielded. A bisection for which
-    no time is left is yielded without an exit code.
-    """
-    for group in groups(wanted, bisected_apart):
-        left = until - time.monotonic()
-        command = NewFailure.of(group[0]).command(lab, reports, round(max(left, 0.001) / 60, 3))
-        if command is None:
-            continue
-        exit_code, result = None, None
-        if left < ENOUGH_S:
-            say(f"no time left: qnn-harness {shlex.join(command[:-2])}", err=True)
-        else:
-            asked = [*command, *(["--json"] if as_json else [])]
-            exit_code, result = bisection(asked, left, as_json)
-        yield BisectedGroup(
-            cases=[pair.shown.case for pair in group],
-            command=["qnn-harness", *command],
-            exit_code=exit_code,
-            result=result,
-        )

@@ -58,13 +58,12 @@ def test_a_new_version_broke_it() -> None:
     )
     (new,) = found_in(found)
     assert new.changed == ("qnn",)
-    command = new.command("lab.yaml", "reports", 30)
+    command = new.command("lab.yaml", "reports")
     assert command is not None
     assert command[:7] == [
         *("bisect", "--case", "suites/test_a.py::test_b[sim-htp-2.51.0-66]"),
         *("--axis", "qnn", "--good", "2.50.40"),
     ]
-    assert command[-2:] == ["--max-minutes", "30"]
 
 
 def test_with_the_same_versions_there_is_nothing_to_bisect() -> None:
@@ -274,14 +273,10 @@ ENDS = ("--device", "sim", "--lab", "lab.yaml", "--reports", "reports")
         ),
     ],
 )
-@pytest.mark.parametrize("minutes", [None, 7.5])
-def test_the_command_of_a_bisection(
-    before: Attempt, after: Attempt, command: list[str], minutes: float | None
-) -> None:
+def test_the_command_of_a_bisection(before: Attempt, after: Attempt, command: list[str]) -> None:
     found = new_failure(before, after)
-    limit = ["--max-minutes", "7.5"] if minutes else []
     whole = ["bisect", "--case", after.case, *command, *ENDS]
-    assert found.command("lab.yaml", "reports", minutes) == [*whole, *limit]
+    assert found.command("lab.yaml", "reports") == whole
     assert found.bisectable("lab.yaml", "reports").bisect == ("qnn-harness", *whole)
 
 

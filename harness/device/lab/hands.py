@@ -51,7 +51,7 @@ def needs_hands(
             advice = _ADVICE.get(finding.code, _ELSE)
             if finding.code == "unreachable":
                 advice = unreachable_advice(finding.text) or _ELSE
-            return Hands(advice.format(name=name), finding.text)
+            return Hands(advice.replace("{name}", name), finding.text)
     return None
 
 

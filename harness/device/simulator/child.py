@@ -7,11 +7,8 @@ and exec, which makes it the cheapest start there is (0.15 ms against 0.4 ms and
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
-import struct
-import termios
 import tty
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,13 +55,6 @@ class Child:
         """The exit code of a process that has ended: 128 + signal for one that was killed."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return code if code >= 0 else 128 - code
-
-    def resize(self, rows: int, columns: int, width: int, height: int) -> None:
-        """Sets the terminal's size, in characters and in pixels."""
-        if self.terminal:
-            size = struct.pack("HHHH", rows, columns, width, height)
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, size)
 
 
 def spawn_with_pipes(arguments: Sequence[str], environment: Mapping[str, str]) -> Child:

@@ -12,7 +12,6 @@ from harness.device.simulator.auth import TOKEN_BYTES, PublicKey, is_ours, parse
 from harness.device.simulator.protocol import (
     AdbPacketReader,
     BadPacket,
-    OpensItself,
     Packet,
     Payload,
     Streams,
@@ -42,7 +41,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         banner: bytes,
         key: PublicKey,
-        find_service: Callable[[bytes], StreamService | OpensItself | None],
+        find_service: Callable[[bytes], StreamService | None],
         note: Callable[[str], None],
         others: dict[Connection, None],
     ) -> None:

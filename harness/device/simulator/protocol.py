@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 
@@ -176,7 +175,6 @@ class Stream:
         "_streams",
         "closed",
         "endpoint",
-        "is_open",
         "local",
         "lost",
         "ready",
@@ -190,7 +188,6 @@ class Stream:
         self.local = local
         self.endpoint: Endpoint | None = None
         self.ready = True
-        self.is_open = False
         self.closed = False
         self.lost = False
         self.unanswered = 0
@@ -217,23 +214,11 @@ class Stream:
         """Ends the stream from the device's side; the endpoint is not told."""
         if not self.closed:
             self._streams.forget(self)
-            self._streams.send(CLSE, self.local if self.is_open else 0, self.remote, b"")
-
-    def opened(self) -> None:
-        """Tells the host that the service is there."""
-        self.is_open = True
-        self._streams.send(OKAY, self.local, self.remote, b"")
+            self._streams.send(CLSE, self.local, self.remote, b"")
 
 
 StreamService = Callable[[Stream], Endpoint]
 """Starts a service on an open stream. Raises OSError or ValueError if it cannot be started."""
-
-
-@dataclass(frozen=True)
-class OpensItself:
-    """A service that calls `Stream.opened` once it knows that it is there, or closes the stream."""
-
-    start: StreamService
 
 
 class Streams:
@@ -242,7 +227,7 @@ class Streams:
     def __init__(
         self,
         send: Send,
-        find_service: Callable[[bytes], StreamService | OpensItself | None],
+        find_service: Callable[[bytes], StreamService | None],
         *,
         max_payload: int,
     ) -> None:
@@ -300,11 +285,9 @@ class Streams:
             return
         stream = Stream(self, self._next_number(), remote)
         self._open[stream.local] = stream
-        start = service.start if isinstance(service, OpensItself) else service
+        self.send(OKAY, stream.local, remote, b"")
         try:
-            if start is service:
-                stream.opened()
-            stream.endpoint = start(stream)
+            stream.endpoint = service(stream)
         except (OSError, ValueError):
             stream.close()
 

@@ -10,9 +10,8 @@ from typing import Final
 
 from harness.device.simulator.child import spawn_with_pipes, spawn_with_terminal
 from harness.device.simulator.programs import ALWAYS_TCP, FOR_USER, NO_PARTITIONS
-from harness.device.simulator.protocol import Endpoint, OpensItself, Stream, StreamService
+from harness.device.simulator.protocol import Endpoint, Stream, StreamService
 from harness.device.simulator.shell_service import ShellSession
-from harness.device.simulator.socket_service import SocketSession, parse_socket
 from harness.device.simulator.storage import Storage
 from harness.device.simulator.sync_service import SyncSession
 
@@ -143,7 +142,7 @@ class Services:
     reboot: Callable[[str], None] = lambda _: None
     _shells: set[ShellSession] = field(default_factory=set)
 
-    def find(self, raw_name: bytes) -> StreamService | OpensItself | None:
+    def find(self, raw_name: bytes) -> StreamService | None:
         """What starts the service of that name, None if there is no such service."""
         name = os.fsdecode(raw_name)
         service = None if "\0" in name else self._find(name)
@@ -155,7 +154,7 @@ class Services:
         for shell in self._shells:
             shell.kill()
 
-    def _find(self, name: str) -> StreamService | OpensItself | None:
+    def _find(self, name: str) -> StreamService | None:
         request = parse_shell(name)
         if request is not None:
             if request.v2 and "shell_v2" not in self.features:
@@ -165,8 +164,6 @@ class Services:
             return lambda stream: SyncSession(stream, self.storage, self.features, self.note)
         if name.startswith("reboot:"):
             return lambda stream: self._reboot(name.removeprefix("reboot:"))
-        if place := parse_socket(name):
-            return OpensItself(lambda stream: SocketSession(stream, place))
         text = refusal(name, root=os.getuid() == 0)
         return None if text is None else lambda stream: TextAnswer(stream, text.encode())
 

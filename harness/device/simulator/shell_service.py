@@ -7,76 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import struct
 from collections.abc import Callable
 from typing import Final
 
 from harness.device.simulator.child import Child
 from harness.device.simulator.protocol import Stream
+from harness.device.transport.faults import ProtocolError
+from harness.device.transport.shell_protocol import (
+    CLOSE_STDIN,
+    EXIT,
+    STDERR,
+    STDIN,
+    STDOUT,
+    PacketReader,
+    header,
+)
 
-STDIN: Final = 0
-STDOUT: Final = 1
-STDERR: Final = 2
-EXIT: Final = 3
-CLOSE_STDIN: Final = 4
-WINDOW_SIZE: Final = 5
-
-_HEADER: Final = struct.Struct("<BI")
-_SIZE: Final = re.compile(rb"(\d{1,5})x(\d{1,5}),(\d{1,5})x(\d{1,5})\0?")
-_MAX_CONTROL_BYTES: Final = 64
+_WINDOW_SIZE: Final = 5
+_ALLOWED: Final = (STDIN, CLOSE_STDIN, _WINDOW_SIZE)
 _READ_BYTES: Final = 128 * 1024
 _LINGER_S: Final = 10.0
 _END_OF_INPUT: Final = b"\x04"  # what a user types into a terminal: ^D
-
-
-class StdinParser:
-    """Takes shell protocol packets from the host apart, however they are cut.
-
-    Calls back with pieces of stdin as they come; nothing is collected but short control packets.
-    """
-
-    def __init__(
-        self,
-        on_stdin: Callable[[memoryview], None],
-        on_close: Callable[[], None],
-        on_size: Callable[[int, int, int, int], None],
-    ) -> None:
-        self._on_stdin = on_stdin
-        self._on_close = on_close
-        self._on_size = on_size
-        self._head = b""
-        self._kind = -1
-        self._left = 0
-        self._control = b""
-
-    def feed(self, data: memoryview) -> None:
-        """Reads the next bytes."""
-        while data:
-            if self._kind < 0:
-                missing = _HEADER.size - len(self._head)
-                self._head += data[:missing]
-                data = data[missing:]
-                if len(self._head) < _HEADER.size:
-                    return
-                self._kind, self._left = _HEADER.unpack(self._head)
-                self._head = self._control = b""
-            piece, data = data[: self._left], data[self._left :]
-            self._left -= len(piece)
-            if self._kind == STDIN and piece:
-                self._on_stdin(piece)
-            elif self._kind == WINDOW_SIZE and len(self._control) < _MAX_CONTROL_BYTES:
-                self._control += piece[:_MAX_CONTROL_BYTES]
-            if self._left == 0:
-                self._end_packet()
-
-    def _end_packet(self) -> None:
-        kind, self._kind = self._kind, -1
-        if kind == CLOSE_STDIN:
-            self._on_close()
-        elif kind == WINDOW_SIZE and (size := _SIZE.fullmatch(self._control)):
-            rows, columns, width, height = (min(int(number), 0xFFFF) for number in size.groups())
-            self._on_size(rows, columns, width, height)
 
 
 class ShellSession:
@@ -108,17 +59,29 @@ class ShellSession:
         self._exited = False
         self._done = False
         self._fed = False
-        self._parser = StdinParser(self._feed_stdin, self._end_stdin, child.resize)
+        self._packets = PacketReader(_ALLOWED)
         for fd in self._outputs:
             self._loop.add_reader(fd, self._read, fd)
         self._loop.add_reader(child.exit_fd, self._exit)
 
     def received(self, data: memoryview) -> bool:
-        """Takes stdin and control packets; consumed once the command's pipe has them."""
-        if self._v2:
-            self._parser.feed(data)
-        else:
+        """Takes stdin and control packets; consumed once the command's pipe has them.
+
+        The size of the host's terminal is not told to the command. Who sends something else is
+        dropped.
+        """
+        if not self._v2:
             self._feed_stdin(data)
+            return not self._to_stdin
+        try:
+            for kind, piece in self._packets.feed(bytes(data)):
+                if kind == STDIN:
+                    self._feed_stdin(piece)
+                elif kind == CLOSE_STDIN:
+                    self._end_stdin()
+        except ProtocolError:
+            self._stream.close()
+            self.closed()
         return not self._to_stdin
 
     def writable(self) -> None:
@@ -150,7 +113,7 @@ class ShellSession:
         if not self._done:
             self._child.kill()
 
-    def _feed_stdin(self, data: memoryview) -> None:
+    def _feed_stdin(self, data: bytes | memoryview) -> None:
         fd = self._child.stdin
         if fd < 0 or self._close_stdin_after:
             return
@@ -186,7 +149,7 @@ class ShellSession:
 
     def _end_stdin(self) -> None:
         if self._child.typed:
-            self._feed_stdin(memoryview(_END_OF_INPUT))
+            self._feed_stdin(_END_OF_INPUT)
         elif self._to_stdin:
             self._close_stdin_after = True
         else:
@@ -219,7 +182,7 @@ class ShellSession:
         if self._stream.closed:
             return
         if self._v2:
-            self._output += _HEADER.pack(self._outputs[fd], len(data))
+            self._output += header(self._outputs[fd], len(data))
         self._output += data
         self._flush()
         if len(self._output) >= self._stream.max_write and not self._paused:
@@ -266,5 +229,5 @@ class ShellSession:
         if self._stream.closed:
             return
         if self._v2:
-            self._output += _HEADER.pack(EXIT, 1) + bytes([code & 0xFF])
+            self._output += header(EXIT, 1) + bytes([code & 0xFF])
         self._flush()

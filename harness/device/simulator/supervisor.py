@@ -57,9 +57,8 @@ class DeviceLog:
 
     def note(self, text: str) -> None:
         """Adds a line; a log that cannot be written is no reason to stop serving."""
-        entries = logcat.entries_of("I", "adbd", text, pid=os.getpid(), seconds=time.time())
         with contextlib.suppress(OSError):
-            logcat.append(self._path, entries)
+            logcat.append(self._path, "I", "adbd", text, pid=os.getpid())
             self._lines += 1
             if self._lines % _LOG_LOOK_EVERY == 0 and self._path.stat().st_size > _MAX_LOG_BYTES:
                 self._halve()

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import filecmp
 import os
-import socket
 import subprocess
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +22,7 @@ from mobly.controllers.android_device_lib.adb import AdbError, AdbProxy
 from ppadb.client import Client as PpadbClient
 from ppadb.device import Device as PpadbDevice
 
-from tests.integration.device.simulator.conftest import AdbClient, receive, wait_for
+from tests.integration.device.simulator.conftest import AdbClient, wait_for
 from tests.integration.device.simulator.executorch_wheel import HTP, simple_adb_class
 
 TEMP = "/data/local/tmp"
@@ -57,39 +52,6 @@ class Target:
         file = self.scratch / "blob"
         file.write_bytes(BLOB)
         return file
-
-    @contextmanager
-    def greeting(self) -> Iterator[str]:
-        """A socket of the device where whoever connects is greeted once and sent back its word."""
-        place = os.open(self.folder, os.O_RDONLY)
-        try:
-            with socket.socket(socket.AF_UNIX) as listening:
-                # a path through the descriptor: those of sockets must be short
-                listening.bind(f"/proc/self/fd/{place}/socket")
-                (self.folder / "socket").chmod(0o777)
-                listening.listen()
-                listening.settimeout(CLIENT_S)
-                thread = threading.Thread(target=_greet, args=(listening,))
-                thread.start()
-                yield f"localfilesystem:{TEMP}/socket"
-                thread.join(CLIENT_S)
-        finally:
-            (self.folder / "socket").unlink(missing_ok=True)
-            os.close(place)
-
-
-def _greet(listening: socket.socket) -> None:
-    connection, _ = listening.accept()
-    with connection:
-        connection.settimeout(CLIENT_S)
-        connection.sendall(b"hello " + receive(connection, 4))
-
-
-def greeted_at(port: int) -> bytes:
-    """What the socket behind a forwarded port says."""
-    with socket.create_connection(("127.0.0.1", port), timeout=CLIENT_S) as connection:
-        connection.sendall(b"word")
-        return receive(connection, 10)
 
 
 def call(adb: AdbClient, target: Target, *words: object, stdin: bytes = b"") -> bytes:
@@ -157,14 +119,6 @@ def a_large_file(adb: AdbClient, target: Target) -> None:
     assert filecmp.cmp(here, back, shallow=False)
     for one in (back, target.folder / "large"):
         one.unlink()
-
-
-def forward(adb: AdbClient, target: Target) -> None:
-    with target.greeting() as service:
-        port = int(call(adb, target, "forward", "tcp:0", service))
-        assert greeted_at(port) == b"hello word"
-    assert service.encode() in call(adb, target, "forward", "--list")
-    call(adb, target, "forward", "--remove", f"tcp:{port}")
 
 
 def reverse(adb: AdbClient, target: Target) -> None:
@@ -236,18 +190,6 @@ def ppadb_files(target: Target) -> None:
     assert back.read_bytes() == BLOB
 
 
-def ppadb_forward(target: Target) -> None:
-    device = _ppadb(target)
-    with target.greeting() as service, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        device.forward(f"tcp:{port}", service)
-        assert greeted_at(port) == b"hello word"
-        assert device.list_forward() == {f"tcp:{port}": service}
-        device.killforward_all()
-
-
 def ppadb_install(target: Target) -> None:
     package = target.scratch / "app.apk"
     package.write_bytes(b"no app")
@@ -307,34 +249,6 @@ def adbutils_files(target: Target) -> None:
     assert not device.sync.exists(path)
 
 
-def adbutils_silent_log(target: Target) -> None:
-    # it looks whether it is to stop only between lines of the log
-    file = target.scratch / "log.txt"
-    device = _adbutils(target)
-    following = device.logcat(file, clear=True)
-    following.stop(timeout=CLIENT_S)
-    # what the device said of this one is over, so that nobody says anything
-    following = device.logcat(file, command="logcat -v time -T 1.0")
-    time.sleep(0.5)
-    following.stop(timeout=CLIENT_S)
-
-
-def adbutils_sockets(target: Target) -> None:
-    device = _adbutils(target)
-    with target.greeting():
-        address = f"{TEMP}/socket"
-        stream = device.create_connection(adbutils.Network.LOCAL_FILESYSTEM, address)
-        stream.settimeout(CLIENT_S)
-        stream.sendall(b"word")
-        assert receive(stream, 10) == b"hello word"
-        stream.close()
-    with target.greeting() as service:
-        port = device.forward_port(service)
-        assert greeted_at(port) == b"hello word"
-        assert [item.remote for item in device.forward_list()] == [service]
-        device.forward_remove_all()
-
-
 def adbutils_reverse(target: Target) -> None:
     device = _adbutils(target)
     device.reverse_remove_all()
@@ -369,10 +283,6 @@ def mobly(target: Target) -> None:
     proxy.pull([path, str(back)])
     assert back.read_bytes() == BLOB
     proxy.wait_for_device()
-    with target.greeting() as service:
-        port = int(proxy.forward(["tcp:0", service]))
-        assert greeted_at(port) == b"hello word"
-        proxy.forward(["--remove", f"tcp:{port}"])
 
 
 def mobly_getprop(target: Target) -> None:

@@ -162,6 +162,13 @@ def test_two_hundred_at_once(shared: OnDevice) -> None:
         assert answers[stream] == expected
 
 
+def test_a_host_that_sends_no_packets_is_dropped(shared: OnDevice) -> None:
+    stream = shared.adb.open(shared.device.address, "shell,v2,raw:exec cat")
+    with stream:
+        stream.sendall(b"\xff" * 8)
+        assert stream.recv(1) == b""
+
+
 def test_a_slow_reader_gets_everything(shared: OnDevice) -> None:
     (shared.storage / "blob").write_bytes(BLOB)
     stream = shared.adb.open(

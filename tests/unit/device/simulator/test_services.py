@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from harness.device.simulator.services import ShellRequest, parse_shell, refusal
-from harness.device.simulator.socket_service import parse_socket
 
 
 @pytest.mark.parametrize(
@@ -49,26 +46,6 @@ def test_what_is_run() -> None:
     assert prompt is not None
     assert prompt.arguments == ["/bin/sh"]
     assert prompt.interactive
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("tcp:80", (socket.AF_INET, ("127.0.0.1", 80))),
-        ("tcp:65535", (socket.AF_INET, ("127.0.0.1", 65535))),
-        ("tcp:0", None),
-        ("tcp:65536", None),
-        ("tcp:80:elsewhere", None),
-        ("tcp:", None),
-        ("localabstract:a name", (socket.AF_UNIX, "\0a name")),
-        ("localfilesystem:/a:b", (socket.AF_UNIX, "/a:b")),
-        ("localabstract:", None),
-        ("localreserved:x", None),
-        ("jdwp:1", None),
-    ],
-)
-def test_sockets(name: str, expected: object) -> None:
-    assert parse_socket(name) == expected
 
 
 @pytest.mark.parametrize(

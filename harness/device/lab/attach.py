@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from harness.device.adb.address import USER_SERVER, ServerAddress
 from harness.device.adb.device import AdbDevice
@@ -33,6 +33,9 @@ from harness.ground.errors import ConfigError, InfraError
 from harness.ground.facts.platforms import PLATFORMS, Target
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.notices import at_work
+from harness.ground.host.outliving import run_outliving
+
+_SWITCHING_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,8 @@ class LabDevice:
     def power_cycle(self) -> None:
         """Switches it off and on. Raises InfraError."""
         if self.config.power is not None:
-            self.config.power.switch()
+            command = ["sh", "-c", self.config.power]
+            run_outliving(command, what="the command of `power`", within_s=_SWITCHING_S)
         elif self.place is not None:
             self.place.power_cycle()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.device.adb.address import is_loopback
 from harness.device.dsp.hexagon import DSP_ARCHS
 from harness.device.lab.device_address import LOCAL, device_address, service_address
 from harness.device.lab.device_url import DEVICE_URLS
@@ -57,11 +56,6 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
             yield document.mistake(("hosts", index, "host"), problem)
         elif said[0] == "socket" and len(said) > 1:
             yield document.mistake(("hosts", index, "socket"), f"stands in place of `{said[1]}`")
-    far = [
-        host.get("name")
-        for host in hosts.values()
-        if host.get("ssh") is not None or not is_loopback(str(host.get("host", "localhost")))
-    ]
     for index, device in devices.items():
         is_simulated = device.get("simulated", False)
         wrong = [*_wrong_host(device, names), *_wrong_soc(device)]
@@ -69,8 +63,6 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
             wrong += _wrong_if_simulated(device)
         elif is_simulated is False:
             wrong += _wrong_if_real(device)
-            if isinstance(power := device.get("power"), Mapping):
-                wrong += _wrong_power(device, power, far)
         for field, problem, choices in wrong:
             yield document.mistake(("devices", index, field), problem, choices)
 
@@ -129,8 +121,8 @@ def _wrong_address(device: Mapping[str, object]) -> Iterator[_Wrong]:
     transport, address = device.get("transport", "adb"), device.get("address")
     said = [field for field in ("serial", "host") if device.get(field) is not None]
     if transport == "local":
-        there = [*said, *(["address"] if address is not None else [])]
-        yield from (_Wrong(field, "this computer has none of its own") for field in there)
+        there = [field for field in ("address", "power") if device.get(field) is not None]
+        yield from (_Wrong(field, "this computer has none of its own") for field in (*said, *there))
     elif transport == "ssh":
         if address is None:
             yield _Wrong("address", "is missing: where does ssh find it? [user@]host[:port]")
@@ -158,19 +150,6 @@ def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
         yield _Wrong("shows_soc", "only a simulated board is told so")
     if device.get("dsp", False) is not False:
         yield _Wrong("dsp", "a real device has its own; only a simulated board is given one")
-
-
-def _wrong_power(
-    device: Mapping[str, object], power: Mapping[object, object], far: Sequence[object]
-) -> Iterator[_Wrong]:
-    said = {key for key in ("cycle", "hub", "port") if power.get(key) is not None}
-    if device.get("transport") == "local":
-        yield _Wrong("power", "this computer does not switch its own")
-    elif said not in ({"cycle"}, {"hub", "port"}):
-        yield _Wrong("power", "must have `cycle`, a command, or `hub` and `port`, for uhubctl")
-    elif "hub" in said and (device.get("host") in far or device.get("address")):
-        hint = "has a hub of this computer, and the device is elsewhere: `cycle` can ssh there"
-        yield _Wrong("power", hint)
 
 
 def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:

@@ -31,25 +31,3 @@ def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
         return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
     server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
     return None if server is None else (server, found[4])
-
-
-def why_no_device(url: str) -> str | None:
-    """Which part of `url` keeps it from being the address of a device; None if it is one."""
-    if device_at(url) is not None:
-        return None
-    scheme, _, rest = url.partition("://")
-    computer, _, serial = rest.partition("/")
-    login, at, host = computer.rpartition("@")
-    if scheme not in ("adb", "ssh") or not rest:
-        return "it must begin with adb:// or ssh://, in lower case"
-    if at and scheme == "adb":
-        return "adb:// takes no user before the host"
-    if ":" in login:
-        return "ssh:// takes no password: it must be let in by key"
-    if (found := SSH_COMPUTER.fullmatch(computer)) is None:
-        return f"what stands before the serial must be {'[user@]' * bool(at)}HOST or HOST:PORT"
-    if not is_port(found[2]):
-        return f"port {found[2]} of {host.rpartition(':')[0]} is none of 1 to 65535"
-    if not serial:
-        return "a serial must follow the host, after a slash"
-    return "its serial must be 1 to 128 visible characters without spaces, slashes, ? and #"

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from harness.device.dsp.dsp import RANGES, DspLimits
-from harness.device.lab.device_url import DEVICE_URL, DEVICE_URLS, why_no_device
+from harness.device.lab.device_url import DEVICE_URL, DEVICE_URLS, device_at
 from harness.device.ssh.login import HOST, SSH_COMPUTER, login_at
 from harness.ground.facts.socs import HTP_ARCHS
 from harness.ground.yaml_lines.models import Text, matching
@@ -29,7 +29,6 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
 _ADDRESS = re.compile(rf"{HOST}|[0-9A-Fa-f:.%]{{2,45}}", re.ASCII)
-_HUB = re.compile(r"\d{1,3}(?:-\d{1,2}(?:\.\d{1,2}){0,6})?", re.ASCII)
 _WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
 
 
@@ -48,9 +47,9 @@ def _workdir(text: str) -> str:
 
 
 def _device_url(text: str) -> str:
-    if (why := why_no_device(text)) is not None:
-        told = {"why": why, "choices": list(DEVICE_URLS)}
-        raise PydanticCustomError("device_url", "must be the address of a device: {why}", told)
+    if device_at(text) is None:
+        choices = {"choices": list(DEVICE_URLS)}
+        raise PydanticCustomError("device_url", "must be the address of a device", choices)
     return text
 
 
@@ -108,8 +107,6 @@ _is_word = matching(
 )
 _is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
 _is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
-_is_hub = matching(_HUB, "hub", "must be the place of a USB hub, as `uhubctl` prints it: 1-1.4")
-HubPath = Annotated[Text, AfterValidator(_is_hub), _in_schema(_HUB)]
 LabName = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
 Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]

@@ -53,7 +53,6 @@ from harness.device.lab.fields import (
 from harness.device.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.device.lab.labgrid import LabgridConfig, described
 from harness.device.lab.notify import NotifyChannel
-from harness.device.lab.power import Power
 from harness.device.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.device.labgrid.place import Wanted
 from harness.device.labgrid.session import FoundPlace, FoundPlaces, found_places
@@ -65,7 +64,7 @@ from harness.ground.facts.platforms import Target
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import BOARDS, cache_root
 from harness.ground.yaml_lines.document import read_document, shown
-from harness.ground.yaml_lines.models import SchemaOne, check_document, did_you_mean
+from harness.ground.yaml_lines.models import SchemaOne, Text, check_document, did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -185,8 +184,9 @@ class DeviceConfig(_Strict):
     recovery: RecoveryRules | None = None
     """Its own rules in place of the lab's."""
 
-    power: Power | None = None
-    """What switches its power, as the last step that may bring it back."""
+    power: Annotated[Text, Field(min_length=1, max_length=1000)] | None = None
+    """A command for sh on this computer that switches it off and on; 0: done. It is the last step
+    that may bring it back."""
 
     gate: TimedGate | None = None
     """Its own in place of the lab's; a simulated device has none unless it is given here."""

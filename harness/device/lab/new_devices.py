@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.device.lab.attach import AttachedDevice, OpenLab
 from harness.device.lab.device_answers import DeviceAnswers, ask
-from harness.device.lab.device_url import DEVICE_URLS, why_no_device
+from harness.device.lab.device_url import DEVICE_URLS, device_at
 from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.device.ssh.login import login_at
@@ -136,8 +136,8 @@ def with_addresses(
     names: dict[str, str] = {}
     known = {} if lab is None else {lab.address_of(one): one.name for one in lab.devices}
     for url in dict.fromkeys(urls):
-        if (why := why_no_device(url)) is not None:
-            problem = f"{shown(url)!r} is no address of a device: {why}"
+        if device_at(url) is None:
+            problem = f"{shown(url)!r} is no address of a device"
             raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
         alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
         (place,) = map(alone.address_of, alone.devices)

@@ -23,7 +23,7 @@ from harness.answers.history.comparison_json import ComparisonReport
 from harness.answers.history.timeline_json import HistoryReport
 from harness.contexts.capacity.fit_text import Fit
 from harness.contexts.sources.inspection import Inspection
-from harness.device.lab import fields, health, inventory, labgrid, notify, power, runtime_sources
+from harness.device.lab import fields, health, inventory, labgrid, notify, runtime_sources
 from harness.device.lab.inventory import Lab
 from harness.ground.files.whole_file import write_whole
 from harness.libraries.containers.manifest import Manifest
@@ -54,7 +54,7 @@ from harness.verdict.results.known_issues import KnownIssues
 from harness.verdict.results.record import JournalLine
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (fields, health, inventory, labgrid, notify, power, runtime_sources)
+_OF_LAB: Final = (fields, health, inventory, labgrid, notify, runtime_sources)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from harness.device.adb.wireless import has_address
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.lease_files import Held
-from harness.device.lab.power import UHUBCTL
 from harness.device.lab.quarantine import Quarantined
 from harness.device.lab.runtime_sources import PACKAGE_INDEX
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
@@ -136,9 +134,6 @@ def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check
     lists = {server: _seen(server) for server in {USER_SERVER, *map(lab.server_of, attached)}}
     for device in attached:
         yield state_check(device, lists[lab.server_of(device)])
-        if device.power is not None and device.power.hub and shutil.which(UHUBCTL) is None:
-            advice = f"install {UHUBCTL}, and let this user open the hub (its README has the rule)"
-            yield _check(device.name, "power", "fail", f"no {UHUBCTL} on PATH", advice)
     by_adb = [device for device in lab.devices if device.transport == "adb"]
     known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
     own = lists[USER_SERVER]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +51,7 @@ class Desk:
         self.now = 0.0
         self.runs = folder / "switched"
 
-    def watch(self, power: dict[str, object]) -> None:
+    def watch(self, power: str) -> None:
         """Opens the lab, in which it is switched so, and uses it once."""
         lab = {
             "schema": 1,
@@ -113,23 +111,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.mark.slow
 def test_a_command_brings_it_back_where_a_reboot_is_forbidden(desk: Desk) -> None:
-    desk.watch({"cycle": desk.thaws})
+    desk.watch(desk.thaws)
     desk.freeze()
     assert desk.failed()
     assert desk.told() == [("reconnect", "bad"), ("power-cycle", "good")]
     assert desk.switched == 1
-
-
-@pytest.mark.slow
-def test_uhubctl_is_called_for_its_port(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.watch({"hub": "1-1.4", "port": 2})
-    folder = desk.folder / "bin"
-    folder.mkdir()
-    mock = folder / "uhubctl"
-    mock.write_text(f'#!/bin/sh\necho "$*" >{desk.folder}/words\n{desk.thaws}\n')
-    mock.chmod(mock.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    desk.freeze()
-    assert desk.failed()
-    assert (desk.folder / "words").read_text() == "-l 1-1.4 -p 2 -a cycle -d 5\n"
-    assert desk.told() == [("reconnect", "bad"), ("power-cycle", "good")]

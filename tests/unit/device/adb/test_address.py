@@ -13,7 +13,7 @@ from harness.device.adb.address import (
     TcpAddress,
     UnixAddress,
 )
-from harness.device.lab.device_url import device_at, why_no_device
+from harness.device.lab.device_url import device_at
 from harness.device.ssh.login import SshLogin
 
 ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
@@ -86,26 +86,6 @@ def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: s
 )
 def test_what_is_the_address_of_a_device(url: str, found: object) -> None:
     assert device_at(url) == found
-    assert (why_no_device(url) is None) == (found is not None)
-
-
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        ("ADB://h/A", "must begin with adb:// or ssh://, in lower case"),
-        ("h:5037/A", "must begin with adb:// or ssh://, in lower case"),
-        ("adb://qa@h/A", "adb:// takes no user before the host"),
-        ("ssh://qa:secret@h/A", "ssh:// takes no password: it must be let in by key"),
-        ("ssh://-oX/A", "what stands before the serial must be HOST or HOST:PORT"),
-        ("ssh://q`a@h/A", "what stands before the serial must be [user@]HOST or HOST:PORT"),
-        ("adb://[::1]:65536/A", "port 65536 of [::1] is none of 1 to 65535"),
-        ("ssh://qa@h:0/A", "port 0 of h is none of 1 to 65535"),
-        ("adb://h", "a serial must follow the host, after a slash"),
-        ("adb://h/A?x=1", "its serial must be 1 to 128 visible characters without"),
-    ],
-)
-def test_which_part_of_an_address_is_wrong(url: str, why: str) -> None:
-    assert why in str(why_no_device(url))
 
 
 def test_what_holds_a_tunnel() -> None:

@@ -334,8 +334,7 @@ ONE_MISTAKE = [
     ),
     (
         REAL.replace("serial: ABC", "address: ssh://-oX/ABC"),
-        "4: devices[0].address: must be the address of a device: what stands before the serial "
-        "must be HOST or HOST:PORT (valid: adb://HOST[:PORT]/SERIAL, ",
+        "4: devices[0].address: must be the address of a device (valid: adb://HOST[:PORT]/SERIAL, ",
     ),
     (REAL + "    address: adb://h/ABC\n", "4: devices[0].serial: `address` says that already"),
     (

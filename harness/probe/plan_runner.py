@@ -128,10 +128,8 @@ def run_plan(
 
     plan = with_deadline(plan, timeout_s, looks=on_hang is not None)
     overall = Deadline(timeout_s)
-    # without shell_v2 the status comes as text already, and there is no other stream to tell it in;
     # a link that is checked needs no second witness
-    tells = "shell_v2" in device.features and not device.is_checked
-    script = first + _script(probe, env, cwd, tell_status=tells)
+    script = first + _script(probe, env, cwd, tell_status=not device.is_checked)
     started = time.monotonic()
     completed: Completed | None = None
     timed_out = False
@@ -169,7 +167,7 @@ def run_plan(
     if completed is not None:
         exit_code, number = completed.exit_code, completed.signal
         truncated = completed.truncated
-        if tells and not truncated:
+        if not device.is_checked and not truncated:
             exit_code, fits = _take_status(completed, stderr)
     if transcript.deadline and told and number == signal.SIGKILL:
         # it was about to end itself, and whoever looked at it did not wait for that

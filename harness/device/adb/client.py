@@ -26,7 +26,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from errno import ENOENT
 from pathlib import Path
 from stat import S_IFREG
 from types import ModuleType
@@ -235,10 +234,9 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
     what was sent, InfraError where a local file cannot be read or written.
     """
 
-    def __init__(self, device: Device, features: frozenset[str]) -> None:
+    def __init__(self, device: Device) -> None:
         super().__init__(device)
         self._serial = device.serial
-        self._stat_v2 = "stat_v2" in features
         self._command = "sync:"
         self._unanswered: deque[_Sent] = deque()
         with device_faults(self._serial, self._command):
@@ -286,7 +284,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         return self._error(f"an answer that was not asked for: {word!r}")
 
     def stat(self, path: str, *, follow: bool = True) -> RemoteStat | None:
-        """As `Transport.stat`; without stat_v2, a link at the end of `path` is not followed."""
+        """As `Transport.stat`."""
         self._command = f"stat {path}"
         self._ask_stat(path, follow=follow)
         found = self._told_stat()
@@ -297,13 +295,10 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         return found
 
     def _ask_stat(self, path: str, *, follow: bool) -> None:
-        self._request(path, ("STA2" if follow else "LST2") if self._stat_v2 else "STAT")
+        self._request(path, "STA2" if follow else "LST2")
 
     def _told_stat(self) -> RemoteStat:
         word = self.read_string(4)
-        if word == "STAT":
-            mode, size, mtime_s = struct.unpack("<III", self.read(12))
-            return RemoteStat(mode, size, mtime_s, 0 if mode else ENOENT)
         if word not in ("STA2", "LST2"):
             raise self._strange(word)
         error, _, _, mode, _, _, _, size, _, mtime_s, _ = _STAT_V2.unpack(self.read(_STAT_V2.size))
@@ -320,8 +315,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
             except adbutils.AdbError as error:
                 raise self._strange(str(error.args[-1])) from error
 
-        found, exact = self.stat(remote), self._stat_v2
-        take_file(remote, local, max_bytes, found, fetch, serial=self._serial, exact=exact)
+        take_file(remote, local, max_bytes, self.stat(remote), fetch, serial=self._serial)
 
     def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
         """As `Transport.push`, without waiting in between; sizes are asked back."""
@@ -372,7 +366,6 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
             raise self._strange(word)
         self.read(4)  # a length of nothing
         arrived = self._told_stat()
-        size = sent.size if self._stat_v2 else sent.size % (1 << 32)
-        if arrived.size != size or arrived.error:
+        if arrived.size != sent.size or arrived.error:
             raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
         self._unanswered.popleft()

@@ -15,8 +15,8 @@ from harness.device.transport.device import SHORT_S, Transport
 from harness.device.transport.faults import device_faults
 from harness.device.transport.files import Progress, PushItem, RemoteStat
 from harness.device.transport.link import Link, ShellCall
-from harness.device.transport.shell_protocol import legacy_script, v2_script
-from harness.ground.errors import InfraError, InternalError
+from harness.device.transport.shell_protocol import v2_script
+from harness.ground.errors import DeviceRefused, InfraError, InternalError
 from harness.ground.host.deadline import Deadline
 
 UNPLUGGED: Final = "is unplugged or switched off"
@@ -24,52 +24,43 @@ UNPLUGGED: Final = "is unplugged or switched off"
 
 _RECONNECT_S: Final = 3.0
 _KNOWN_STATES: Final = ("device", "offline")
+_NEEDED: Final = ("shell_v2", "stat_v2")
 
 
 class AdbDevice(Transport):
-    """A device by its serial on an adb server; each call opens its own connection and closes it.
+    """A device by its serial on an adb server; each call opens its own connection and closes it."""
 
-    `features`, if given, says what its daemon can do, so that it is not asked.
-    """
-
-    def __init__(
-        self, serial: str, server: AdbServer, *, features: frozenset[str] | None = None
-    ) -> None:
+    def __init__(self, serial: str, server: AdbServer) -> None:
         super().__init__(serial)
         self.server = server
-        self._features = features
+        self._is_asked = False
 
-    @property
-    def features(self) -> frozenset[str]:
-        return self._known_features(Deadline(SHORT_S))
-
-    @property
-    def shell_v2(self) -> bool:
-        return "shell_v2" in self.features
-
-    def _known_features(self, deadline: Deadline) -> frozenset[str]:
-        if self._features is None:
-            with device_faults(self.serial, "features"):
-                text: str = self._client(deadline).get_features()
-            self._features = frozenset(filter(None, text.strip().split(",")))
-        return self._features
+    def _require_features(self, deadline: Deadline) -> None:
+        """Raises DeviceRefused for a daemon that is older than Android 8; asks it once."""
+        if self._is_asked:
+            return
+        with device_faults(self.serial, "features"):
+            text: str = self._client(deadline).get_features()
+        if lacking := [name for name in _NEEDED if name not in text.strip().split(",")]:
+            raise DeviceRefused(
+                f"its adbd is too old, it has no {' and no '.join(lacking)}: update it, or reach "
+                "the device by `transport: ssh`",
+                serial=self.serial,
+                command="features",
+            )
+        self._is_asked = True
 
     def _client(self, deadline: Deadline) -> Device:
         return self.server.client(deadline).device(self.serial)
 
     def _link(self, deadline: Deadline) -> Link:
-        self._known_features(deadline)
+        self._require_features(deadline)
         return self
 
     def open(self, call: ShellCall) -> Channel:
         """As `Link.open`. Raises InternalError for a script that no request can hold."""
-        script = call.script
-        if call.token is not None and self.shell_v2:
-            script = v2_script(script, call.token)
-        elif call.token is not None:
-            script = legacy_script(script, call.token, call.stdin_file)
-        text = ("shell,v2,raw:" if self.shell_v2 else "shell:") + script
-        service = text.encode("utf-8", "surrogateescape")
+        script = call.script if call.token is None else v2_script(call.script, call.token)
+        service = f"shell,v2,raw:{script}".encode("utf-8", "surrogateescape")
         if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
             problem = "does not fit into one adb request, or has a NUL; pass its data by stdin"
             raise InternalError(f"a script of {len(service)} bytes {problem}")
@@ -129,7 +120,8 @@ class AdbDevice(Transport):
     def sync(self, *, timeout_s: float) -> SyncStream:
         """One stream for several file operations, all under one deadline."""
         deadline = Deadline(timeout_s)
-        return SyncStream(self._client(deadline), self._known_features(deadline))
+        self._require_features(deadline)
+        return SyncStream(self._client(deadline))
 
     def push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -24,13 +23,6 @@ SHORT_S: Final = 15.0
 _MAX_ABANDONED: Final = 64
 
 
-# where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
-_TEMPORARY_FOLDER: Final = (
-    'for d in "$TMPDIR" /data/local/tmp /tmp;do '
-    '[ -n "$d" ]&&[ -d "$d" ]&&[ -w "$d" ]&&{ echo "$d";exit 0;};done;exit 1'
-)
-
-
 class Transport(ABC):
     """The way to one device.
 
@@ -48,11 +40,6 @@ class Transport(ABC):
         self.serial = serial
         """What errors and results call the device."""
         self._abandoned: deque[str] = deque(maxlen=_MAX_ABANDONED)
-
-    @property
-    @abstractmethod
-    def features(self) -> frozenset[str]:
-        """What its shell can do. With `shell_v2` it tells its two outputs apart, and its status."""
 
     @abstractmethod
     def _link(self, deadline: Deadline) -> Link:
@@ -144,22 +131,14 @@ class Transport(ABC):
         processes, and the result if they had ended by themselves and only the link was late.
 
         What could not be ended then, because the link was gone, is ended before the next script.
-
-        Devices without shell_v2 answer stderr in stdout; their stdin travels as a file first.
         """
         deadline = Deadline(timeout_s)
         if self._abandoned:
             self.end_abandoned(timeout_s=deadline.at_most(END_GRACE_S).seconds)
-        link, stdin_file = self._link(deadline), None
-        if stdin and not link.shell_v2:
-            whole = stdin if isinstance(stdin, bytes) else b"".join(stdin)
-            stdin_file = self._leave_stdin(whole, deadline)
-            stdin = b""
         return run_script(
-            link,
+            self._link(deadline),
             script,
             stdin=stdin,
-            stdin_file=stdin_file,
             deadline=deadline,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
@@ -169,16 +148,6 @@ class Transport(ABC):
             doing=doing,
             collect=collect,
         )
-
-    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
-        where = self.shell(_TEMPORARY_FOLDER, timeout_s=deadline.remaining(), max_output_bytes=4096)
-        folder = where.stdout.decode("utf-8", "surrogateescape").strip()
-        if not where.ok or not folder.startswith("/"):
-            problem = "no folder where a script's input could be left"
-            raise DeviceRefused(problem, serial=self.serial)
-        path = f"{folder}/.qnn-harness-stdin-{secrets.token_hex(8)}"
-        self.push([PushItem(stdin, path, 0o600)], timeout_s=deadline.remaining())
-        return path
 
     def end_abandoned(self, *, timeout_s: float) -> bool:
         """Ends what earlier calls of this object left running when their link was lost.
@@ -212,14 +181,6 @@ class PacketTransport(Transport):
     """A way that opens its shells itself: they speak in packets, and each byte is vouched for."""
 
     is_checked = True
-
-    @property
-    def features(self) -> frozenset[str]:
-        return frozenset({"shell_v2"})
-
-    @property
-    def shell_v2(self) -> bool:
-        return True
 
     def _link(self, deadline: Deadline) -> PacketTransport:
         return self

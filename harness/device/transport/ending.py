@@ -96,11 +96,7 @@ def _said(link: Link, script: str, deadline: Deadline) -> bytes:
         reader = PacketReader()
         with contextlib.closing(channel):
             while b"ended" not in said and len(said) < _MAX_SAID_BYTES:
-                received = channel.receive()
-                if not link.shell_v2:
-                    said += received
-                    continue
-                for kind, data in reader.feed(received):
+                for kind, data in reader.feed(channel.receive()):
                     if kind == EXIT:
                         return bytes(said)
                     said += data

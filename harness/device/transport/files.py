@@ -51,8 +51,7 @@ class PushItem:
 class RemoteStat:
     """What a device says about a file; `mtime_s` is seconds since 1970.
 
-    `error` is the device's errno, 0 if there was none. The first version of adb's protocol tells
-    only that a file is not there (2, ENOENT), and gives sizes modulo 4 GiB.
+    `error` is the device's errno, 0 if there was none.
     """
 
     mode: int
@@ -124,20 +123,17 @@ def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
         yield block
 
 
-def is_sized(
-    found: RemoteStat | None, remote: str, max_bytes: int, *, serial: str, links: bool = False
-) -> bool:
+def is_sized(found: RemoteStat | None, remote: str, max_bytes: int, *, serial: str) -> bool:
     """Whether a file to be fetched has the size that the device tells; others have any (pure).
 
     Raises DeviceRefused where there is no such file, DeviceError for one of more than `max_bytes`.
-    `links`: the device cannot follow them, and tells of a link what it is.
     """
     told: dict[str, Any] = {"serial": serial, "command": f"pull {remote}"}
     if found is None:
         raise DeviceRefused("No such file or directory", **told)
-    if not (found.is_file or (links and stat.S_ISLNK(found.mode))):
+    if not found.is_file:
         raise DeviceRefused("not a regular file", **told)
-    sized = found.is_file and not remote.startswith(PSEUDO_FOLDERS)
+    sized = not remote.startswith(PSEUDO_FOLDERS)
     if sized and found.size > max_bytes:
         raise DeviceError(f"{found.size} bytes, more than the {max_bytes} allowed", **told)
     return sized
@@ -151,15 +147,13 @@ def take_file(
     fetch: Callable[[Callable[[bytes], None]], None],
     *,
     serial: str,
-    exact: bool = True,
 ) -> None:
     """Takes a file that a device was asked for: `fetch` hands on its content, piece by piece.
 
     It is written beside `local`, which appears only when it is complete. `found` is what the device
-    says of it; unless `exact`, sizes modulo 4 GiB, and of a link what it is. Raises DeviceError for
-    more than `max_bytes`, or less than the device said.
+    says of it. Raises DeviceError for more than `max_bytes`, or less than the device said.
     """
-    sized = is_sized(found, remote, max_bytes, serial=serial, links=not exact)
+    sized = is_sized(found, remote, max_bytes, serial=serial)
     assert found is not None
     with IncomingFile(local) as file:
 
@@ -172,7 +166,7 @@ def take_file(
             return DeviceError(problem, serial=serial, command=f"pull {remote}")
 
         fetch(take)
-        if sized and found.size != (file.size if exact else file.size % (1 << 32)):
+        if sized and found.size != file.size:
             raise _wrong(f"{file.size} bytes came, not {found.size}")
         file.keep(found)
 
@@ -203,9 +197,7 @@ class IncomingFile:
     def keep(self, found: RemoteStat) -> None:
         """Gives it its name, and modification time and permission bits as on the device."""
         with local_faults(self._local):
-            if found.is_file:
-                mode = stat.S_IMODE(found.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
-                self._partial.chmod(mode)
-                mtime_s = min(max(0, found.mtime_s), _LATEST_S)
-                os.utime(self._partial, (mtime_s, mtime_s))
+            self._partial.chmod(stat.S_IMODE(found.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+            mtime_s = min(max(0, found.mtime_s), _LATEST_S)
+            os.utime(self._partial, (mtime_s, mtime_s))
             self._partial.replace(self._local)

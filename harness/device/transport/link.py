@@ -14,14 +14,13 @@ class ShellCall:
     """A script to be begun; `command` names it in errors.
 
     With `token`, all that it starts carries that, and it tells its process group first
-    (`shell_protocol.Banner`). Without shell_v2 its stdin is `stdin_file`, a file there, or nothing.
+    (`shell_protocol.Banner`).
     """
 
     script: str
     deadline: Deadline
     command: str
     token: str | None = None
-    stdin_file: str | None = None
 
 
 class Link(Protocol):
@@ -29,9 +28,6 @@ class Link(Protocol):
 
     @property
     def serial(self) -> str: ...
-
-    @property
-    def shell_v2(self) -> bool: ...
 
     def open(self, call: ShellCall) -> Channel:
         """Begins a script and returns the channel to it, which the caller closes.

@@ -22,7 +22,6 @@ from harness.device.transport.shell_protocol import (
     STDIN,
     STDOUT,
     Banner,
-    LegacyReader,
     PacketReader,
     exit_status,
     header,
@@ -32,7 +31,6 @@ from harness.ground.errors import (
     DeviceRefused,
     DeviceTimeout,
     InfraError,
-    InternalError,
 )
 from harness.ground.host.deadline import Deadline
 
@@ -55,8 +53,7 @@ class Completed:
 
     Exactly one of `exit_code` and `signal` is set, but for a truncated run, which has neither: it
     was ended because it wrote more than it was allowed to. A status of 129 to 192 counts as a
-    signal (128 + n), be it that of the shell or of the last program it ran. `stderr` is empty on
-    devices without shell_v2, where it is part of `stdout`.
+    signal (128 + n), be it that of the shell or of the last program it ran.
     """
 
     stdout: bytes
@@ -130,7 +127,7 @@ class _Output:
         return bytes(self.stdout + self.stderr)
 
 
-class _V2Call:
+class _Call:
     """The exchange with a device that speaks shell_v2."""
 
     def __init__(self, token: str) -> None:
@@ -187,38 +184,6 @@ def _chunks(pieces: Iterable[bytes]) -> Iterator[memoryview]:
             yield memoryview(piece)[start : start + _CHUNK_BYTES]
 
 
-class _LegacyCall:
-    """The exchange with a device that has no shell_v2: one stream, the status at its end."""
-
-    def __init__(self, token: str) -> None:
-        self._reader = LegacyReader(token)
-
-    @property
-    def group(self) -> int | None:
-        return self._reader.group
-
-    @property
-    def status(self) -> int | None:
-        return self._reader.status
-
-    def output(
-        self, channel: Channel, stdin: bytes | Iterable[bytes]
-    ) -> Iterator[tuple[int, bytes]]:
-        if stdin:
-            raise InternalError("a legacy shell takes its stdin from a file on the device")
-        return self.rest(channel)
-
-    def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
-        """Gives what comes until the status is there."""
-        while self._reader.status is None:
-            try:
-                received = channel.receive()
-            except EOFError:
-                yield STDOUT, self._reader.rest()
-                raise
-            yield STDOUT, self._reader.feed(received)
-
-
 @functools.cache
 def call_mark(serial: str) -> str:
     """Eight hex digits that the tokens of all calls from this computer to a device begin with."""
@@ -230,7 +195,6 @@ def run_script(
     script: str,
     *,
     stdin: bytes | Iterable[bytes] = b"",
-    stdin_file: str | None = None,
     deadline: Deadline,
     on_stdout: Sink | None = None,
     on_stderr: Sink | None = None,
@@ -242,17 +206,16 @@ def run_script(
 ) -> Completed:
     """Runs `script` in the device's shell; see `Transport.shell`.
 
-    `stdin` is for devices with shell_v2, whole or in pieces as they are wanted; without it,
-    `stdin_file` names a file on the device. `abandoned` gets the token of a call whose processes
-    may have been left running, for `end_script` to find them by when the device can be reached
-    again. `before_end` is as for `Transport.shell`. Behind it the rest of the stream is read, and
-    ScriptTimeout is raised.
+    `stdin` is whole, or comes in pieces as they are wanted. `abandoned` gets the token of a call
+    whose processes may have been left running, for `end_script` to find them by when the device can
+    be reached again. `before_end` is as for `Transport.shell`. Behind it the rest of the stream is
+    read, and ScriptTimeout is raised.
     """
     serial = link.serial
     token = call_mark(serial) + secrets.token_hex(6)
     output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
     words = doing or script
-    call: _V2Call | _LegacyCall = _V2Call(token) if link.shell_v2 else _LegacyCall(token)
+    call = _Call(token)
     begun = False
     asked = functools.partial(ask_for_processes, link)
 
@@ -264,8 +227,7 @@ def run_script(
 
     with contextlib.ExitStack() as cleanup:
         try:
-            wanted = ShellCall(script, deadline, words, token, stdin_file)
-            channel = link.open(wanted)
+            channel = link.open(ShellCall(script, deadline, words, token))
             cleanup.callback(channel.close)
             begun = True
             for kind, data in _mapped(call.output(channel, stdin), serial, words, output):
@@ -308,17 +270,14 @@ def run_script(
                 found=found,
                 completed=completed if ended_itself else None,
                 late_bytes=late_bytes,
-                # without shell_v2, the shell that would tell the status is ended, too
-                heard_out=call.status is not None or not link.shell_v2,
+                heard_out=call.status is not None,
             ) from error
         if output.full:
             end()
     return _completed(call, output)
 
 
-def _drain(
-    call: _V2Call | _LegacyCall, channel: Channel, serial: str, script: str, output: _Output
-) -> int:
+def _drain(call: _Call, channel: Channel, serial: str, script: str, output: _Output) -> int:
     """Reads the rest of the stream of a call that was ended; returns its length in bytes."""
     count = 0
     channel.go_on(Deadline(DRAIN_GRACE_S))
@@ -331,7 +290,7 @@ def _drain(
     return count
 
 
-def _completed(call: _V2Call | _LegacyCall, output: _Output) -> Completed:
+def _completed(call: _Call, output: _Output) -> Completed:
     status = None if output.full else call.status
     code, signal = (None, None) if status is None else exit_status(status)
     return Completed(

@@ -1,4 +1,4 @@
-"""The bytes of a shell: packets of shell_v2, and the marked stream of devices without it. Pure.
+"""The bytes of a shell: packets of shell_v2, and streams with marks in them. Pure.
 
 shell_v2 is documented in the Android sources (packages/modules/adb, shell_protocol.h): one byte of
 id, four of length (little-endian), then the data.
@@ -22,8 +22,8 @@ _HEADER = struct.Struct("<BI")
 _MAX_SIGNAL = 64
 _MAX_BANNER_BYTES = 64 * 1024
 # compiled once for all tokens: a pattern per call would cost as much as the call's own work
-_FIRST_MARK = re.compile(rb"\x1e([0-9a-f]+) ([0-9]{1,10})(\r?\n)")
-_LAST_MARK = re.compile(rb"\x1e([0-9a-f]+) =([0-9]{1,3})\r?\n")
+_FIRST_MARK = re.compile(rb"\x1e([0-9a-f]+) ([0-9]{1,10})\n")
+_LAST_MARK = re.compile(rb"\x1e([0-9a-f]+) =([0-9]{1,3})\n")
 
 
 def header(kind: int, length: int) -> bytes:
@@ -86,21 +86,6 @@ def v2_script(script: str, token: str) -> str:
     return f"export {TOKEN_VARIABLE}={token};echo '\x1e{token}' $$ >&2;{script}"
 
 
-def legacy_script(script: str, token: str, stdin_file: str | None) -> str:
-    """As `v2_script`, for a shell that reports no exit code: it follows behind a second mark.
-
-    stdin is a file on the device (removed as soon as it is open), or nothing.
-    """
-    body = f"sh -c {shlex.quote(script)}"
-    if stdin_file is None:
-        body += " </dev/null"
-    else:
-        body = f"{{ rm -f {shlex.quote(stdin_file)};{body};}} <{shlex.quote(stdin_file)}"
-    return (
-        f"export {TOKEN_VARIABLE}={token};echo '\x1e{token}' $$;{body} 2>&1;echo '\x1e{token}' =$?"
-    )
-
-
 def told_script(script: str, token: str | None, mark: str) -> str:
     """As `v2_script`, for a daemon that does not tell what ended a program (`ToldStreams`).
 
@@ -137,7 +122,6 @@ class Banner:
         self._held = b""
         self._done = False
         self.group: int | None = None
-        self.crlf = False
 
     def feed(self, data: bytes) -> bytes:
         """The part of `data`, and of what was held back, that is output."""
@@ -152,7 +136,6 @@ class Banner:
         # `kill -9 -0` and `-1` would hit far more than a group of ours
         group = int(match[2])
         self.group = group if group > 1 else None
-        self.crlf = match[3] == b"\r\n"
         before = b"" if self._drops else self._held[: match.start()]
         output = before + self._held[match.end() :]
         self._held, self._done = b"", True
@@ -166,33 +149,29 @@ class Banner:
 
 
 class LastMark:
-    """Takes the mark with the status out of the end of a stream.
+    """Takes the mark with the status out of a stream, which may go on behind it."""
 
-    What follows it is no output, unless `goes_on`.
-    """
-
-    def __init__(self, token: str, *, goes_on: bool = False) -> None:
-        self._goes_on = goes_on
+    def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._longest = len(token) + len("\x1e =255\r\n")
+        self._longest = len(token) + len("\x1e =255\n")
         self._held = b""
         self.status: int | None = None
 
     def feed(self, data: bytes) -> bytes:
         """The part of `data`, and of what was held back, that is output."""
         if self.status is not None:
-            return data if self._goes_on else b""
+            return data
         self._held += data
         match = _find(_LAST_MARK, self._held, self._token)
         if match is not None:
             self.status = int(match[2])
             output, behind = self._held[: match.start()], self._held[match.end() :]
             self._held = b""
-            return output + behind if self._goes_on else output
-        # a mark may be under way in the last bytes, and so may a CR LF
+            return output + behind
+        # a mark may be under way in the last bytes
         start = self._held.rfind(b"\x1e", -self._longest)
         if start < 0:
-            start = len(self._held) - self._held.endswith(b"\r")
+            start = len(self._held)
         output, self._held = self._held[:start], self._held[start:]
         return output
 
@@ -211,7 +190,7 @@ class ToldStreams:
 
     def __init__(self, mark: str) -> None:
         self._first = {STDOUT: Banner(mark, drops=True), STDERR: Banner(mark, drops=True)}
-        self._last = LastMark(mark, goes_on=True)
+        self._last = LastMark(mark)
 
     @property
     def status(self) -> int | None:
@@ -226,34 +205,3 @@ class ToldStreams:
         """What was held back for a mark that did not come."""
         held = self._first[kind].rest()
         return held if kind == STDOUT else self._last.rest() + held
-
-
-class LegacyReader:
-    """Splits the single stream of a legacy shell into output and, at its end, the status.
-
-    A pseudo-terminal (adbd before Android 7) turns line ends into CR LF; the first mark shows
-    that, and it is undone.
-    """
-
-    def __init__(self, token: str) -> None:
-        self._banner = Banner(token)
-        self._last = LastMark(token)
-
-    @property
-    def status(self) -> int | None:
-        return self._last.status
-
-    @property
-    def group(self) -> int | None:
-        return self._banner.group
-
-    def feed(self, data: bytes) -> bytes:
-        """The output in `data` and in what was held back."""
-        return self._unix(self._last.feed(self._banner.feed(data)))
-
-    def rest(self) -> bytes:
-        """What was held back for a mark that did not come."""
-        return self._unix(self._last.rest() + self._banner.rest())
-
-    def _unix(self, output: bytes) -> bytes:
-        return output.replace(b"\r\n", b"\n") if self._banner.crlf else output

@@ -55,11 +55,9 @@ def folder(simulated: SimulatedDevice, connected: AdbDevice, plain_probe: Path) 
     return folder
 
 
-@pytest.fixture(params=["shell_v2", "legacy"])
-def device(request: pytest.FixtureRequest, connected: AdbDevice) -> AdbDevice:
-    if request.param == "shell_v2":
-        return connected
-    return AdbDevice(connected.serial, connected.server, features=frozenset())
+@pytest.fixture
+def device(connected: AdbDevice) -> AdbDevice:
+    return connected
 
 
 def run(device: AdbDevice, folder: str, *steps: Step, **options: object) -> ProbeRun:

@@ -157,9 +157,9 @@ class Lab:
         daemon.start()
         return daemon, folder
 
-    def connect(self, address: str, features: frozenset[str] | None = None) -> AdbDevice:
+    def connect(self, address: str) -> AdbDevice:
         self.server.connect(address, deadline=Deadline(CONNECT_S))
-        return AdbDevice(address, self.server, features=features)
+        return AdbDevice(address, self.server)
 
 
 @pytest.fixture(scope="session")
@@ -231,12 +231,10 @@ def folder(shared: Place) -> str:
     return f"{shared.folder}/{secrets.token_hex(4)}"
 
 
-@pytest.fixture(params=["newest", "oldest"])
-def any_device(request: pytest.FixtureRequest, shared: Place) -> AdbDevice:
-    """The device as it is, and as if its daemon knew no features."""
-    if request.param == "newest":
-        return shared.device
-    return AdbDevice(shared.device.serial, shared.device.server, features=frozenset())
+@pytest.fixture
+def any_device(shared: Place) -> AdbDevice:
+    """The device; tests of other transports have theirs of this name."""
+    return shared.device
 
 
 @dataclass
@@ -253,7 +251,7 @@ def linked_to(lab: Lab, address: str, folder: str) -> Iterator[Linked]:
     """A link of its own to a daemon, connected under the link's address."""
     with FaultyLink(address) as link:
         device = lab.connect(link.address)
-        assert "shell_v2" in device.features
+        device.shell("true", timeout_s=CONNECT_S)
         yield Linked(link, device, folder)
         lab.server.disconnect(link.address)
 

@@ -176,11 +176,8 @@ def test_a_crash_and_its_tombstone(
     say(logs, f"rm -r {dumps}")
 
 
-@pytest.mark.parametrize("features", [None, frozenset[str]()])
-def test_what_a_device_lacks_is_noted(
-    shared: Place, tmp_path: Path, features: frozenset[str] | None
-) -> None:
-    device = AdbDevice(shared.device.serial, shared.device.server, features=features)
+def test_what_a_device_lacks_is_noted(shared: Place, tmp_path: Path) -> None:
+    device = shared.device
     collected = collect(CaseEvidence(device, take_baseline(device, timeout_s=60)), tmp_path)
     assert collected.lost is None
     assert any("remote processors" in note for note in collected.notes)

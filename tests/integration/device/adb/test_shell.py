@@ -15,7 +15,6 @@ from harness.device.adb.address import UnixAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.transport.ending import END_GRACE_S
 from harness.ground.errors import DeviceTimeout, InternalError
-from tests.integration.device.adb.conftest import Place
 from tests.integration.device.adb.remote import (
     SLACK_S,
     family,
@@ -53,12 +52,6 @@ def test_streams_are_kept_apart_and_binary(device: AdbDevice) -> None:
     assert done.stderr == b"e\n"
 
 
-def test_an_old_device_merges_them(shared: Place) -> None:
-    old = AdbDevice(shared.device.serial, shared.device.server, features=frozenset())
-    done = old.shell("echo a; echo e >&2; exit 4", timeout_s=60)
-    assert (done.stdout, done.stderr, done.exit_code) == (b"a\ne\n", b"", 4)
-
-
 def test_50_mb_of_input_come_back(device: AdbDevice) -> None:
     data = os.urandom(1 << 20) * 50
     done = device.shell(
@@ -66,17 +59,6 @@ def test_50_mb_of_input_come_back(device: AdbDevice) -> None:
     )
     assert done.stdout == data
     assert (done.stderr, done.exit_code) == (b"done\n", 5)
-
-
-def test_input_of_an_old_device_leaves_no_file(shared: Place) -> None:
-    old = AdbDevice(shared.device.serial, shared.device.server, features=frozenset())
-    data = os.urandom(1 << 20)
-    done = old.shell("sha256sum; echo ${TMPDIR:-/data/local/tmp}", stdin=data, timeout_s=60)
-    digest, _, temporary = done.stdout.decode().split()
-    again = old.shell("sha256sum", stdin=data, timeout_s=60)
-    assert again.stdout.decode().split()[0] == digest
-    listed = old.shell(f"ls -a {shlex.quote(temporary)}", timeout_s=60).stdout
-    assert b"stdin" not in listed
 
 
 def test_input_that_nobody_reads_does_not_hold_us(any_device: AdbDevice) -> None:
@@ -145,8 +127,8 @@ import sys
 from harness.device.adb.address import UnixAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
-serial, path, script, features = sys.argv[1:]
-device = AdbDevice(serial, AdbServer(UnixAddress(path)), features=frozenset(features.split()))
+serial, path, script = sys.argv[1:]
+device = AdbDevice(serial, AdbServer(UnixAddress(path)))
 def show(data):
     sys.stdout.write(data.decode())
     sys.stdout.flush()
@@ -157,8 +139,7 @@ device.shell(script, timeout_s=60, on_stdout=show)
 def test_ctrl_c_ends_the_whole_family(any_device: AdbDevice, folder: str) -> None:
     address = any_device.server.address
     assert isinstance(address, UnixAddress)
-    argv = [sys.executable, "-c", CTRL_C, any_device.serial, address.path]
-    argv += [family(folder), " ".join(any_device.features)]
+    argv = [sys.executable, "-c", CTRL_C, any_device.serial, address.path, family(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"

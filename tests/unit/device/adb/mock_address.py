@@ -67,8 +67,8 @@ class MockAddress:
     def device(self, seconds: float = 20) -> Device:
         return self.client(seconds).device("x")
 
-    def sync(self, *features: str, seconds: float = 20) -> SyncStream:
-        return SyncStream(self.device(seconds), frozenset(features))
+    def sync(self, seconds: float = 20) -> SyncStream:
+        return SyncStream(self.device(seconds))
 
 
 def dribbling(first: bytes, then: bytes) -> MockAddress:

@@ -27,10 +27,6 @@ def stat_v2(found: RemoteStat, word: bytes = b"STA2") -> bytes:
     return STAT_V2.pack(word, error, 1, 2, mode, 1, 0, 0, size, 3, mtime_s, 4)
 
 
-def stat_v1(found: RemoteStat) -> bytes:
-    return b"STAT" + struct.pack("<III", found.mode, found.size, found.mtime_s)
-
-
 def message(word: bytes, text: bytes) -> bytes:
     return word + struct.pack("<I", len(text)) + text
 
@@ -66,43 +62,38 @@ def answering(sizes: list[int], step: int) -> MockAddress:
 )
 def test_progress_never_goes_back_and_ends_with_all(sizes: list[int], step: int) -> None:
     told: list[int] = []
-    with answering(sizes, step).sync("stat_v2") as stream:
+    with answering(sizes, step).sync() as stream:
         stream.push((PushItem(bytes(size), f"/f{size}") for size in sizes), told.append)
     assert told == sorted(told)
     assert told[-1] == sum(sizes)
 
 
-def test_requests_of_both_versions(tmp_path: Path) -> None:
+def test_requests(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"content")
-    old, new = (
-        MockAddress(OKAY, OKAY, TAKEN + answer, answer, message(b"DONE", b""))
-        for answer in (stat_v1(file_of(7)), stat_v2(file_of(7)))
+    taken, told = TAKEN + stat_v2(file_of(7), b"LST2"), stat_v2(file_of(7))
+    address = MockAddress(OKAY, OKAY, taken, told, message(b"DONE", b""))
+    with address.sync() as stream:
+        stream.push([PushItem(source, "/a,b", 0o755)])
+        with pytest.raises(DeviceError, match="0 bytes came, not 7"):
+            stream.pull("/a,b", tmp_path / "pulled", 100)
+    mtime = struct.pack("<I", int(source.stat().st_mtime))
+    assert address.sent() == OPENING + b"".join(
+        [
+            message(b"SEND", b"/a,b,%d" % (stat.S_IFREG | 0o755)),
+            message(b"DATA", b"content") + b"DONE" + mtime,
+            message(b"LST2", b"/a,b"),
+            message(b"STA2", b"/a,b"),
+            message(b"RECV", b"/a,b"),
+        ]
     )
-    versions = ((old, (), (b"STAT", b"STAT")), (new, ("stat_v2",), (b"LST2", b"STA2")))
-    for address, features, words in versions:
-        with address.sync(*features) as stream:
-            stream.push([PushItem(source, "/a,b", 0o755)])
-            with pytest.raises(DeviceError, match="0 bytes came, not 7"):
-                stream.pull("/a,b", tmp_path / "pulled", 100)
-        mtime = struct.pack("<I", int(source.stat().st_mtime))
-        mode = stat.S_IFREG | 0o755
-        assert address.sent() == OPENING + b"".join(
-            [
-                message(b"SEND", b"/a,b,%d" % mode),
-                message(b"DATA", b"content") + b"DONE" + mtime,
-                message(words[0], b"/a,b"),
-                message(words[1], b"/a,b"),
-                message(b"RECV", b"/a,b"),
-            ]
-        )
     assert list(tmp_path.iterdir()) == [source]
 
 
 def test_files_are_pulled_one_after_another(tmp_path: Path) -> None:
     """A length stands behind DONE, which adbutils leaves unread."""
     one = stat_v2(file_of(3)) + message(b"DATA", b"a") + message(b"DATA", b"bc")
-    with MockAddress(OPENED + 2 * (one + message(b"DONE", b""))).sync("stat_v2") as stream:
+    with MockAddress(OPENED + 2 * (one + message(b"DONE", b""))).sync() as stream:
         for name in ("first", "second"):
             stream.pull("/f", tmp_path / name, 3)
             assert (tmp_path / name).read_bytes() == b"abc"
@@ -129,7 +120,7 @@ def test_what_is_no_file_ends_a_pull(
     said: bytes, kind: type[DeviceError], text: str, tmp_path: Path
 ) -> None:
     address = MockAddress(OPENED + stat_v2(file_of(10)) + said)
-    with address.sync("stat_v2") as stream, pytest.raises(DeviceError, match=text) as caught:
+    with address.sync() as stream, pytest.raises(DeviceError, match=text) as caught:
         stream.pull("/f", tmp_path / "f", 10)
     assert type(caught.value) is kind
     assert caught.value.command == "pull /f"
@@ -143,7 +134,7 @@ def test_what_is_no_file_ends_a_pull(
         st.sampled_from(
             [
                 TAKEN,
-                stat_v1(file_of(1)),
+                b"STAT" + bytes(12),
                 stat_v2(file_of(1)),
                 stat_v2(file_of(1), b"LST2"),
                 message(b"DATA", b"x"),
@@ -153,14 +144,13 @@ def test_what_is_no_file_ends_a_pull(
         max_size=5,
     ),
     st.binary(max_size=64),
-    st.booleans(),
 )
 def test_whatever_a_device_says_is_an_answer_or_one_of_the_errors(
-    tmp_path_factory: pytest.TempPathFactory, name: str, said: list[bytes], rest: bytes, new: bool
+    tmp_path_factory: pytest.TempPathFactory, name: str, said: list[bytes], rest: bytes
 ) -> None:
     local = tmp_path_factory.getbasetemp() / "pulled"
     address = MockAddress(OPENED + b"".join(said) + rest)
-    with address.sync(*(["stat_v2"] if new else [])) as stream:
+    with address.sync() as stream:
         try:
             if name == "push":
                 stream.push([PushItem(b"x", "/f")])
@@ -186,14 +176,12 @@ def test_paths_that_adbd_cannot_take(path: str, tmp_path: Path) -> None:
 
 def test_what_a_device_cannot_look_at_is_told_from_what_is_missing() -> None:
     for error, missing in ((2, True), (20, True), (13, False)):
-        with MockAddress(OPENED + stat_v2(RemoteStat(0, 0, 0, error))).sync("stat_v2") as stream:
+        with MockAddress(OPENED + stat_v2(RemoteStat(0, 0, 0, error))).sync() as stream:
             if missing:
                 assert stream.stat("/f") is None
             else:
                 with pytest.raises(DeviceRefused, match="Permission denied"):
                     stream.stat("/f")
-    with MockAddress(OPENED + b"STAT" + bytes(12)).sync() as stream:
-        assert stream.stat("/f") is None
 
 
 def test_a_callback_that_fails_is_no_fault_of_the_device() -> None:
@@ -202,7 +190,7 @@ def test_a_callback_that_fails_is_no_fault_of_the_device() -> None:
 
     said = OPENED + TAKEN + stat_v2(file_of(1), b"LST2")
     with (
-        MockAddress(said).sync("stat_v2") as stream,
+        MockAddress(said).sync() as stream,
         pytest.raises(BrokenPipeError, match="of the caller"),
     ):
         stream.push([PushItem(b"x", "/f")], fail)

@@ -99,7 +99,8 @@ def test_all_that_asks_a_device_says_so_in_words() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     nobody = AdbServer(TcpAddress(port=port))
-    device = AdbDevice("s", nobody, features=frozenset({"shell_v2"}))
+    device = AdbDevice("s", nobody)
+    device._is_asked = True
     asked = {
         "ask what it is": lambda: read_facts(device, "/data"),
         "ask how it is": lambda: ask_vitals(device, "/data"),

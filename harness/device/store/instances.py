@@ -1,9 +1,10 @@
 """Storage of simulated devices for one run, over contents that all runs share.
 
 Runs never wait for each other's simulated devices: each process of one has its own. Their storage
-begins with the lasting device's store, as hard links: contents are read-only, so nothing is
-copied, and the store's own scripts find it there (see layout). What a run brings goes back into
-the lasting store when it ends; what it removed or found damaged goes there, too.
+begins with the contents of the lasting device's store, as hard links: they are read-only, so
+nothing is copied, and the store's own scripts find them there (see layout) and make sets of them.
+Contents that a run brings go into the lasting store when it ends; what it removed or found damaged
+goes there, too.
 
     <root>/<name>/             the lasting device, as `qnn-harness simulator start` starts it
     <root>/.runs/<run>/<name>/ an instance of a process of a run, which holds a lock on `<run>`
@@ -19,6 +20,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,14 +36,12 @@ from harness.ground.files.names_inside import (
     create_inside,
     listed_inside,
     open_below,
-    refuse_links,
 )
 
 _WORKDIR: Final = DEFAULT_WORKDIR.strip("/")
 _RUNS: Final = ".runs"
 _LINKS: Final = ".links"
 _FOLDERS: Final = ("store", "sets", "listed", "inuse")
-_MOST_LISTED_BYTES: Final = 16 << 20
 _MOST_LINKS_BYTES: Final = 100
 _BEGAN_WITH: Final = ".began-with-"
 
@@ -114,7 +114,7 @@ class Instances:
         (fresh / LOCK_FILE).touch()
         began_with = link_store(_store_of(self._root / name), fresh / _WORKDIR)
         note = self._folder / f"{_BEGAN_WITH}{name}"
-        note.write_text("".join(f"{path}\n" for path in sorted(began_with)))
+        note.write_text("".join(f"{name}\n" for name in sorted(began_with)))
         fresh.rename(storage)
 
     def _remove_dead(self) -> None:
@@ -168,17 +168,13 @@ def _store_of(storage: Path) -> Path:
 
 
 def link_store(source: Path, target: Path) -> set[str]:
-    """Makes the store `target` begin as `source` is; returns the sets and contents that it got.
+    """Makes the store `target` begin with the contents of `source`; returns their names.
 
-    Nothing where `source` holds no hard links. Somebody may use `source` meanwhile: what is listed
-    before and after its files were linked was whole. Raises OSError.
+    Nothing where `source` holds no hard links. Raises OSError.
     """
     if not _begun(source, target):
         return set()
-    contents = (f"store/{name}" for name in _names(source / "store"))
-    linked = {path for path in contents if _link(source, target, path)}
-    sets = _names(source / "listed")
-    return linked | {f"listed/{name}" for name in sets if _link_set(source, target, name)}
+    return {name for name in _contents(source) if _link(source, target, name)}
 
 
 def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
@@ -188,23 +184,13 @@ def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
     """
     if not _begun(source, target):
         return
-    there = {base(name) for name in _names(target / "listed")}
-    for name in _names(source / "listed"):
+    left, there = _contents(source), {base(name) for name in _contents(target)}
+    for name in left - began_with:
         if base(name) not in there:
-            with open_below(source, f"listed/{name}") as listed:
-                entries = listed.read(_MOST_LISTED_BYTES).decode("ascii", "replace").split()
-            if all(ENTRY_FILE.fullmatch(entry) for entry in entries) and all(
-                _link(source, target, f"store/{entry}") for entry in entries
-            ):
-                _link_set(source, target, name)
-    if any((target / "inuse").iterdir()):
-        return
-    left = {f"store/{name}" for name in _names(source / "store")}
-    left |= {f"listed/{name}" for name in _names(source / "listed")}
-    # what is listed goes first: a set counts as long as it is
-    for path in sorted(began_with - left):
-        (target / path).unlink(missing_ok=True)
-        shutil.rmtree(target / "sets" / Path(path).name, ignore_errors=True)
+            _link(source, target, name)
+    if not any((target / "inuse").iterdir()):
+        for name in began_with - left:
+            (target / "store" / name).unlink(missing_ok=True)
 
 
 def _begun(source: Path, target: Path) -> bool:
@@ -223,36 +209,18 @@ def _begun(source: Path, target: Path) -> bool:
     return True
 
 
-def _names(folder: Path) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if not name.startswith(".")]
-    except FileNotFoundError:
-        return []
+def _contents(store: Path) -> set[str]:
+    with contextlib.suppress(FileNotFoundError):
+        return {name for name in os.listdir(store / "store") if ENTRY_FILE.fullmatch(name)}
+    return set()
 
 
-def _link_set(source: Path, target: Path, name: str) -> bool:
-    """Links a set, its list last, as those who make sets do.
-
-    False if it is being removed, or holds links to elsewhere: a set of hard links has none.
-    """
-    try:
-        listed_inside(source, f"sets/{name}")
-        refuse_links(source / "sets" / name)
-    except (FileNotFoundError, NotInsideError):
-        return False
-    for parent, _, files in os.walk(source / "sets" / name):
-        (target / os.path.relpath(parent, source)).mkdir(exist_ok=True)
-        for file in files:
-            if not _link(source, target, os.path.relpath(os.path.join(parent, file), source)):
-                return False
-    return (source / "listed" / name).exists() and _link(source, target, f"listed/{name}")
-
-
-def _link(source: Path, target: Path, path: str) -> bool:
-    try:
-        os.link(source / path, target / path, follow_symlinks=False)
-    except FileExistsError:
-        return True
-    except FileNotFoundError:
-        return False
-    return True
+def _link(source: Path, target: Path, name: str) -> bool:
+    """Links a content; one that is no file, or was removed meanwhile, is left out."""
+    path = source / "store" / name
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            with contextlib.suppress(FileExistsError):
+                os.link(path, target / "store" / name, follow_symlinks=False)
+            return True
+    return False

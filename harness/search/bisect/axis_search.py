@@ -45,6 +45,9 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
         if spent:
             return state.finding("undecided", notes=[f"{limit} runs did not suffice"])
         return ask
+    if len(spec.candidates) == 1:
+        said = f"{state.names[0]} is {verdicts[0]}"
+        return state.finding("no-change", said, verdict=verdicts[0])
     if len(state.names) == 1:
         only = f"only {state.names[0]} can be tested: it is {verdicts[0]}"
         return state.finding("undecided", verdict=verdicts[0], notes=[only])

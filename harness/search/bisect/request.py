@@ -59,7 +59,6 @@ class Request:
     match: str | None = None
     repeat: int | None = None
     max_runs: int | None = None
-    known_issues: Path | None = None
     run_timeout_s: int = 1800
     pytest_arguments: tuple[str, ...] = ()
 
@@ -92,7 +91,6 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> Task:
         backend=where.backend,
         lab=request.lab.absolute(),
         folder=root,
-        known_issues=request.known_issues.absolute() if request.known_issues else None,
         match=request.match,
         run_timeout_s=request.run_timeout_s,
         pytest_arguments=words,

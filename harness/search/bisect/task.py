@@ -38,7 +38,6 @@ class Task(Part):
     backend: str
     lab: Path
     folder: Path
-    known_issues: Path | None = None
     match: str | None = None
     run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
@@ -62,8 +61,6 @@ class Task(Part):
         """pytest's arguments for a run at a point, on the first of `devices` that can be used."""
         arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
         arguments += [f"{AXES[axis].option}={version}" for axis, version in self.given(at).items()]
-        if self.known_issues is not None:
-            arguments.append(f"--qnn-known-issues={self.known_issues}")
         profiles = self.match is not None and parse_match(self.match).profiles
         arguments += ["--qnn-profile=ops"] if profiles else []
         # those of a test in Python belong to it

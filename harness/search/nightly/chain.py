@@ -44,7 +44,6 @@ from harness.search.nightly.issues import (
     next_search,
     to_bisect,
     to_run_again,
-    too_long,
     with_facts,
 )
 from harness.search.nightly.kept_nights import STATE, SUFFIX, nights
@@ -267,8 +266,6 @@ class Chain:
         found = histories(run, base, also)
         records = {one.case: one for one in run.contents().cases}
         times = to_run_again(found, records, self._left_s * _SHARE_AGAIN)
-        if left := too_long(found, times):
-            self._note(f"too long to be run again: {counted(len(left), 'case')}, as {left[0]}")
         if not self.night.run_is_whole or (not times and run.ended_in_order):
             return found
         if INSTEAD in " ".join(self._words):

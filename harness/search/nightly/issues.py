@@ -283,20 +283,6 @@ def to_run_again(
     return found
 
 
-def too_long(histories: Histories, again: Mapping[str, int]) -> list[str]:
-    """The cases whose end is not yet believed, and for which `again` had no room.
-
-    Those of a cause of which enough are run again are not among them.
-    """
-    causes = Counter(cause_of(histories[name].now.last) for name in again)
-    return [
-        name
-        for name, one in histories.items()
-        if _wants_more(one) and name not in again
-        if (cause := cause_of(one.now.last)) is None or causes[cause] < _AGAIN_OF_A_CAUSE
-    ]
-
-
 def _wants_more(one: CaseHistory) -> bool:
     last, state = one.now.last, one.state
     return bool(last.has_verdict and state and state.wants_more and not last.known_issue)

@@ -129,7 +129,6 @@ class BisectionPlanned(Printout):
     shell_complete=complete_devices,
 )
 @click.option("--backend", type=click.Choice(BACKENDS), help="As for `run`.")
-@click.option("--known-issues", type=click.Path(path_type=Path), help="As for `run`.")
 @click.option(
     "--pytest-arg",
     "pytest_arguments",

@@ -27,27 +27,18 @@ from harness.answers.history.told import History
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.new_failures import NewFailure
-from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
+from harness.tools.cli.lab_options import (
+    database_option,
+    json_option,
+    lab_option,
+    lab_to_name,
+    reports_option,
+)
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_long_json
 from harness.verdict.results.run_folder import JOURNAL
 
 _NEGATIVE: Final = 1
-
-database_option = click.option(
-    "--database",
-    metavar="FILE|URL",
-    envvar="QNN_HARNESS_HISTORY",
-    help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
-)
-
-reports_option = click.option(
-    "--reports",
-    type=click.Path(path_type=Path),
-    default=Path("reports"),
-    show_default=True,
-    help="Where runs are.",
-)
 
 
 def _open(database: str | None, reports: Path) -> Database:

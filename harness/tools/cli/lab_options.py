@@ -77,6 +77,22 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 """`--json`, given to the command as `as_json`."""
 
 
+database_option = click.option(
+    "--database",
+    metavar="FILE|URL",
+    envvar="QNN_HARNESS_HISTORY",
+    help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
+)
+
+reports_option = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where runs are.",
+)
+
+
 def lab_to_name(lab_file: Path) -> str:
     """What another command is to be told of the lab: nothing of the usual one, if it is not there.
 

@@ -22,9 +22,15 @@ from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import SUFFIX, held, nights
 from harness.search.nightly.night import Night, summary_lines
 from harness.search.nightly.notifications import Message, notify as send_message
-from harness.tools.cli.history import database_option, reports_option
 from harness.tools.cli.how_long import seconds_of, time_of
-from harness.tools.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
+from harness.tools.cli.lab_options import (
+    DEFAULT_LAB,
+    database_option,
+    json_option,
+    lab_option,
+    reports_option,
+    simulated_instead,
+)
 from harness.tools.cli.say import say, say_found
 from harness.verdict.results.run_folder import new_run_id
 

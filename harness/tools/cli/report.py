@@ -12,7 +12,12 @@ from harness.answers.report.ci import tell_ci
 from harness.answers.report.projections import project
 from harness.answers.report.summary import cut_short, summary_lines, totals
 from harness.ground.errors.outgoing_text import counted
-from harness.tools.cli.lab_options import NamedPath, json_option
+from harness.tools.cli.lab_options import (
+    NamedPath,
+    database_option,
+    json_option,
+    reports_option,
+)
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found
 from harness.verdict.results.coverage import Coverage
@@ -30,22 +35,7 @@ class RunsMerged(Printout):
     lost_logs: list[str]
 
 
-class _ReportGroup(click.Group):
-    """Loads `site` when it is used, since the history takes long to load."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "site"])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a name."""
-        if cmd_name != "site":
-            return super().get_command(ctx, cmd_name)
-        from harness.tools.cli.site import site
-
-        return site
-
-
-@click.group(cls=_ReportGroup)
+@click.group()
 def report() -> None:
     """Write reports of runs anew, merge runs into one, or write the lab's pages."""
 
@@ -95,3 +85,40 @@ def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
         lost_logs=lost_logs,
     )
     say_found(document, summary_lines(made_of.cases, made_of.coverage, folder.path), as_json)
+
+
+@report.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("site"),
+    show_default=True,
+    help="The folder of the site.",
+)
+@database_option
+@reports_option
+def site(output: Path, database: str | None, reports: Path) -> None:
+    """Write the lab's pages into a folder: nights, cases, devices, causes.
+
+    They need no network and no server of their own. Only what has changed is written anew. Where no
+    --database is named, new runs of the reports are taken in first.
+    """
+    # the history takes long to load
+    from harness.answers.history.nights import keep_night, nights_held
+    from harness.answers.site.build import build
+    from harness.answers.site.links import FRONT
+    from harness.search.nightly.kept_nights import nights
+    from harness.search.nightly.night_told import night_told
+    from harness.tools.cli.history import opened
+
+    held = opened(database, reports)
+    known = {one.night for one in nights_held(held).values()}
+    for night in nights(reports):
+        told = night_told(night) if night.next_step is None and night.night not in known else None
+        if told is not None:
+            keep_night(held, told)
+    done = build(held, output)
+    others = ", the others have not changed" if done.kept else ""
+    pages = counted(done.written, "page")
+    say(f"{output / FRONT}: {pages} written in {done.seconds:.1f} s{others}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
+import math
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -74,7 +74,7 @@ def examine(order: Order) -> Iterator[Checked]:
     yield from notify_checks(lab)
     _log.info("asking the lab's adb servers")
     quarantined = yield from _look_at_lab(order, lab, devices)
-    yield from Visits(order, lab, quarantined).run([device.name for device in devices])
+    yield from visits(order, lab, quarantined, [device.name for device in devices])
 
 
 def _library_check(cache: Path, needs: LabNeeds) -> Checked:
@@ -122,94 +122,91 @@ def _look_at_lab(
     return kept_out
 
 
-class Visits:
-    """Visits to several devices, a few at the same time, each with a deadline of its own.
+class Visit(threading.Thread):
+    """A visit to a device, in one of a few slots, with a deadline of its own.
 
-    A device that hangs is given up, and what was found by then is kept.
+    What it found by then is kept if it hangs and is given up.
     """
 
-    def __init__(self, order: Order, lab: Lab, quarantined: set[str]) -> None:
-        self._order = order
-        self._lab = lab
-        self._quarantined = quarantined
-        self._found: queue.SimpleQueue[tuple[str, Checked | None]] = queue.SimpleQueue()
-        self._benches: dict[str, Workbench] = {}
-        self._visiting: list[threading.Thread] = []
+    def __init__(
+        self, name: str, order: Order, lab: Lab, *, quarantined: bool, slots: threading.Semaphore
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.found: list[Checked] = []
+        self._order, self._lab, self._quarantined, self._slots = order, lab, quarantined, slots
+        self._until, self._is_over = math.inf, False
+        self._bench: Workbench | None = None
 
-    def run(self, names: list[str]) -> Iterator[Checked]:
-        """Visits them all; what was found of each device together, in their order."""
-        waiting, until = list(names), dict[str, float]()
-        found: dict[str, list[Checked]] = {name: [] for name in names}
-        over: set[str] = set()
-        shown = 0
-        try:
-            while len(over) < len(names):
-                while waiting and len(until) - len(over & set(until)) < _AT_ONCE:
-                    name = waiting.pop(0)
-                    until[name] = time.monotonic() + self._order.timeout_s
-                    self._start(name)
-                for name in [name for name, end in until.items() if name not in over]:
-                    if time.monotonic() >= until[name]:
-                        found[name].append(self._given_up(name, asked=bool(found[name])))
-                        over.add(name)
-                with contextlib.suppress(queue.Empty):
-                    name, check = self._found.get(timeout=_LOOK_S)
-                    if name not in over and check is not None:
-                        found[name].append(check)
-                        _log.info(f"{name}: {check.name}")
-                    elif check is None:
-                        over.add(name)
-                while shown < len(names) and names[shown] in over:
-                    yield from found[names[shown]]
-                    shown += 1
-        finally:
-            self._close()
-
-    def _start(self, name: str) -> None:
-        thread = threading.Thread(target=self._visit, args=(name,), name=name, daemon=True)
-        _log.info(f"{name}: connecting")
-        thread.start()
-        self._visiting.append(thread)
-
-    def _visit(self, name: str) -> None:
-        try:
-            bench = open_workbench(self._lab, self._order)
-            self._benches[name] = bench
+    def run(self) -> None:
+        with self._slots:
+            if self._is_over:
+                return
+            self._until = time.monotonic() + self._order.timeout_s
+            _log.info(f"{self.name}: connecting")
             try:
-                quarantined = name in self._quarantined
-                for check in visit(bench, name, self._order, quarantined=quarantined):
-                    self._found.put((name, check))
+                self._bench = open_workbench(self._lab, self._order)
+                order, quarantined = self._order, self._quarantined
+                for check in visit(self._bench, self.name, order, quarantined=quarantined):
+                    self._add(check)
+            except Exception as error:  # a thread has nobody else to tell
+                text = f"{type(error).__name__}: {error}"
+                advice = "a bug of the harness, or of this lab's files: please report it"
+                self._add(Checked("device", self.name, "doctor", "fail", text, advice))
             finally:
                 # also what was started since somebody else closed it
-                self._benches.pop(name, None)
-                _close_quietly(bench)
-        except Exception as error:  # a thread has nobody else to tell
-            text = f"{type(error).__name__}: {error}"
-            advice = "a bug of the harness, or of this lab's files: please report it"
-            self._found.put((name, Checked("device", name, "doctor", "fail", text, advice)))
-        finally:
-            self._found.put((name, None))
+                self._close()
 
-    def _given_up(self, name: str, *, asked: bool) -> Checked:
-        text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
-        advice = f"reboot it; `qnn-harness devices heal {name}` does so"
-        return Checked("device", name, "deadline" if asked else REACHABLE, "fail", text, advice)
+    def _add(self, check: Checked) -> None:
+        if not self._is_over:
+            self.found.append(check)
+            _log.info(f"{self.name}: {check.name}")
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over or not self.is_alive()
+
+    def give_up_if_late(self) -> None:
+        """Give it up where its time is over, and let another one begin."""
+        if not self.is_over and time.monotonic() >= self._until:
+            text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
+            advice = f"reboot it; `qnn-harness devices heal {self.name}` does so"
+            title = "deadline" if self.found else REACHABLE
+            self._add(Checked("device", self.name, title, "fail", text, advice))
+            self._is_over = True
+            self._slots.release()
+
+    def end(self) -> None:
+        """Ends what it has started, if it was given up or interrupted."""
+        self._is_over = True
+        self._close()
 
     def _close(self) -> None:
-        """Ends what visits that were given up, or interrupted, have started."""
-        benches, self._benches = dict(self._benches), {}
-        ending = [
-            threading.Thread(target=_close_quietly, args=(bench,), daemon=True)
-            for bench in benches.values()
-        ]
+        bench, self._bench = self._bench, None
+        if bench is not None:
+            with contextlib.suppress(Exception):
+                bench.close()
+
+
+def visits(order: Order, lab: Lab, quarantined: set[str], names: list[str]) -> Iterator[Checked]:
+    """What visits to several devices find, a few at the same time: of each together, in order."""
+    slots = threading.Semaphore(_AT_ONCE)
+    every = [
+        Visit(name, order, lab, quarantined=name in quarantined, slots=slots) for name in names
+    ]
+    try:
+        for one in every:
+            one.start()
+        for one in every:
+            while not one.is_over:
+                one.join(_LOOK_S)
+                for each in every:
+                    each.give_up_if_late()
+            yield from one.found
+    finally:
+        ending = [threading.Thread(target=one.end, daemon=True) for one in every]
         for thread in ending:
             thread.start()
         until = time.monotonic() + _END_S
         # a visit whose device went away comes to its end, too
-        for thread in (*ending, *self._visiting):
+        for thread in (*ending, *every):
             thread.join(max(0.0, until - time.monotonic()))
-
-
-def _close_quietly(bench: Workbench) -> None:
-    with contextlib.suppress(Exception):
-        bench.close()

@@ -20,7 +20,7 @@ from harness.answers.history.importing import import_run
 from harness.answers.history.nights import CauseTold, NightTold, keep_night
 from harness.answers.site.build import Built, build
 from harness.answers.site.links import page_of
-from harness.tools.cli.site import site
+from harness.tools.cli.report import site
 from harness.verdict.results.run_folder import RunFolder
 from harness.verdict.results.run_info import INFO
 from tests.unit.answers.history.runs import attempt, run_folder

@@ -106,7 +106,7 @@ def test_which_change_is_told_first(given: dict[str, str], answers: str, text: s
             "good",
             ("only 2.10 can be tested: it is good", "could not be tested: 2.11"),
         ),
-        ({}, "b", "undecided", "bad", ("only 2.10 can be tested: it is bad",)),
+        ({}, "b", "no-change", "bad", ()),
         ({"max_runs": 1}, "g?", "undecided", None, ("1 runs did not suffice",)),
         ({"max_runs": 1, "good": "2.11"}, "?g", "undecided", None, ("1 runs did not suffice",)),
         ({"max_runs": 1, "good": "2.10"}, "?g", "undecided", None, ("1 runs did not suffice",)),

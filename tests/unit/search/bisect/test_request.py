@@ -224,7 +224,8 @@ def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
     lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def resolved(spec: str, target: str, *, field: str | None = None) -> list[str]:
-        return {"/new/lib": ["lib:1.33.0"], "/repo": ["a", "b"]}.get(spec, [spec])
+        known = {"/new/lib": ["lib:1.33.0"], "/repo": ["a", "b"]}
+        return [name for part in spec.split(",") for name in known.get(part, [part])]
 
     monkeypatch.setattr(catalog.ort, "resolve", resolved)
     task = begin(asked(axes=("ort",), candidates="1.31.1,/new/lib"), lab, catalog)

@@ -28,7 +28,6 @@ from harness.search.nightly.issues import (
     next_search,
     to_bisect,
     to_run_again,
-    too_long,
     with_facts,
 )
 from harness.search.nightly.night import Night, summary_lines
@@ -572,17 +571,6 @@ def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
     cost = AGAIN * sum(sorted(one.duration_s for one in records.values())[:20])
     found = to_run_again(histories_of(now=now), records, cost + AGAIN * 9)
     assert (len(found), next(reversed(found))[-2]) == (21, "d")
-    assert too_long(histories_of(now=now), found) == []
-
-
-def test_a_case_that_takes_too_long_to_be_run_again_is_told() -> None:
-    now = "a failed;d failed message=other"
-    records = {one.case: one for text in now.split(";") for one in [attempt(text, duration_s=9)]}
-    seen = histories_of(now=now)
-    again = to_run_again(seen, records, AGAIN * 10)
-    (left,) = too_long(seen, again)
-    assert {left, *again} == {*seen}
-    assert too_long(seen, to_run_again(seen, records, AGAIN * 20)) == []
 
 
 def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> None:

@@ -80,8 +80,8 @@ _FIRST: Final = 32
 _LAST: Final = 1280
 _SIX: Final = (0.0, 6.0)
 _PATCHES: Final = 4
-_INPUT: Final = {"x": ("FLOAT", [1, 3, PIXELS, PIXELS])}
-_OUTPUT: Final = ("FLOAT", [1, CLASSES])
+_INPUT: Final = f"float[1, 3, {PIXELS}, {PIXELS}] x"
+_OUTPUT: Final = f"float[1, {CLASSES}] y"
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,17 @@ class Layer:
         if self.kind == "Gemm":
             return after, before
         return after, 1 if self.depthwise else before, self.kernel, self.kernel
+
+    @property
+    def op(self) -> str:
+        """The operator with its attributes, in ONNX's text syntax."""
+        if self.kind == "Gemm":
+            return "Gemm <transB = 1>"
+        if self.kind != "Conv":
+            return self.kind
+        group = self.channels[1] if self.depthwise else 1
+        shape = f"kernel_shape = {[self.kernel] * 2}, strides = {[self.stride] * 2}"
+        return f"Conv <{shape}, pads = {[self.kernel // 2] * 4}, group = {group}>"
 
     @property
     def weight_bound(self) -> float:
@@ -140,22 +151,20 @@ def layers() -> Iterator[Layer]:
 
 def build_float(spec: GraphOf) -> onnx.GraphProto:
     """The graph in float32."""
-    from onnx import helper
-
     nodes, constants = [], [constant("zero", 0.0, "<f4"), constant("six", 6.0, "<f4")]
     for layer in layers():
         inputs = [*layer.inputs]
         if layer.kind == "Gemm":
-            nodes.append(helper.make_node("Flatten", inputs, ["flat"], axis=1))
+            nodes.append(f"flat = Flatten <axis = 1> ({layer.inputs[0]})")
             inputs = ["flat"]
         if layer.channels[0]:
             inputs += [f"{layer.name}_w", f"{layer.name}_b"]
             constants += map(constant, inputs[1:], float_weights(spec, layer))
         out = f"{layer.name}_raw" if layer.relu6 else layer.name
-        nodes.append(helper.make_node(layer.kind, inputs, [out], **_attributes(layer)))
+        nodes.append(f"{out} = {layer.op} ({', '.join(inputs)})")
         if layer.relu6:
-            nodes.append(helper.make_node("Clip", [out, "zero", "six"], [layer.name]))
-    return graph(spec, nodes, _INPUT, _OUTPUT, constants)
+            nodes.append(f"{layer.name} = Clip({out}, zero, six)")
+    return graph(spec, _INPUT, _OUTPUT, nodes, constants)
 
 
 def build_quantised(spec: GraphOf) -> onnx.GraphProto:
@@ -163,9 +172,7 @@ def build_quantised(spec: GraphOf) -> onnx.GraphProto:
 
     A Clip is not needed: a range of 0 to 6 is one.
     """
-    from onnx import helper
-
-    nodes: list[onnx.NodeProto] = []
+    nodes: list[str] = []
     constants: list[onnx.TensorProto] = []
     scales: dict[str, float] = {}
 
@@ -175,15 +182,15 @@ def build_quantised(spec: GraphOf) -> onnx.GraphProto:
         scales[name] = scale
         constants.append(constant(f"{name}_scale", scale, "<f4"))
         constants.append(constant(f"{name}_zero", zero, "u1"))
-        how = [f"{name}_scale", f"{name}_zero"]
-        nodes.append(helper.make_node("QuantizeLinear", [source, *how], [f"{name}_8bit"]))
-        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_8bit", *how], [target]))
+        how = f"{name}_scale, {name}_zero"
+        nodes.append(f"{name}_8bit = QuantizeLinear({source}, {how})")
+        nodes.append(f"{target} = DequantizeLinear({name}_8bit, {how})")
 
     requantise("x", "x", "x_real")
     for layer in layers():
         inputs = [f"{name}_real" for name in layer.inputs]
         if layer.kind == "Gemm":
-            nodes.append(helper.make_node("Flatten", inputs, ["flat"], axis=1))
+            nodes.append(f"flat = Flatten <axis = 1> ({inputs[0]})")
             requantise("average_flat", "flat", "flat_real")
             inputs = ["flat_real"]
         if layer.channels[0]:
@@ -200,13 +207,12 @@ def build_quantised(spec: GraphOf) -> onnx.GraphProto:
                     constant(f"{name}_scale", scale, "<f4"),
                     constant(f"{name}_zero", zero, dtype),
                 ]
-                how = [name, f"{name}_scale", f"{name}_zero"]
-                nodes.append(helper.make_node("DequantizeLinear", how, [f"{name}_real"]))
+                nodes.append(f"{name}_real = DequantizeLinear({name}, {name}_scale, {name}_zero)")
                 inputs.append(f"{name}_real")
         out = f"{layer.name}_wide"
-        nodes.append(helper.make_node(layer.kind, inputs, [out], **_attributes(layer)))
+        nodes.append(f"{out} = {layer.op} ({', '.join(inputs)})")
         requantise(layer.name, out, "y" if layer.name == "y" else f"{layer.name}_real")
-    return graph(spec, nodes, _INPUT, _OUTPUT, constants)
+    return graph(spec, _INPUT, _OUTPUT, nodes, constants)
 
 
 def make_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
@@ -248,16 +254,3 @@ def quantization(least: float, most: float) -> tuple[float, int]:
 
 def _seed(spec: GraphOf) -> str:
     return f"mobilenet-v2 {spec.variant}"
-
-
-def _attributes(layer: Layer) -> dict[str, Any]:
-    if layer.kind == "Gemm":
-        return {"transB": 1}
-    if layer.kind != "Conv":
-        return {}
-    return {
-        "kernel_shape": [layer.kernel] * 2,
-        "strides": [layer.stride] * 2,
-        "pads": [layer.kernel // 2] * 4,
-        "group": layer.channels[1] if layer.depthwise else 1,
-    }

@@ -6,7 +6,7 @@ Weights and inputs come from the raw output of PCG64, which numpy keeps the same
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -64,29 +64,31 @@ def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProt
 
 def graph(
     spec: GraphOf,
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, tuple[str, Sequence[int]]],
-    output: tuple[str, Sequence[int]],
+    inputs: str,
+    output: str,
+    nodes: Iterable[str],
     constants: Sequence[onnx.TensorProto],
 ) -> onnx.GraphProto:
-    """A graph whose output is `y`; of inputs and output ONNX's element type and the shape."""
-    from onnx import TensorProto, helper
+    """A graph of nodes in ONNX's text syntax; inputs and output as in `float[1, 16] x`."""
+    from onnx import parser
 
-    infos = [
-        helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), shape)
-        for name, (kind, shape) in (*inputs.items(), ("y", output))
-    ]
-    return helper.make_graph(nodes, spec.model, infos[:-1], infos[-1:], constants)
+    # the parser takes no name with a hyphen
+    made = parser.parse_graph("\n".join((f"g ({inputs}) => ({output}) {{", *nodes, "}")))
+    made.name = spec.model
+    made.initializer.extend(constants)
+    return made
+
+
+def dims(shape: Iterable[int]) -> str:
+    """A shape as ONNX's text syntax has it."""
+    return ", ".join(map(str, shape))
 
 
 def tiny(spec: GraphOf) -> onnx.GraphProto:
     """One MatMul, float32 in and out."""
-    from onnx import helper
-
-    shape = [1, _TINY_WIDTH]
     weights = random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
-    node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    return graph(spec, [node], {"x": ("FLOAT", shape)}, ("FLOAT", shape), [constant("w", weights)])
+    kind = f"float[1, {_TINY_WIDTH}]"
+    return graph(spec, f"{kind} x", f"{kind} y", ["y = MatMul(x, w)"], [constant("w", weights)])
 
 
 def tiny_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
@@ -96,21 +98,16 @@ def tiny_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
 
 def weights_heavy(spec: GraphOf) -> onnx.GraphProto:
     """Rows of a table of 8-bit weights."""
-    from onnx import helper
-
     rows = _table_rows(spec)
     table = random_bytes(f"{spec.model} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
-    return graph(
-        spec,
-        [
-            helper.make_node("DequantizeLinear", ["table", "scale", "zero"], ["real_table"]),
-            helper.make_node("Gather", ["real_table", "rows"], ["taken"], axis=0),
-            helper.make_node("QuantizeLinear", ["taken", "scale", "zero"], ["y"]),
-        ],
-        {"rows": ("INT32", [_ROWS_TAKEN])},
-        ("UINT8", [_ROWS_TAKEN, _ROW_BYTES]),
-        [*_quantization(zero=128), constant("table", table)],
+    nodes = (
+        "real_table = DequantizeLinear(table, scale, zero)",
+        "taken = Gather <axis = 0> (real_table, rows)",
+        "y = QuantizeLinear(taken, scale, zero)",
     )
+    output = f"uint8[{_ROWS_TAKEN}, {_ROW_BYTES}] y"
+    constants = [*_quantization(zero=128), constant("table", table)]
+    return graph(spec, f"int32[{_ROWS_TAKEN}] rows", output, nodes, constants)
 
 
 def weights_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
@@ -125,20 +122,13 @@ def _table_rows(spec: GraphOf) -> int:
 
 def io_heavy(spec: GraphOf) -> onnx.GraphProto:
     """Relu on 8-bit data: big I/O, small file."""
-    from onnx import helper
-
-    shape = [1, spec.megabytes // 2, *_PLANE]
-    return graph(
-        spec,
-        [
-            helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_x"]),
-            helper.make_node("Relu", ["real_x"], ["real_y"]),
-            helper.make_node("QuantizeLinear", ["real_y", "scale", "zero"], ["y"]),
-        ],
-        {"x": ("UINT8", shape)},
-        ("UINT8", shape),
-        _quantization(zero=64 + spec.variant % 128),
+    nodes = (
+        "real_x = DequantizeLinear(x, scale, zero)",
+        "real_y = Relu(real_x)",
+        "y = QuantizeLinear(real_y, scale, zero)",
     )
+    kind = f"uint8[{dims((1, spec.megabytes // 2, *_PLANE))}]"
+    return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=64 + spec.variant % 128))
 
 
 def io_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
@@ -154,49 +144,46 @@ def spill_heavy(spec: GraphOf) -> onnx.GraphProto:
     Exact in 8 bits, cheap to execute, and no map can be given up before the last one is there.
     """
     import numpy as np
-    from onnx import helper
 
     channels = 64 * spec.megabytes
-    shape = [1, channels, *_SPILL_PLANE]
     taps = np.zeros((_SPILL_DEPTH, channels, 1, 3, 3), np.int8)
     for layer in range(_SPILL_DEPTH):
         taps[layer, :, :, layer % 3, (layer // 3 + spec.variant) % 3] = 64
-    constants = _quantization(zero=64)
-    constants += [constant("tap_scale", 1 / 64, "<f4"), constant("tap_zero", 0, "i1")]
-    nodes = [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_0"])]
+    constants = [constant("tap_scale", 1 / 64, "<f4"), constant("tap_zero", 0, "i1")]
+    nodes = []
     for layer, weights in enumerate(taps, 1):
         constants.append(constant(f"taps_{layer}", weights))
+        conv = f"Conv <group = {channels}, pads = [1, 1, 1, 1]>"
         nodes += [
-            helper.make_node(
-                "DequantizeLinear",
-                [f"taps_{layer}", "tap_scale", "tap_zero"],
-                [f"real_taps_{layer}"],
-            ),
-            helper.make_node(
-                "Conv",
-                [f"real_{layer - 1}", f"real_taps_{layer}"],
-                [f"moved_{layer}"],
-                pads=[1, 1, 1, 1],
-                group=channels,
-            ),
+            f"real_taps_{layer} = DequantizeLinear(taps_{layer}, tap_scale, tap_zero)",
+            f"moved_{layer} = {conv} (real_{layer - 1}, real_taps_{layer})",
             *_requantized(f"moved_{layer}", f"real_{layer}"),
         ]
-    nodes += _skips_back("Max", "greater")
-    return graph(spec, nodes, {"x": ("UINT8", shape)}, ("UINT8", shape), constants)
+    return _spilling(spec, nodes, "Max", constants, zero=64)
 
 
-def _skips_back(op: str, name: str) -> list[onnx.NodeProto]:
-    """Joins the last map with each one before it, all of which are kept until then; ends in `y`."""
-    from onnx import helper
+def _spilling(
+    spec: GraphOf,
+    nodes: Sequence[str],
+    op: str,
+    constants: Sequence[onnx.TensorProto],
+    *,
+    zero: int,
+) -> onnx.GraphProto:
+    """A graph of maps, the last of which is joined with each one before it.
 
-    nodes, last = [], f"real_{_SPILL_DEPTH}"
+    All of these are kept until then.
+    """
+    joins, last = [], f"real_{_SPILL_DEPTH}"
     for layer in range(_SPILL_DEPTH - 1, -1, -1):
-        nodes.append(helper.make_node(op, [last, f"real_{layer}"], [f"{name}_{layer}"]))
-        last = f"real_{name}_{layer}"
-        nodes += _requantized(f"{name}_{layer}", last)
-    nodes[-1:] = []
-    nodes[-1].output[0] = "y"
-    return nodes
+        joins.append(f"join_{layer} = {op}({last}, real_{layer})")
+        last = f"real_join_{layer}"
+        joins += _requantized(f"join_{layer}", last)
+    joins[-2:] = ["y = QuantizeLinear(join_0, scale, zero)"]
+    kind = f"uint8[{dims((1, 64 * spec.megabytes, *_SPILL_PLANE))}]"
+    nodes = ["real_0 = DequantizeLinear(x, scale, zero)", *nodes, *joins]
+    constants = [*_quantization(zero=zero), *constants]
+    return graph(spec, f"{kind} x", f"{kind} y", nodes, constants)
 
 
 def spill_pooled(spec: GraphOf) -> onnx.GraphProto:
@@ -205,21 +192,12 @@ def spill_pooled(spec: GraphOf) -> onnx.GraphProto:
     Every layer widens what is bright by a pixel; the sum of all maps depends on each of them. Exact
     in 8 bits, since inputs are so dark that no sum saturates.
     """
-    from onnx import helper
-
-    shape = [1, 64 * spec.megabytes, *_SPILL_PLANE]
-    nodes = [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_0"])]
+    pool = "MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]>"
+    nodes: list[str] = []
     for layer in range(1, _SPILL_DEPTH + 1):
-        pool = helper.make_node(
-            "MaxPool",
-            [f"real_{layer - 1}"],
-            [f"wider_{layer}"],
-            kernel_shape=[3, 3],
-            pads=[1, 1, 1, 1],
-        )
-        nodes += [pool, *_requantized(f"wider_{layer}", f"real_{layer}")]
-    nodes += _skips_back("Add", "sum")
-    return graph(spec, nodes, {"x": ("UINT8", shape)}, ("UINT8", shape), _quantization(zero=0))
+        nodes.append(f"wider_{layer} = {pool} (real_{layer - 1})")
+        nodes += _requantized(f"wider_{layer}", f"real_{layer}")
+    return _spilling(spec, nodes, "Add", [], zero=0)
 
 
 def spill_pooled_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
@@ -231,12 +209,10 @@ def spill_pooled_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     return {"x": bright.astype("u1")}
 
 
-def _requantized(name: str, real: str) -> list[onnx.NodeProto]:
-    from onnx import helper
-
+def _requantized(name: str, real: str) -> list[str]:
     return [
-        helper.make_node("QuantizeLinear", [name, "scale", "zero"], [f"{name}_8bit"]),
-        helper.make_node("DequantizeLinear", [f"{name}_8bit", "scale", "zero"], [real]),
+        f"{name}_8bit = QuantizeLinear({name}, scale, zero)",
+        f"{real} = DequantizeLinear({name}_8bit, scale, zero)",
     ]
 
 

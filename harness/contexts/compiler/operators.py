@@ -6,13 +6,14 @@ A target that gets one of them wrong is known by its name, which a whole network
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from harness.contexts.compiler.model_graphs import (
     GraphOf,
     constant,
+    dims,
     graph,
     random_bytes,
     random_floats,
@@ -47,13 +48,14 @@ def _no_operands(seed: str) -> Arrays:
 class Operator:
     """A model in which `x` goes through one operator (attention: five) and becomes `y`.
 
-    `bits` are those of what goes in and comes out: 32 for float32, which HTP calculates in half
-    precision; 8 and 16 are quantised and unsigned. `operands` are what the operator takes besides,
-    made of a seed: as they are for float32, else values of the input's type, but for `weights` and
-    `bias`, which have 8 and 32 bits. `takes` is the order of all, where `x` is not the first or one
-    is left out. `top` is the largest quantised output; `signed` ones reach down
-    to minus that. `apart` keeps inputs away from zero, `positive` above it. `tolerance`: by how
-    much an output may differ from ONNX Runtime's on the CPU, in raw values.
+    `op` has its attributes, as ONNX's text syntax has them: `Softmax <axis = -1>`. `bits` are those
+    of what goes in and comes out: 32 for float32, which HTP calculates in half precision; 8 and 16
+    are quantised and unsigned. `operands` are what the operator takes besides, made of a seed: as
+    they are for float32, else values of the input's type, but for `weights` and `bias`, which have
+    8 and 32 bits. `takes` is the order of all, where `x` is not the first or one is left out. `top`
+    is the largest quantised output; `signed` ones reach down to minus that. `apart` keeps inputs
+    away from zero, `positive` above it. `tolerance`: by how much an output may differ from ONNX
+    Runtime's on the CPU, in raw values.
     """
 
     op: str
@@ -63,7 +65,6 @@ class Operator:
     output: Sequence[int] = ()
     operands: Operands = _no_operands
     takes: Sequence[str] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
     top: float = 8.0
     signed: bool = True
     apart: bool = False
@@ -93,64 +94,48 @@ class Operator:
 
     def graph(self, spec: GraphOf) -> onnx.GraphProto:
         """The graph of a variant."""
-        kind = {8: "UINT8", 16: "UINT16", 32: "FLOAT"}[self.bits]
+        kind = {8: "uint8", 16: "uint16", 32: "float"}[self.bits]
         make = self._plain if self.bits == 32 else self._quantised
         nodes, constants = make(self.operands(spec.model))
-        return graph(
-            spec, nodes, {"x": (kind, self.shape)}, (kind, self.output or self.shape), constants
-        )
+        x, y = (f"{kind}[{dims(shape)}]" for shape in (self.shape, self.output or self.shape))
+        return graph(spec, f"{x} x", f"{y} y", nodes, constants)
 
-    def _plain(self, operands: Arrays) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-        if self.op == "Attention":
-            return _attention()
+    def _plain(self, operands: Arrays) -> tuple[list[str], list[onnx.TensorProto]]:
+        if self.op == "Attention":  # of a map with itself: softmax(x x' / 8) x
+            nodes = [
+                "turned = Transpose <perm = [0, 1, 3, 2]> (x)",
+                "products = MatMul(x, turned)",
+                "scores = Mul(products, part)",
+                "weights = Softmax <axis = -1> (scores)",
+                "y = MatMul(weights, x)",
+            ]
+            return nodes, [constant("part", 0.125, "<f4")]
         constants = [constant(name, value) for name, value in operands.items()]
-        return [self._node(self.takes or ("x", *operands), "y")], constants
+        return [f"y = {self.op} ({', '.join(self.takes or ('x', *operands))})"], constants
 
-    def _quantised(self, operands: Arrays) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-        from onnx import helper
-
+    def _quantised(self, operands: Arrays) -> tuple[list[str], list[onnx.TensorProto]]:
         kind, most = _NUMPY[self.bits], 2**self.bits - 1
         zero, middle = (most + 1) // 2, 2 * _REACH / most
-        constants = [
-            *_scale("x", middle, constant("x_zero", zero, kind)),
-            *_scale(
-                "y",
-                (2 if self.signed else 1) * self.top / most,
-                constant("y_zero", zero if self.signed else 0, kind),
-            ),
-        ]
-        nodes = [_real("x", "x")]
-        for name, value in operands.items():
-            constants.append(constant(name, value))
-            like = "x"
-            if name == "weights":
-                like = name
-                constants += _scale(name, 0.01, constant(f"{name}_zero", 0, "i1"))
-            elif name == "bias":
-                like = name
-                constants += _scale(name, 0.01 * middle, constant(f"{name}_zero", 0, "<i4"))
-            nodes.append(_real(name, like))
-        nodes += [
-            self._node([f"real_{name}" for name in ("x", *operands)], "real_y"),
-            helper.make_node("QuantizeLinear", ["real_y", "y_scale", "y_zero"], ["y"]),
-        ]
+        scale = (2 if self.signed else 1) * self.top / most
+        quantised: dict[str, tuple[float, int, str]] = {
+            "x": (middle, zero, kind),
+            "y": (scale, zero if self.signed else 0, kind),
+        }
+        if "weights" in operands:
+            quantised |= {"weights": (0.01, 0, "i1"), "bias": (0.01 * middle, 0, "<i4")}
+        constants = [constant(name, value) for name, value in operands.items()]
+        for name, (scale, zero, dtype) in quantised.items():
+            constants += [
+                constant(f"{name}_scale", scale, "<f4"),
+                constant(f"{name}_zero", zero, dtype),
+            ]
+        taken, nodes = ["x", *operands], []
+        for name in taken:
+            like = name if name in quantised else "x"
+            nodes.append(f"real_{name} = DequantizeLinear({name}, {like}_scale, {like}_zero)")
+        nodes.append(f"real_y = {self.op} ({', '.join(f'real_{name}' for name in taken)})")
+        nodes.append("y = QuantizeLinear(real_y, y_scale, y_zero)")
         return nodes, constants
-
-    def _node(self, inputs: Sequence[str], output: str) -> onnx.NodeProto:
-        from onnx import helper
-
-        return helper.make_node(self.op, list(inputs), [output], **self.attributes)
-
-
-def _real(name: str, like: str) -> onnx.NodeProto:
-    from onnx import helper
-
-    quantised = [name, f"{like}_scale", f"{like}_zero"]
-    return helper.make_node("DequantizeLinear", quantised, [f"real_{name}"])
-
-
-def _scale(name: str, scale: float, zero: onnx.TensorProto) -> list[onnx.TensorProto]:
-    return [constant(f"{name}_scale", scale, "<f4"), zero]
 
 
 def _values(seed: str, bits: Bits, *shape: int) -> np.ndarray[Any, Any]:
@@ -158,20 +143,6 @@ def _values(seed: str, bits: Bits, *shape: int) -> np.ndarray[Any, Any]:
 
     count = int(np.prod(shape))
     return random_bytes(seed, count * bits // 8).view(_NUMPY[bits]).reshape(shape)
-
-
-def _attention() -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """Of a map with itself: softmax(x x' / 8) x."""
-    from onnx import helper
-
-    nodes = [
-        helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 1, 3, 2]),
-        helper.make_node("MatMul", ["x", "turned"], ["products"]),
-        helper.make_node("Mul", ["products", "part"], ["scores"]),
-        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
-        helper.make_node("MatMul", ["weights", "x"], ["y"]),
-    ]
-    return nodes, [constant("part", 0.125, "<f4")]
 
 
 def _random(name: str, *shape: int, part: float = 1.0) -> Operands:
@@ -207,7 +178,7 @@ def _of_both(bits: Bits) -> dict[str, Operator]:
     made = {
         "add": Operator("Add", bits, few, operands=other(*_MAP)),
         "mul": Operator("Mul", bits, few, operands=other(*_MAP), top=16.0),
-        "softmax": Operator("Softmax", bits, many, attributes={"axis": -1}, top=1.0, signed=False),
+        "softmax": Operator("Softmax <axis = -1>", bits, many, top=1.0, signed=False),
         "sigmoid": Operator("Sigmoid", bits, many, top=1.0, signed=False),
         "gelu": Operator("Gelu", bits, many, top=4.0),
         "matmul": Operator(
@@ -248,14 +219,14 @@ def _conv(
             "bias": bias,
         }
 
+    shape = f"pads = {[side // 2] * 4}, group = {group}, strides = {[stride] * 2}"
     return Operator(
-        "Conv",
+        f"Conv <{shape}>",
         bits,
         tolerance,
         (1, channels, size, size),
         (1, filters, size // stride, size // stride),
         operands,
-        attributes={"pads": [side // 2] * 4, "group": group, "strides": [stride] * 2},
     )
 
 
@@ -275,20 +246,18 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "div-float": _float(
             "Div", 0.01, operands=_random("other", *_MAP), takes=("other", "x"), apart=True
         ),
-        "softmax-float": _float("Softmax", 0.001, attributes={"axis": -1}),
+        "softmax-float": _float("Softmax <axis = -1>", 0.001),
         "layer-norm-float": _float(
-            "LayerNormalization",
+            "LayerNormalization <axis = -1>",
             0.01,
             operands=_fixed("<f4", factor=[1.0] * 64, offset=[0.0] * 64),
-            attributes={"axis": -1},
         ),
         "conv-3x3-float": _float(
-            "Conv",
+            "Conv <pads = [1, 1, 1, 1]>",
             0.02,
             shape=_IMAGE,
             output=(1, 64, 16, 16),
             operands=_random("weights", 64, 32, 3, 3, part=0.125),
-            attributes={"pads": [1] * 4},
         ),
         "matmul-float": _float(
             "MatMul",
@@ -302,27 +271,24 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
             "GlobalAveragePool", 0.005, shape=(1, 32, 14, 14), output=(1, 32, 1, 1)
         ),
         "max-pool-float": _float(
-            "MaxPool",
+            "MaxPool <kernel_shape = [2, 2], strides = [2, 2]>",
             0.002,
             shape=_IMAGE,
             output=(1, 32, 8, 8),
-            attributes={"kernel_shape": [2, 2], "strides": [2, 2]},
         ),
         "resize-float": _float(
-            "Resize",
+            'Resize <mode = "linear">',
             0.02,
             shape=_IMAGE,
             output=(1, 32, 32, 32),
             operands=_fixed("<f4", factors=[1, 1, 2, 2]),
             takes=("x", "", "factors"),
-            attributes={"mode": "linear"},
         ),
         "mean-float": _float(
-            "ReduceMean",
+            "ReduceMean <keepdims = 1>",
             0.005,
             output=(1, 8, 16, 1),
             operands=_fixed("<i8", axes=[-1]),
-            attributes={"keepdims": 1},
         ),
         **_of_both(8),
         "depthwise-8bit": _conv(8, 1, 3, 64, 64, 32, group=64),

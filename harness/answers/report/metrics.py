@@ -96,17 +96,12 @@ def _families(
 def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
     counts: Counter[tuple[str, ...]] = Counter()
     times: dict[tuple[str, str], list[float]] = {}
-    forecasts: Counter[tuple[str, ...]] = Counter()
     retried: Counter[tuple[str, ...]] = Counter()
     for one in cases:
         retried[(_device(one),)] += one.attempt > 1
         place = _device(one), str(one.axes.get("qnn"))
         counts[(one.state, one.cause or "none", *place)] += 1
         times.setdefault((_device(one), one.suite), []).append(one.duration_s)
-        hoped = part_of(one, "forecast").get("loaded")
-        if is_figure(hoped) and is_figure(loaded := one.measurements.get("loaded")):
-            off = loaded - hoped
-            forecasts[("held" if off == 0 else "more" if off > 0 else "fewer", *place)] += 1
     seconds = {
         (*place, name): round(of(took), 6)
         for place, took in times.items()
@@ -118,8 +113,6 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
     yield "case_duration", "seconds", words, ("device", "suite", "statistic"), seconds
     words = "Cases that took more than one attempt."
     yield "retried_cases", "", words, ("device",), +retried
-    words = "Cases with as many contexts loaded as forecast, more, or fewer."
-    yield "forecasts", "", words, ("verdict", "device", "qnn"), forecasts
 
 
 def _of_devices(cases: Sequence[CaseRecord], events: Sequence[DeviceEvent]) -> Iterator[Family]:

@@ -226,18 +226,12 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
 
 def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
     memory = _numbers(record.measurements.get("load_rss_bytes"))
-    told = part_of(record, "forecast")
-    domains = told.get("used_bytes")
-    budget = _number(told.get("budget_bytes"))
     return {
         "case": number,
         "loads": len(loads),
         "load_us": thinned(loads, _MOST_POINTS),
         "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
         "failed_at": len(loads) + 1 if _refused(record, loads) else None,
-        "budget_bytes": budget and budget * (len(domains) if isinstance(domains, list) else 1),
-        "forecast": _number(told.get("loaded")),
-        "reserved_bytes": thinned(_numbers(told.get("after_each_bytes")), _MOST_POINTS),
     }
 
 

@@ -97,33 +97,23 @@ function ladder(data, shown, section, open) {
   const wanted = new Set(shown), all = data.ladders.filter(one => wanted.has(one.case));
   if (!all.length) { section.replaceChildren(); return; }
   // what is drawn together must be about as long: a thousand small ones would hide where sixty large ones end
-  const reach = one => Math.max(one.loads, one.failed_at ?? 0, one.forecast ?? 0);
+  const reach = one => Math.max(one.loads, one.failed_at ?? 0);
   const found = all.filter(one => reach(one) < 4 * reach(all[0]) && reach(one) * 4 > reach(all[0])).slice(0, LINES.length);
   const most = Math.max(...found.map(reach)), wide = widthOf(section), width = wide > 1000 ? (wide - 24) / 2 : wide;
-  const chart = (values, text, title, {dashed = false, limit = () => null, fails = true} = {}) => {
-    const limits = [...new Set(found.map(limit).filter(Boolean))];
+  const chart = (values, text, title) => {
     if (!found.some(one => values(one).length)) return null;
-    const highest = [...found.flatMap(values), ...limits].reduce((a, b) => Math.max(a, b), 0);
+    const highest = found.flatMap(values).reduce((a, b) => Math.max(a, b), 0);
     const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts loaded", yText: text, title, height: 230});
-    for (const value of limits) drawn.svg.append(
-      el("line", {x1: drawn.left, x2: width - drawn.right, y1: drawn.toY(value), y2: drawn.toY(value), class: "limit"}),
-      el("text", {class: "ink", x: drawn.left + 4, y: drawn.toY(value) + 14}, `budget ${text(value)}`));
     found.forEach((one, number_) => {
       const list = values(one), colour = LINES[number_];
       if (!list.length) return;
-      // a forecast has its own length
-      const step = (dashed && one.forecast ? one.forecast : one.loads) / list.length;
+      const step = one.loads / list.length;
       const points = list.map((value, at) => `${drawn.toX((at + 1) * step).toFixed(1)},${drawn.toY(value).toFixed(1)}`);
-      drawn.svg.append(el("polyline", {points: points.join(" "), fill: "none", stroke: colour, "stroke-width": 1.8, "stroke-dasharray": dashed && "6 4"}));
+      drawn.svg.append(el("polyline", {points: points.join(" "), fill: "none", stroke: colour, "stroke-width": 1.8}));
       if (one.failed_at !== null) {
-        const x = drawn.toX(one.failed_at), y = drawn.toY(dashed && limit(one) ? limit(one) : list[list.length - 1]);
+        const x = drawn.toX(one.failed_at), y = drawn.toY(list[list.length - 1]);
         drawn.svg.append(el("path", {d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: colour, "stroke-width": 2.5},
           el("title", {}, `${one.failed_at - 1} loaded, the next failed`)));
-      }
-      if (one.forecast !== null) {
-        const x = drawn.toX(one.forecast);
-        drawn.svg.append(el("line", {x1: x, x2: x, y1: drawn.top, y2: drawn.height - drawn.bottom, stroke: colour, "stroke-dasharray": "4 4"},
-          el("title", {}, `forecast: ${one.forecast} fit`)));
       }
     });
     return el("div", {}, el("h3", {}, title), drawn.svg);
@@ -134,9 +124,8 @@ function ladder(data, shown, section, open) {
       el("i", {style: `background:${LINES[number_]}`}), data.short(one.case)))),
     el("div", {class: "charts"},
       chart(one => one.load_us, micros, "Time to load each"),
-      chart(one => one.rss_bytes, megabytes, "Memory of the process after each"),
-      chart(one => one.reserved_bytes, megabytes, "Forecast, not measured: what the protection domains hold after each", {dashed: true, limit: one => one.budget_bytes})),
-    el("p", {class: "dim"}, "✕ the load that failed", found.some(one => one.forecast !== null) ? "; dashed upright: as many as were forecast to fit" : "",
+      chart(one => one.rss_bytes, megabytes, "Memory of the process after each")),
+    el("p", {class: "dim"}, "✕ the load that failed",
       all.length > found.length ? `; ${found.length} of ${number(all.length)} cases are drawn, those that failed and of a like length first: the filters choose others` : ""));
 }
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
-from harness.answers.report.forecast import forecast_of
 from harness.answers.report.model_figures import figure_blocks
 from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.pages import clip
@@ -19,7 +18,6 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.verdict.results.record import is_figure
 
-_MOST_FORECASTS: Final = 200
 _MOST_RETRIES: Final = 500
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
@@ -55,7 +53,7 @@ def _simulated_limits(run: RunData) -> Iterator[Block]:
     told: dict[str | None, list[str]] = {}
     for record in run.cases:
         code = record.error.code if record.error is not None else None
-        if claim_of(code) == "capacity" or forecast_of(record) is not None:
+        if claim_of(code) == "capacity":
             if record.device is None or not record.device.simulated or record.placement is None:
                 return
             told.setdefault(record.device.target, []).append(record.placement.qnn)
@@ -68,22 +66,6 @@ def _bisections(run: RunData) -> Iterator[Block]:
     cases = (record.case for record in run.cases)
     if run.bisections and (found := of_cases(run.bisections, cases)):
         yield listed(found, reports="../")
-
-
-def _forecasts(run: RunData) -> Iterator[Block]:
-    forecasts = (one for one in map(forecast_of, run.cases) if one is not None)
-    told = list(islice(forecasts, _MOST_FORECASTS))
-    rows: list[list[Line]] = [
-        [
-            Span(one.record.state, mark=one.record.state),
-            one.words,
-            one.came_true,
-            one.record.case,
-        ]
-        for one in told
-    ]
-    if rows:
-        yield Table("", ("Outcome", "Forecast", "Loaded", "Case"), rows)
 
 
 def _retries(run: RunData) -> Iterator[Block]:
@@ -128,7 +110,6 @@ BELOW_CASES: Final[Mapping[str, PageSection]] = {
     "Memory types": lambda run: pairings(run.cases),
     "Sharing": lambda run: sharings(run.cases),
     "Drift: outputs that are not the same everywhere": lambda run: drift_tables(run.outputs),
-    "Will it fit: what was forecast, and what came of it": _forecasts,
     "Earlier attempts": _retries,
     "What simulators leave open": _simulated_limits,
     "Run": _settings,

@@ -44,14 +44,13 @@ class Forecast:
     """What comes of a schedule: so many `loads` succeed, then one is `refused`, or none is.
 
     `domains` tells which contexts each domain holds at the refusal, else when most is taken, and
-    `used` how many bytes they take. `after_each` is what all of them take together after each load.
+    `used` how many bytes they take.
     """
 
     loads: int
     refused: RefusedLoad | None
     domains: tuple[tuple[int, ...], ...]
     used: tuple[int, ...]
-    after_each: tuple[int, ...]
 
     @property
     def fits(self) -> bool:
@@ -98,8 +97,7 @@ def forecast(
 ) -> Forecast:
     """What comes of these moves; with `share_spill_fill` a domain has one buffer for all."""
     domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
-    after_each: list[int] = []
-    fullest = _held(domains)
+    loads, fullest = 0, _held(domains)
     for move in moves:
         if move.verb == "load":
             size = sizes[move.context]
@@ -109,15 +107,14 @@ def forecast(
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                refusal = RefusedLoad(len(after_each), move.context, missing)
-                return Forecast(len(after_each), refusal, *_held(domains), tuple(after_each))
-            after_each.append(sum(domain.used for domain in domains))
+                return Forecast(loads, RefusedLoad(loads, move.context, missing), *_held(domains))
+            loads += 1
         elif move.verb == "free":
             fullest = max(fullest, _held(domains), key=_used)
             for domain in domains:
                 domain.free(move.context)
     fullest = max(fullest, _held(domains), key=_used)
-    return Forecast(len(after_each), None, *fullest, tuple(after_each))
+    return Forecast(loads, None, *fullest)
 
 
 def _held(domains: Sequence[_Domain]) -> _Held:

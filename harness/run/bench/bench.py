@@ -17,7 +17,7 @@ from harness.contexts.context.session_plan import (
     graph_of,
     session_plan,
 )
-from harness.contexts.context.source import Context, Reference, with_files
+from harness.contexts.context.source import Reference, with_files
 from harness.contexts.sources.context_file import AnyPath, given_files
 from harness.contexts.sources.contexts import Source, required
 from harness.contexts.sources.onnx_model import OnnxModel
@@ -260,8 +260,6 @@ class Bench:
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
             known = list(required(self._target.made(made.sources())).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
-            if known:
-                self._note_forecast(known, schedule(len(known), "resident"))
         if can_be_replayed(made, observation.run, observation.verdict):
             executions = list(self._case.notes.executions)
             replay = replay_of(made, observation.verdict, self.contexts, self._runs_resident)
@@ -378,9 +376,6 @@ class Bench:
         sources = cast("Sequence[Source]", [contexts] if alone else contexts)
         deployed = self.contexts(*sources)
         steps = schedule(len(deployed) if number is None else number, residency, window)
-        # for contexts of one's own; of those compiled here the capacity suite knows better
-        if self.placement.backend == "htp" and not any(one.compiled for one in sources):
-            self._note_forecast([one.context for one in deployed], steps)
         if not keep_outputs:
             return self.run(session_plan(self.libraries(), deployed, steps, rounds=rounds))
         with self.scratch() as folder:
@@ -409,10 +404,6 @@ class Bench:
         known = zip(names, (one.context.metadata for one in contexts), strict=False)
         tokens = token_figures(graphs, named_graphs(known))
         self.measure(graphs=graphs, **({"tokens": tokens} if tokens else {}))
-
-    def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
-        if told := self._target.forecast(contexts, steps):
-            self.measure(forecast=told)
 
     def context_plan(
         self,

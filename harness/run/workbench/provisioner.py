@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.contexts.capacity.forecasts import Forecasts
 from harness.contexts.compiler.models import OnnxFiles
 from harness.contexts.sources.contexts import Contexts
 from harness.ground.facts.backends import backend_of
@@ -43,7 +42,6 @@ class Provisioner:
         self.catalog = catalog
         self.probes = ProbeBuilder(cache / "probe")
         self.contexts = Contexts(cache, catalog, self.probes)
-        self.forecasts = Forecasts(cache, self.probes)
         self.onnx = OnnxFiles(cache)
         self._own_executorch = executorch
         self._known = KnownFacts(cache)

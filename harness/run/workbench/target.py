@@ -13,7 +13,6 @@ from typing import Final
 from harness.contexts.compiler.litert import litert_host
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import named_build
-from harness.contexts.context.schedule import Schedule
 from harness.contexts.context.session_plan import DeployedContext, DeployedModel
 from harness.contexts.context.source import Context, Reference
 from harness.contexts.sources.contexts import Made, Source, required
@@ -244,10 +243,6 @@ class Target:
             return [preflight_context(str(source), one) for source, one in made.contexts.items()]
         inside = self.provisioner.contexts.metadata(sources)
         return [preflight_file(str(source), told) for source, told in inside.items()]
-
-    def forecast(self, contexts: Sequence[Context], steps: Schedule) -> dict[str, object] | None:
-        """What is forecast for a schedule over contexts; as `Forecasts.of`."""
-        return self.provisioner.forecasts.of(self.libraries, contexts, steps.moves)
 
     def materials(self, need: Need, *, strict: bool) -> Materials:
         """All that a case of the placement has on its device, made on this computer.

@@ -39,7 +39,6 @@ def journal() -> bytes:
             EVIL: {EVIL: [EVIL]},
             "load_us": [1, 2, 3],
             "shared_buffer_bytes": EVIL,
-            "forecast": {"used_bytes": [EVIL]},
         },
         "logs": ["logs/evil.txt"],
     }

@@ -27,7 +27,6 @@ from harness.probe.plan_runner import run_plan_locally
 from harness.tools.cli import contexts
 from harness.tools.cli.contexts import fit_command
 from tests.integration.conftest import ContextFor, RuntimeFor
-from tests.integration.device_runs import DeviceRuns
 from tests.integration.probe.conftest import build_backend
 from tests.logged import Logged
 from tests.unit.libraries.containers.made import epcontext
@@ -252,45 +251,3 @@ def test_a_kept_budget_is_measured_anew_if_that_is_asked(
     assert 3_000_000_000 < budget_of("--remeasure") < 4_000_000_000
     refused = CliRunner().invoke(fit_command, [small, "--remeasure", "--budget", "1"])
     assert (refused.exit_code, "--budget" in refused.output) == (2, True)
-
-
-def test_the_forecast_stands_in_the_record_beside_what_happened(
-    lab: DeviceRuns, context_for: ContextFor
-) -> None:
-    large = context_for("io-heavy-56mb", "2.47.0").path
-    made = CliRunner().invoke(fit_command, [str(FOREIGN), "--qnn", "2.51.0"], standalone_mode=False)
-    assert made.exception is None, made.exception
-    suite = lab.folder / "mine/test_mine.py"
-    suite.parent.mkdir()
-    suite.write_text(
-        "import pytest\nfrom harness import ContextFile\n"
-        f"LARGE, SMALL = ContextFile({str(large)!r}), ContextFile({str(FOREIGN)!r})\n"
-        "@pytest.mark.device(backend='htp', qnn='2.51.0')\n"
-        "def test_too_many(bench):\n"
-        "    bench.resident([LARGE, SMALL], 130).check()\n"
-        "@pytest.mark.device(backend='htp', qnn='2.51.0')\n"
-        "def test_one_by_one(bench):\n"
-        "    bench.sequential([LARGE, SMALL], 4).check()\n"
-    )
-    done = lab.run(suites=suite.parent)
-    assert done.code == 1, done.output
-    many, few = done.cases
-    assert (many["outcome"], many["error"]["code"]) == ("failed", 1002)
-    told = many["measurements"]["forecast"]
-    assert 90 < told["loaded"] == many["measurements"]["loaded"] < 130
-    assert told["first_refused"]["load"] == many["error"]["context"]
-    assert told["first_refused"]["missing_bytes"] > 0
-    assert few["outcome"] == "passed"
-    assert few["measurements"]["forecast"] == {
-        "loaded": 4,
-        "first_refused": None,
-        "budget_bytes": told["budget_bytes"],
-        "used_bytes": few["measurements"]["forecast"]["used_bytes"],
-        "after_each_bytes": few["measurements"]["forecast"]["after_each_bytes"],
-    }
-    assert len(few["measurements"]["forecast"]["after_each_bytes"]) == 4
-    assert told["after_each_bytes"][-1] == sum(told["used_bytes"])
-    assert 0 < sum(few["measurements"]["forecast"]["used_bytes"]) < sum(told["used_bytes"])
-    assert max(told["used_bytes"]) <= told["budget_bytes"]
-    page = (done.folder / "latest/report.html").read_text()
-    assert f"{told['loaded']} loaded, as forecast" in page

@@ -161,8 +161,6 @@ def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
         assert figures["refused_estimate_bytes"] == 66_591_232
         # which context, with which call and code, and how many had been loaded before
         found.append((error["context"], error["api"], error["code"], figures["loaded"]))
-        # which fit has calibrated
-        assert figures["forecast"]["loaded"] == figures["loaded"]
         if engine == "executorch":
             assert (figures["replay"]["fault"], figures["replay"]["context"]) == ("room", 54)
     assert found == [(54, "QnnContext_createFromBinary", 1002, 54)] * 2

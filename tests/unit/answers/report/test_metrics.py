@@ -31,12 +31,7 @@ def test_what_a_run_came_to() -> None:
         record(duration_s=1.0),
         record(case="b", duration_s=3.0, attempt=2, measurements={"gate": {"hottest_c": 30}}),
         record(case="c", outcome="failed", error=error(), expected={"known_issue": "pd"}),
-        record(
-            case="d",
-            outcome="failed",
-            error=error(),
-            measurements={"loaded": 55, "forecast": {"loaded": 56}},
-        ),
+        record(case="d", outcome="failed", error=error(), measurements={"loaded": 55}),
     ]
     text = metrics_text(made, [PUSH, PUSH, WELL, BACK])
     found = samples(text)
@@ -45,7 +40,6 @@ def test_what_a_run_came_to() -> None:
     assert found["cases", "failed", "target", "sim-v73", "2.51.0"] == 1
     assert found["case_duration_seconds", "sim-v73", "context_count", "max"] == 3.0
     assert found["retried_cases", "sim-v73"] == 1
-    assert found["forecasts", "fewer", "sim-v73", "2.51.0"] == 1
     assert found["device_events", "sim-v73", "reboot"] == 1
     assert ("device_events", "sim-v73", "push") not in found
     assert found["device_pushed_bytes", "sim-v73"] == 1000

@@ -19,21 +19,14 @@ from pydantic import TypeAdapter
 from harness.contexts.capacity.packing import Room, Size
 from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.compiler.models import Model
+from harness.contexts.context.session_plan import Libraries, session_start
 from harness.ground.errors import InfraError
 from harness.ground.files.whole_file import keep_whole, read_json
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import all_versions
 from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.build import ProbeBuilder
-from harness.probe.plan import (
-    Plan,
-    Settings,
-    Step,
-    backend_load,
-    context_free,
-    context_load,
-    device_create,
-)
+from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.probe.transcript import StepResult
 from harness.probe.wholeness import damage
@@ -163,12 +156,7 @@ def _kept_at(cache: Path, runtime: Runtime) -> Path:
 
 
 def _run(probe: Path, backend_library: Path, steps: Iterable[Step]) -> ProbeRun:
-    opened = (
-        backend_load(str(backend_library)),
-        Step("log-create"),
-        Step("backend-create"),
-        device_create(),
-    )
+    opened = tuple(session_start(Libraries(str(backend_library), None)))
     run = run_plan_locally(probe, Plan((*opened, *steps), _LOG), env={}, timeout_s=_TIMEOUT_S)
     for step in run.transcript.steps[: len(opened)]:
         if step.failed:

@@ -7,10 +7,8 @@ it comes out of LiteRT's wheel, which has no library that loads the result on a 
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,27 +80,6 @@ class LitertHost:
     qnn_root: Path
     linked: Path
 
-    @property
-    def compiler(self) -> Path:
-        return self.root / _COMPILER
-
-    @property
-    def plugins(self) -> Path:
-        return (self.root / _PLUGIN).parent
-
-    @property
-    def library_path(self) -> tuple[Path, ...]:
-        """Where the dynamic loader finds what the plug-in is linked with."""
-        return (
-            self.qnn_root / LIBRARY_FOLDER,
-            self.linked / LIBRARY_FOLDER,
-            self.qnn_root / RUNTIME_FOLDER,
-        )
-
-    @property
-    def saver(self) -> Path:
-        return self.linked / _SAVER
-
 
 def litert_host(catalog: Catalog, version: str) -> LitertHost:
     """LiteRT for this Python beside an exact QNN version, out of their wheels.
@@ -121,9 +98,7 @@ def litert_host(catalog: Catalog, version: str) -> LitertHost:
 
 
 def _request() -> WheelRequest:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    abi = f"cp{version.replace('.', '')}{sys.abiflags}"
-    return WheelRequest("ai-edge-litert", LITERT_VERSION, _PLATFORM, version, abi)
+    return WheelRequest.for_this_python("ai-edge-litert", LITERT_VERSION, _PLATFORM)
 
 
 class RefusedByCpu(Exception):
@@ -170,12 +145,14 @@ def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) ->
 
 def _compile(host: LitertHost, model: Path, soc: str, made: Path) -> None:
     complaint = f"LiteRT {LITERT_VERSION} with QNN {host.qnn_version} did not compile {model.name}"
-    host.compiler.chmod(0o755)  # what is unpacked is no program
+    compiler, plugins = host.root / _COMPILER, (host.root / _PLUGIN).parent
+    compiler.chmod(0o755)  # what is unpacked is no program
     with scratch_folder() as folder:
-        (folder / "libQnnLpai.so").symlink_to(host.saver)
-        paths = os.pathsep.join(map(str, (*host.library_path, folder)))
-        command = [str(host.compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={made}"]
-        command += ["--soc_manufacturer=Qualcomm", f"--soc_model={soc}", f"--libs={host.plugins}"]
+        (folder / "libQnnLpai.so").symlink_to(host.linked / _SAVER)
+        qnn, runtime = host.qnn_root / LIBRARY_FOLDER, host.qnn_root / RUNTIME_FOLDER
+        paths = f"{qnn}:{host.linked / LIBRARY_FOLDER}:{runtime}:{folder}"
+        command = [str(compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={made}"]
+        command += ["--soc_manufacturer=Qualcomm", f"--soc_model={soc}", f"--libs={plugins}"]
         code, log = _ran(command, own_environment(LD_LIBRARY_PATH=paths), folder, complaint)
     # with an older QNN it writes an empty file
     if code == 0 and made.exists() and made.stat().st_size:

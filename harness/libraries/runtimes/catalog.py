@@ -78,11 +78,16 @@ class Catalog:
 
     @classmethod
     def of(cls, lab: Lab, environment: Mapping[str, str], cache_root: Path) -> Self:
-        """The catalog of a lab: its `runtimes`, the environment's SDK, and PyPI.
+        """The catalog of a lab: its `runtimes`, the environment's SDK after them, and PyPI.
 
-        Raises ConfigError for a source that cannot be.
+        Nothing is opened yet. Raises ConfigError for coordinates that are none.
         """
-        sources = described_sources(lab.runtimes, lab.folder, environment, cache_root)
+        sources = [_described(one, lab.folder, cache_root) for one in lab.runtimes]
+        sdk = sdk_of_environment(environment)
+        if sdk is not None and SDK_NAME not in {source.name for source in sources}:
+            variable, path = sdk
+            path = path.expanduser().absolute()
+            sources.append(SdkSource(SDK_NAME, path, cache_root, field=variable))
         return cls(cache_root, sources=sources)
 
     def add(self, source: LibrarySource) -> None:
@@ -316,24 +321,6 @@ def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[st
         {target: tuple(found) for target, found in runtimes.items()},
         {target: tuple(found) for target, found in reasons.items()},
     )
-
-
-def described_sources(
-    described: Iterable[RuntimeSource],
-    folder: Path,
-    environment: Mapping[str, str],
-    cache_root: Path,
-) -> list[LibrarySource]:
-    """The sources of devices.yaml, whose folder is `folder`, and the environment's SDK after them.
-
-    Nothing is opened yet. Raises ConfigError for coordinates that are none.
-    """
-    made = [_described(one, folder, cache_root) for one in described]
-    sdk = sdk_of_environment(environment)
-    if sdk is not None and SDK_NAME not in {source.name for source in made}:
-        variable, path = sdk
-        made.append(SdkSource(SDK_NAME, path.expanduser().absolute(), cache_root, field=variable))
-    return made
 
 
 def source_at(path: Path, taken: Collection[str], cache_root: Path) -> LibrarySource:

@@ -22,16 +22,8 @@ from harness.libraries.runtimes.library_facts import LibraryFacts
 # qualcomm/fastrpc, part of the images of Qualcomm's boards.
 _LINUX: Final = frozenset(
     (
-        "libc.so.6",
-        "libm.so.6",
-        "libdl.so.2",
-        "libpthread.so.0",
-        "librt.so.1",
-        "libresolv.so.2",
-        "libutil.so.1",
-        "libgcc_s.so.1",
-        "libstdc++.so.6",
-        "libatomic.so.1",
+        *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
+        *("libresolv.so.2", "libutil.so.1", "libgcc_s.so.1", "libstdc++.so.6", "libatomic.so.1"),
     )
 )
 
@@ -43,24 +35,10 @@ SYSTEM_LIBRARIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         # publish in /vendor/etc/public.libraries.txt. libc++_shared.so comes with an app.
         "android-arm64": frozenset(
             (
-                "libc.so",
-                "libm.so",
-                "libdl.so",
-                "liblog.so",
-                "libandroid.so",
-                "libz.so",
-                "libEGL.so",
-                "libGLESv2.so",
-                "libGLESv3.so",
-                "libvulkan.so",
-                "libnativewindow.so",
-                "libmediandk.so",
-                "libjnigraphics.so",
-                "libneuralnetworks.so",
-                "libsync.so",
-                "libcdsprpc.so",
-                "libadsprpc.so",
-                "libOpenCL.so",
+                *("libc.so", "libm.so", "libdl.so", "liblog.so", "libandroid.so", "libz.so"),
+                *("libEGL.so", "libGLESv2.so", "libGLESv3.so", "libvulkan.so", "libmediandk.so"),
+                *("libnativewindow.so", "libjnigraphics.so", "libneuralnetworks.so", "libsync.so"),
+                *("libcdsprpc.so", "libadsprpc.so", "libOpenCL.so"),
             )
         ),
     }

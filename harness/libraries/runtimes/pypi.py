@@ -9,10 +9,9 @@ $ORIGIN/../*.libs.
 
 from __future__ import annotations
 
-import ast
 import platform
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +23,6 @@ from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
 from harness.ground.files.archive import names_of, unpacked_once
 from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder, damage_of
-from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.runtime import LibrarySource, Runtime
 from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
 
@@ -33,10 +31,8 @@ Use = Literal["device", "host", "none"]
 
 LIBRARY_FOLDER: Final = "onnxruntime_qnn"
 RUNTIME_FOLDER: Final = "onnxruntime_qnn.libs"
-BUILD_INFO: Final = f"{LIBRARY_FOLDER}/build_and_package_info.py"
 
 _LAYOUT: Final = 1
-_MAX_INFO_BYTES = 64 << 10
 
 QNN_PROJECT: Final = "onnxruntime-qnn"
 PYPI: Final = "pypi"
@@ -57,7 +53,6 @@ _ORT_PLATFORM = "manylinux_2_28_x86_64"
 
 
 WHEEL_RULES: Final[tuple[tuple[str, Use], ...]] = (
-    (BUILD_INFO, "host"),
     # ORT's plug-in makes contexts on the host; a device gets it once ORT runs there
     ("*/libonnxruntime_providers_qnn.so", "host"),
     # not opened: on x86-64 libQnnHtp.so holds the same code, and both have 100 MB
@@ -92,19 +87,15 @@ class UnpackedWheels:
         self.wheels = wheels
 
     def folder(self, request: WheelRequest, wanted: Callable[[str], bool]) -> VerifiedFolder:
-        """The wanted files of a wheel; `data` holds `qnn_version` where the wheel names one.
+        """The wanted files of a wheel.
 
         Raises InfraError if the wheel cannot be had or unpacked.
         """
         wheel = self.wheels.fetch(request)
         names = sorted(name for name in names_of(wheel.path) if wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
-
-        def data_of(unpacked: Path, _: Collection[str]) -> dict[str, str]:
-            return {"qnn_version": _qnn_version_in(unpacked)} if BUILD_INFO in names else {}
-
         folder = self._folder(request)
-        return unpacked_once(wheel.path, folder, facts, wanted, data_of, what=str(request))
+        return unpacked_once(wheel.path, folder, facts, wanted, lambda *_: {}, what=str(request))
 
     def damage(self, request: WheelRequest) -> list[str]:
         """What of a wheel and its files in the cache is not as it was, every byte read."""
@@ -114,32 +105,6 @@ class UnpackedWheels:
 
     def _folder(self, request: WheelRequest) -> Path:
         return self._root / request.file_name.removesuffix(".whl")
-
-
-def build_info_version(source: str) -> str:
-    """The QNN version in the text of a wheel's build_and_package_info.py, which is not run (pure).
-
-    Raises ValueError if it does not assign a text to `qnn_version` exactly once.
-    """
-    found = [
-        statement.value.value
-        for statement in ast.parse(source).body
-        if isinstance(statement, ast.Assign)
-        and [getattr(target, "id", None) for target in statement.targets] == ["qnn_version"]
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    ]
-    if len(found) != 1:
-        raise ValueError("it does not name one qnn_version")
-    return str(found[0])
-
-
-def _qnn_version_in(unpacked: Path) -> str:
-    try:
-        source = read_bounded(unpacked / BUILD_INFO, _MAX_INFO_BYTES).decode("utf-8", "replace")
-        return build_info_version(source)
-    except (OSError, ValueError, SyntaxError, RecursionError) as error:
-        raise InfraError(f"{BUILD_INFO} of a wheel: {error}") from error
 
 
 def all_versions() -> list[str]:
@@ -196,13 +161,9 @@ class PyPiSource(LibrarySource):
         """The unpacked wheel, with what only the host uses. Raises as `runtime`."""
         wheel = qnn_wheel(version, target)
         try:
-            folder = self._unpacked.folder(wheel, lambda name: use_of(name) != "none")
+            return self._unpacked.folder(wheel, lambda name: use_of(name) != "none")
         except InfraError as error:
             raise InfraError(f"QNN {version} for {target}: {error}") from error
-        said = folder.data["qnn_version"]
-        if said != version:
-            raise InfraError(f"{folder.path.name} holds QNN {said}, expected {version}")
-        return folder
 
 
 def qnn_wheel(version: str, target: str) -> WheelRequest:
@@ -250,7 +211,5 @@ def require_compiling_host() -> None:
 
 def ort_folder(unpacked: UnpackedWheels) -> VerifiedFolder:
     """The wheel of that ORT for this Python, unpacked. Raises InfraError."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    abi = f"cp{version.replace('.', '')}{sys.abiflags}"
-    request = WheelRequest(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM, version, abi)
+    request = WheelRequest.for_this_python(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM)
     return unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))

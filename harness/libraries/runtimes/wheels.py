@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Final
+from typing import IO, Final, Self
 
 from harness.ground.errors import InfraError
 from harness.ground.files.fetched import FetchedFile, FetchedFiles
@@ -112,6 +112,13 @@ class WheelRequest:
     platform: str
     python: str
     abi: str
+
+    @classmethod
+    def for_this_python(cls, project: str, version: str, platform: str) -> Self:
+        """The wheel for the Python that runs this."""
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        abi = f"cp{python.replace('.', '')}{sys.abiflags}"
+        return cls(project, version, platform, python, abi)
 
     @property
     def file_name(self) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from harness.ground.errors import ConfigError
 from harness.ground.files.local_file import LocalFile, content_key
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
-from harness.libraries.runtimes.pypi import all_versions, build_info_version, use_of
+from harness.libraries.runtimes.pypi import all_versions, use_of
 from harness.libraries.runtimes.wheels import known_sha256
 from tests.properties import damaged, reached, reaches
 
@@ -96,7 +96,7 @@ def test_a_target_without_a_source(tmp_path) -> None:  # type: ignore[no-untyped
         ("onnxruntime_qnn/libQnnSomethingNew.so", "device"),
         ("onnxruntime_qnn.libs/libc++-71bc274c.so.1.0", "device"),
         ("onnxruntime_qnn/libonnxruntime_providers_qnn.so", "host"),
-        ("onnxruntime_qnn/build_and_package_info.py", "host"),
+        ("onnxruntime_qnn/build_and_package_info.py", "none"),
         ("onnxruntime_qnn/__init__.py", "none"),
         ("onnxruntime_qnn/libHtpPrepare.so", "none"),
         ("onnxruntime_qnn/libQnnHtpPrepare.so", "host"),
@@ -113,20 +113,6 @@ def test_files_of_a_wheel(name: str, use: str) -> None:
 def test_known_hashes_are_hashes() -> None:
     assert all(len(bytes.fromhex(digest)) == 32 for digest in known_sha256().values())
     assert len(set(known_sha256().values())) == len(known_sha256())
-
-
-def test_the_version_in_a_wheel_is_read_and_not_run() -> None:
-    source = "raise SystemExit\npackage = 'x'\nqnn_version = '2.51.0'\n"
-    assert build_info_version(source) == "2.51.0"
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["", "qnn_version = 2", "qnn_version = 'a'\nqnn_version = 'b'", "x.qnn_version = 'a'", "(" * 9],
-)
-def test_a_build_info_that_names_no_version(source: str) -> None:
-    with pytest.raises((ValueError, SyntaxError)):
-        build_info_version(source)
 
 
 FILES = st.lists(

@@ -98,6 +98,9 @@ class WholeFile(SourceList):
         return made
 
 
+_MOST_NAMED: Final = 5
+
+
 def artefacts_with_contexts(
     paths: Sequence[Path], told: Callable[[ArtefactError], None] | None = None
 ) -> list[Artefact]:
@@ -151,6 +154,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     plan: RunPlan | None = artefact.facts.get("plan")
     for what, folder in (("inputs", given.inputs), ("expected", given.expected)):
         _require_folders(what, folder, artefact, len(pieces))
+        _tell_of_extras(folder, name, len(pieces))
+
     limits = (plan.max_error, plan.min_cosine, plan.min_sqnr) if plan else ()
     # of packed files the same holds as of those that are given, see Given
     usual = ANY_DISTANCE if plan and given.closeness else plan.tolerance if plan else 0.0
@@ -222,6 +227,20 @@ def _require_folders(what: str, given: Path | None, artefact: Artefact, pieces: 
 def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:
     folder = own_folder(given, name)
     return folder / str(at) if folder is not None and len(pieces) > 1 else folder
+
+
+def _tell_of_extras(given: Path | None, name: str, pieces: int) -> None:
+    """Says which folders are not read, where there should be one for each of several contexts."""
+    folder = own_folder(given, name)
+    if folder is None or given is None or pieces < 2 or not os.path.isdir(folder):
+        return
+    others = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
+    others -= {str(at) for at in range(pieces)}
+    if folder == given.absolute():  # may hold those of other artefacts
+        others = {one for one in others if one.isdecimal()}
+    if others:
+        listed = ", ".join(sorted(others)[:_MOST_NAMED])
+        _log.warning("%s: not read: %s; %s has 0 to %d", folder, listed, name, pieces - 1)
 
 
 def own_folder(given: Path | None, name: str) -> Path | None:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -14,6 +15,7 @@ from pydantic import JsonValue
 
 from harness.device.transport.faults import server_lost
 from harness.ground.errors import Cause
+from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.verdict.failure.error import Outcome
 from harness.verdict.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
 from harness.verdict.results.drift import KEPT
@@ -38,6 +40,7 @@ class Attempt:
 
     `test` is its `question`, which also says what was asked of a file.
     `device` is the name of the device that it ran on, `ort` the ONNX Runtime that it ran with,
+    `simulated` the target of that one if it is simulated,
     `run` is the run in which it was made, which may have been merged into others since,
     `failure` the signature of its error, `server` the adb server that the lab lost it to, if one,
     `diagnosis` the id of its diagnosis. `figures` has one number for each of `FIGURES` that was
@@ -51,6 +54,7 @@ class Attempt:
     outcome: Outcome
     cause: Cause | None = None
     device: str | None = None
+    simulated: str | None = None
     ort: str | None = None
     known_issue: str | None = None
     failure: str | None = None
@@ -72,7 +76,7 @@ class Attempt:
     ) -> Attempt:
         """Return what a record says, with its measurements of these names."""
         one = shared or _Shared()
-        error, runtime = record.error, record.runtime
+        error, runtime, device = record.error, record.runtime, record.device
         diagnosis = error.diagnosis if error is not None else None
         figures = figures_in(record.measurements)
         more = {name: record.measurements[name] for name in measured if name in record.measurements}
@@ -83,7 +87,8 @@ class Attempt:
             axes=one.of(record.axes, repr(record.axes)),
             outcome=record.outcome,
             cause=record.cause,
-            device=one.of(record.device.name) if record.device is not None else None,
+            device=one.of(device.name) if device is not None else None,
+            simulated=device.target if device is not None and device.simulated else None,
             ort=one.of(runtime.ort) if runtime is not None else None,
             known_issue=one.of(record.known_issue),
             failure=one.of(error.signature) if error is not None else None,
@@ -313,6 +318,20 @@ def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Attempt], EarlierAtt
         return found[0] if len(found) == 1 else None
 
     return find
+
+
+def limits_of(attempts: Iterable[Attempt]) -> str | None:
+    """What passes and failures leave open that simulated devices of one kind alone have told."""
+    told = [one for one in attempts if one.has_verdict]
+    targets = {one.simulated for one in told}
+    if len(targets) != 1 or None in targets:
+        return None
+    codes = [(one.failure or "").split("|")[1:2] for one in told]
+    capacity = any(claim_of(int(code)) == "capacity" for code in chain(*codes) if code.isdigit())
+    versions = {one.placement.qnn for one in told if one.placement is not None}
+    if not capacity and len(versions) < 2:
+        return None  # nothing is claimed of versions
+    return limits_of_simulation("capacity" if capacity else "version", targets.pop(), versions)
 
 
 def same_failure(before: Attempt, after: Attempt) -> bool:

@@ -18,7 +18,7 @@ from harness.answers.history.attempts import (
     same_failure,
 )
 from harness.answers.history.states import CaseHistory, CaseState, said_versions, versions_of
-from harness.answers.history.surroundings import devices_gone, files_changed, simulated_target
+from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground.errors import ConfigError
 from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, Read, changes, steps_of
@@ -126,8 +126,6 @@ class Comparison:
     base_versions: Sequence[str] = ()
     versions: Sequence[str] = ()
     """With which versions cases ran, in words; none where no case says."""
-    simulated: str | None = None
-    """The target of all devices of both runs, where these are simulated."""
     asked_otherwise: Sequence[str] = ()
     """Cases of whose files something else was asked than before, so that they are others."""
 
@@ -239,7 +237,6 @@ def compare(
         drifted,
         files_changed=files_changed(*infos),
         devices_gone=devices_gone(*infos),
-        simulated=simulated_target(infos),
         base_versions=_versions(old),
         versions=_versions(new),
         asked_otherwise=[

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Final
 
+from harness.answers.history.attempts import limits_of
 from harness.answers.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
 from harness.answers.history.ops_text import op_counts, op_lines
 from harness.answers.history.speed_text import noise_said, speed_counts, speed_lines
@@ -25,7 +25,6 @@ from harness.answers.report.document import (
     shortened,
 )
 from harness.ground.errors.outgoing_text import counted, outgoing
-from harness.ground.facts.simulators import Claim, claim_of, limits_of_simulation
 from harness.verdict.results.coverage import LOST_TO
 from harness.verdict.results.drift import drift_lines
 
@@ -123,16 +122,7 @@ class ToldComparison:
     def limits(self) -> str | None:
         """What changes between versions leave open where only simulated devices tell them."""
         pairs = [pair for name in (*BISECTED, "fixed") for pair in self.comparison[name]]
-        sides = [side for pair in pairs for side in (pair.before, pair.after) if side is not None]
-        versions = {side.placement.qnn for side in sides if side.placement is not None}
-        if len(versions) < 2 or self.comparison.simulated is None:
-            return None
-        codes = ((side.failure or "").split("|")[1:2] for side in sides)
-        capacity = any(
-            claim_of(int(code)) == "capacity" for code in chain(*codes) if code.isdigit()
-        )
-        claim: Claim = "capacity" if capacity else "version"
-        return limits_of_simulation(claim, self.comparison.simulated, versions)
+        return limits_of(side for pair in pairs for side in (pair.before, pair.after) if side)
 
     @property
     def changed(self) -> str:

@@ -238,8 +238,8 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
 
 
 _SAME: Final = (
-    *("test", "placement", "axes", "outcome", "cause", "device", "ort", "known_issue"),
-    *("server", "diagnosis", "started", "attempt", "figures"),
+    *("test", "placement", "axes", "outcome", "cause", "device", "simulated", "ort"),
+    *("known_issue", "server", "diagnosis", "started", "attempt", "figures"),
 )
 _FIELDS: Final = {"case": "name", "failure": "signature", **{name: name for name in _SAME}}
 """The column of each field of an attempt that is held."""

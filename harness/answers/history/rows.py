@@ -33,6 +33,7 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
         "line": line,
         "name": bounded(attempt.case),
         "device": attempt.device and bounded(attempt.device),
+        "simulated": attempt.simulated and bounded(attempt.simulated),
         **{name: _version(attempt.axis(name)) for name in ("qnn", "ort")},
         "axes": json.dumps(attempt.axes),
         "outcome": attempt.outcome,

@@ -56,20 +56,9 @@ def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
 
 
 def devices_gone(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The devices that a run does not use any more, by run.json of each."""
+    """Return the devices that a run does not use any more, by run.json of each."""
     was, now = ((info or {}).get("devices") for info in (base, new))
     return () if was is None or now is None else tuple(one for one in was if one not in now)
-
-
-def simulated_target(infos: Iterable[Mapping[str, Any] | None]) -> str | None:
-    """What the devices of runs are built for, if all are simulated and alike, by run.json."""
-    targets = {
-        device.get("target") if device.get("simulated") is True else None
-        for info in infos
-        for device in ((info or {}).get("lab") or {}).get("devices") or ()
-        if device.get("name") in ((info or {}).get("devices") or ())
-    }
-    return targets.pop() if len(targets) == 1 else None
 
 
 def files_used(

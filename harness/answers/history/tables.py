@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION: Final = "11"
+VERSION: Final = "12"
 """Of the tables; a database with others is refused."""
 
 metadata: Final = MetaData()
@@ -51,6 +51,7 @@ attempts: Final = Table(
     Column("line", Integer, primary_key=True),
     Column("name", _TEXT, nullable=False),
     Column("device", _TEXT),
+    Column("simulated", _TEXT),
     Column("qnn", _TEXT),
     Column("ort", _TEXT),
     Column("axes", _TEXT, nullable=False),

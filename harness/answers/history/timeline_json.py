@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from harness.answers.history.attempts import limits_of
 from harness.answers.history.comparison import Pair
 from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
 from harness.answers.history.facts import CauseFacts
@@ -41,7 +42,8 @@ class CaseRow(Bisectable):
     by their last attempt, `attempts` are all of them. `last_good` and `first_bad` are the last pass
     and the first failure after it; of what never passed with its own versions, the last pass with
     other ones. `state` is what its last runs make of it; of what is flaky, `flaky_failed` of the
-    `flaky_attempts` with the same versions failed.
+    `flaky_attempts` with the same versions failed. `limits` are those of simulated devices, if they
+    alone tell that it fails.
     """
 
     case: str
@@ -67,6 +69,7 @@ class CaseRow(Bisectable):
     last_good_at: str | None
     first_bad: CaseSide | None
     first_bad_at: str | None
+    limits: str | None = None
 
 
 class HistoryReport(Part):
@@ -101,6 +104,7 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
         first_bad_at=line.since if bad else None,
+        limits=limits_of(filter(None, (good, line.bad))) if line.fails else None,
         **alike(CaseRow, line),
         state=state.kind if state else None,
         flaky_failed=flaky.failed if flaky else None,

@@ -36,7 +36,9 @@ def lines(report: History) -> Iterator[str]:
             yield f"        {as_text(facts_line(kind.facts))}"
     if report.kind_rows > _SHOWN:
         yield f"... and {report.kind_rows - _SHOWN} more kinds"
+    limits = dict[str, None]()
     for case in report.cases(_SHOWN, troubled=True):
+        limits |= dict.fromkeys([case.limits] if case.limits else [])
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
         if len(case.kinds) > 1:
@@ -52,6 +54,7 @@ def lines(report: History) -> Iterator[str]:
             yield f"        {command}"
     if report.troubled > _SHOWN:
         yield f"... and {report.troubled - _SHOWN} more cases"
+    yield from limits
     lost = report.lost_alone
     rest = report.rows - report.troubled - report.unjudged - lost
     said = [f"{counted(rest, 'case')} never failed"] if rest else []

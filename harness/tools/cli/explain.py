@@ -63,6 +63,7 @@ def explain(file: str, others: tuple[Path, ...], as_json: bool) -> int:
     found = found.model_copy(update={"diagnoses": _surest_first(found.diagnoses)})
     told = (
         *_told(found.diagnoses, log),
+        *filter(None, [found.limits]),
         *_next(found.diagnoses, file, others, lines),
         *dsp_numbers(symptoms),
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 from harness.ground.facts.codes import describe, dsp_errors
 from harness.ground.facts.ort_errors import qnn_code_in
+from harness.ground.facts.simulators import Claim, claim_of, limits_of_simulation
 from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.any_log import MAX_LINES, LogText
 from harness.verdict.failure.chain import is_benign, link_of
@@ -41,6 +42,13 @@ _FASTRPC: Final = re.compile(r"\b(?:remote_handle\w*|fastrpc_\w+|apps_dev_init) 
 _BEHIND: Final = re.compile(rf"^{CAME_TRUE}.*|( \(and \d+ more like it\))?\s+\[then: .*")
 
 
+_SIMULATOR: Final = re.compile(
+    r"\bx86_64-linux-clang/|/simulated/\.runs/|\bsimulated on this computer\b"
+)
+_BOARD: Final = re.compile(r"libQnnHtpV\d+Stub\.so|cdsprpc")
+"""What a simulator in libQnnHtp.so itself does without."""
+
+
 class ExplainedLine(Part):
     """A line of the log, counted from 1, that shows a cause; `file`: of a log beside it."""
 
@@ -66,10 +74,14 @@ class Explained(Part):
 
 
 class Explanation(Part):
-    """All causes that fit a log, the answer first; none where nothing is recognised."""
+    """All causes that fit a log, the answer first; none where nothing is recognised.
+
+    `limits` says what they leave open where the log is of a simulator.
+    """
 
     schema_number: Schema1 = 1
     diagnoses: tuple[Explained, ...]
+    limits: str | None = None
 
 
 def explain(lines: Sequence[LogText], rules: Sequence[Rule] = RULES) -> Explanation:
@@ -104,7 +116,19 @@ def explained_by(
         failure = 1 if told is whole else failure
         causes += [one.model_copy(update={"failure": failure}) for one in new]
     causes.sort(key=lambda one: one.failure)
-    return Explanation(diagnoses=tuple(causes))
+    limits = limits_in(symptoms, lines) if causes else None
+    return Explanation(diagnoses=tuple(causes), limits=limits)
+
+
+def limits_in(symptoms: Symptoms, lines: Sequence[LogText]) -> str | None:
+    """What a log leaves open that is of a simulator, as a path or our own words tell."""
+    simulated, board = (
+        any(pattern.search(line.text) for line in lines) for pattern in (_SIMULATOR, _BOARD)
+    )
+    claims = {claim_of(code) for code in symptoms.codes}
+    claim: Claim = "capacity" if "capacity" in claims else "version"
+    target = None if board else "linux-x64"
+    return limits_of_simulation(claim, target, (), simulated=simulated)
 
 
 def _times(lines: Sequence[LogText]) -> dict[int, float | None]:

@@ -51,6 +51,7 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "   1 x still failing: failed: call|1002|it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-c]]",
         "run: qnn 2.51.0; base: qnn 2.51.0",
+        "this limit of memory is the simulator's, one protection domain; a device has its own",
         "3 of 3 cases have a verdict: 3 failed; 2 new, 1 vanished; 1 still failing, "
         "0 still passing",
         "ends with 1: new",
@@ -297,17 +298,19 @@ def test_json_keeps_to_its_schema() -> None:
         (attempt("a@2.47.0 passed"), attempt("a@2.51.0 crashed"), True, "it ran on Qualcomm's"),
         (attempt("a@2.47.0 failed"), attempt("a@2.51.0 passed"), True, "only simulators from 2.49"),
         (attempt("a@2.47.0 passed"), attempt("a@2.51.0 failed"), False, None),
-        (attempt("a passed"), attempt("a failed"), True, None),
+        (attempt("a passed"), attempt("a failed"), True, "this limit of memory is the simulator's"),
+        (attempt("a passed"), attempt("a crashed"), True, None),
         (attempt("a@2.47.0 passed"), attempt("a@2.51.0 passed"), True, None),
     ],
 )
 def test_a_change_between_versions_of_a_simulator_is_told_as_that(
     before: CaseRecord, after: CaseRecord, simulated: bool, expected: str | None
 ) -> None:
-    device = {"name": "sim", "target": "linux-x64", "simulated": simulated}
-    other = {"name": "not-used", "target": "android-arm64", "simulated": False}
-    info = {"devices": ["sim"], "lab": {"devices": [device, other]}}
-    found = compare([Attempt.of(before)], [Attempt.of(after)], infos=(info, info))
+    sides = (
+        [dataclasses.replace(Attempt.of(record), simulated="linux-x64" if simulated else None)]
+        for record in (before, after)
+    )
+    found = compare(*sides)
     whole = told(found, [], base="base", run="run", advice=lambda *_: None, apart=lambda _: None)
     begin = expected or "no such line"
     assert any(line.startswith(begin) for line in lines(whole)) is (expected is not None)

@@ -337,6 +337,7 @@ def test_what_is_told() -> None:
         "        last good 2026-11-01T20:00:00 (qnn 2.50.40), first bad 2026-11-02T20:00:00 "
         "(qnn 2.51.0)",
         "        do 'this one'",
+        "this limit of memory is the simulator's, one protection domain; a device has its own",
         "1 case never failed",
     ]
     assert list(lines(nights())) == ["nothing is held of that"]

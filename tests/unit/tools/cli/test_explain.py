@@ -17,6 +17,7 @@ from harness.tools.cli.explain import explain
 from harness.tools.cli.main import commands, main
 from tests.unit.verdict.failure.log_rows import SKEL_CHAIN
 
+NO_PD = "Failed to find available PD for contextId 9 on deviceId 0 coreId 0 with context size"
 MISSING = 'Failed in loading stub: dlopen failed: library "libQnnHtpV79Stub.so" not found'
 
 
@@ -50,6 +51,29 @@ def test_the_answer_comes_first_and_what_follows_from_it_behind(
     assert lines[behind + 1].startswith("  stub-not-loaded (likely): ")
 
 
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        (
+            "loaded /sdk/lib/x86_64-linux-clang/libQnnHtp.so",
+            "this limit of memory is the simulator",
+        ),
+        ("On HTP v73, simulated on this computer.", "this limit of memory is the simulator"),
+        ("/c/simulated/.runs/1/sim-v73-dsp/libQnnHtpV73Stub.so", "its DSP is simulated: "),
+        ("loaded /vendor/lib64/libQnnHtp.so", None),
+    ],
+)
+def test_a_log_of_a_simulator_leaves_something_open(
+    tmp_path: Path, ended: Ended, line: str, limits: str | None
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(f"{line}\nQnnContext_createFromBinary failed, error 1002: {NO_PD}\n")
+    code, out, _ = ended(str(log))
+    assert code == 0
+    told = [said for said in out.splitlines() if "simulat" in said and not said.startswith(" ")]
+    assert [said[: len(limits or "")] for said in told] == ([limits] if limits else [])
+
+
 def test_numbers_of_the_dsp_are_named() -> None:
     done = CliRunner().invoke(explain, input=SKEL_CHAIN)
     assert done.output.splitlines()[-1].startswith("0x80000406 is AEE_EUNABLETOLOAD: ")
@@ -58,7 +82,7 @@ def test_numbers_of_the_dsp_are_named() -> None:
 def test_json_has_the_answer_first() -> None:
     done = CliRunner().invoke(explain, ["--json"], input=SKEL_CHAIN)
     told = json.loads(done.output)
-    assert list(told) == ["schema", "diagnoses"]
+    assert list(told) == ["schema", "diagnoses", "limits"]
     first = told["diagnoses"][0]
     told = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
     assert list(first) == told
@@ -154,7 +178,7 @@ def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> N
     assert code == 1
     assert out.startswith("nothing in the one line is recognised as a cause\nno line says ERROR")
     code, out, _ = ended(str(log), "--json")
-    assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": []})
+    assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": [], "limits": None})
 
 
 @pytest.mark.parametrize(

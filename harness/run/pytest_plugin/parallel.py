@@ -51,19 +51,19 @@ class SharedFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def keep_cases(self, worker: str, cases: Mapping[str, str], code: Mapping[str, str]) -> None:
-        """Has the controller know which of a worker's tests are cases, where, and of which code.
+    def keep_cases(self, worker: str, cases: Sequence[str], code: Mapping[str, str]) -> None:
+        """Has the controller know which of a worker's tests are cases, and of which code.
 
         To be called before pytest-xdist tells which tests there are.
         """
         (self.path / f"cases-{worker}").write_text(json.dumps([cases, code]))
 
-    def cases(self, worker: str) -> tuple[dict[str, str], dict[str, str]]:
+    def cases(self, worker: str) -> tuple[list[str], dict[str, str]]:
         """What `keep_cases` kept; empty if a worker has no case."""
         try:
             cases, code = read_json(self.path / f"cases-{worker}", _MAX_BYTES)
         except FileNotFoundError:
-            return {}, {}
+            return [], {}
         return cases, code
 
     def ends_in_order(self) -> None:
@@ -101,7 +101,7 @@ class Controller:
         self._config: pytest.Config | None = None
         self._temporary = contextlib.ExitStack()
         self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
-        self._cases: dict[str, str] = {}
+        self._cases: set[str] = set()
         self._courses = defaultdict[str, _Course](_Course)
         self._durations: dict[str, float] = {}
 
@@ -210,7 +210,7 @@ class Controller:
             return
         records = self._run.records
         told, records.code = self._shared.cases(node.gateway.id)
-        self._cases.update({name: told[name] for name in ids if name in told})
+        self._cases = {*told} & {*ids}
         if self._cases:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)

@@ -284,11 +284,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # pytest comes here also where something is wrong with what was collected: nothing will be run
     if shared is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
         return
-    cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
-    if cases:
-        run.records.note_code([item for item in session.items if item.nodeid in cases])
+    if cases := [item for item in session.items if placement_of(item)]:
+        run.records.note_code(cases)
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
-        SharedFolder(Path(shared)).keep_cases(worker, cases, run.records.code)
+        names = [case.nodeid for case in cases]
+        SharedFolder(Path(shared)).keep_cases(worker, names, run.records.code)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -307,9 +307,9 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             return True
         for text in ignored_options(session.config, session.items):
             _log.warning(text)
-        cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
-        run.records.note_code([item for item in session.items if item.nodeid in cases])
-        run.will_run(cases)
+        cases = [item for item in session.items if placement_of(item)]
+        run.records.note_code(cases)
+        run.will_run([case.nodeid for case in cases])
         run.begin(needs)
         if (shared := told_to_worker(session.config, "shared")) is not None:
             SharedFolder(Path(shared)).ends_in_order()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 MAX_KEPT: Final = 100
-"""How many malformed events and lines of noise are kept; all are counted."""
+"""How many malformed events are kept; all are counted."""
 
 EARLIER_FAILED: Final = "an earlier step failed"
 """Why the probe skips what comes between a step that failed and the cleanup (native/main.c)."""
@@ -60,25 +59,6 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadState:
-    """What a thread of a process that hung was doing, as /proc said.
-
-    `state` is one letter (R running, S sleeping, D in the kernel for good, t traced). `wchan` is
-    where in the kernel it waits ("0": nowhere), `syscall` the call's number and arguments or
-    "running", `stack` the kernel's side of it (for root only). `cpu_ticks` is user and system time
-    together.
-    """
-
-    tid: int
-    name: str | None = None
-    state: str | None = None
-    cpu_ticks: int | None = None
-    wchan: str | None = None
-    syscall: str | None = None
-    stack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SeenLibrary:
     """A library that the process had loaded when its first step failed.
 
@@ -124,7 +104,6 @@ class StepResult:
     rss_after_bytes: int | None = None
     pss_before_bytes: int | None = None
     pss_after_bytes: int | None = None
-    log_dropped: int = 0
     logs: list[LogLine] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -142,14 +121,6 @@ class StepResult:
 
 
 @dataclass(slots=True)
-class Noise:
-    """What was no event: how much, and the last lines of it."""
-
-    byte_count: int = 0
-    lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
-
-
-@dataclass(slots=True)
 class Transcript:
     """Everything one probe process said, as far as it came.
 
@@ -158,15 +129,12 @@ class Transcript:
     deadline passed, `unread` that it may have waited before for somebody to read what it printed.
     `plan_error` says why it refused its plan, `plan_damaged` that the plan did not arrive as it was
     sent. `malformed` are events that were lost, repeated or changed on their way; `cut_off` tells
-    that the process ended in the middle of one. `logs` are the lines that belong to no step;
-    `threads` tell where it hung at its deadline, `libraries` what it had loaded by then.
+    that the process ended in the middle of one. `libraries` tell what it had loaded when its first
+    step failed.
     """
 
     start: Start | None = None
     steps: list[StepResult] = field(default_factory=list)
-    logs: list[LogLine] = field(default_factory=list)
-    log_dropped: int = 0
-    noise: Noise = field(default_factory=Noise)
     malformed: list[Malformed] = field(default_factory=list)
     malformed_count: int = 0
     cut_off: bool = False
@@ -174,7 +142,6 @@ class Transcript:
     finished: Done | None = None
     deadline: bool = False
     unread: bool = False
-    threads: list[ThreadState] = field(default_factory=list)
     libraries: list[SeenLibrary] = field(default_factory=list)
     plan_error: str | None = None
     plan_damaged: bool = False

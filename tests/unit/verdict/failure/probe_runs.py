@@ -20,7 +20,7 @@ def begin(step: int = 3, api: str | None = LOAD, verb: str = "context-load") -> 
     return {"event": "begin", "step": step, "verb": verb, "api": api, "context": 56}
 
 
-_OF_AN_END = {"code", "error", "symbol", "message", "data", "duration_us", "log_dropped"}
+_OF_AN_END = {"code", "error", "symbol", "message", "data", "duration_us"}
 
 
 def end(step: int = 3, **more: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,8 +65,7 @@ class ContextStore:
         self._probes = probe_builder
         self._warned: set[Path] = set()
         self._keys: dict[Model, str] = {}
-        self._found: dict[ContextKey, Context] = {}
-        self._refused: dict[ContextKey, CompileError | ConfigError] = {}
+        self._known: dict[ContextKey, Context | CompileError | ConfigError] = {}
 
     def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
@@ -93,12 +92,11 @@ class ContextStore:
             try:
                 self._key(one[0])
             except ConfigError as error:  # a file that was changed meanwhile
-                self._refused.setdefault(one, error)
-        known = self._found.keys() | self._refused.keys()
-        new = [one for one in dict.fromkeys(wanted) if one not in known]
+                self._known[one] = error
+        new = [one for one in dict.fromkeys(wanted) if one not in self._known]
         for compiler in dict.fromkeys(compiler for _, compiler, _ in new):
             self._get_all(compiler, [one for one in new if one[1] == compiler])
-        return [self._refused.get(one) or self._found[one] for one in wanted]
+        return [self._known[one] for one in wanted]
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
         """The references of models, without their contexts; raises as `get_many`."""
@@ -137,20 +135,20 @@ class ContextStore:
                 specs = list(dict.fromkeys(spec for spec, _, _ in missing))
                 _log.info(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
                 self._make(host, specs, missing)
-                if self._missing(one for one in missing if one not in self._refused):
+                if self._missing(missing):
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
-    def _missing(self, wanted: Iterable[ContextKey]) -> list[ContextKey]:
-        """The wanted contexts that are not in the cache; the others go into `_found`."""
+    def _missing(self, wanted: Sequence[ContextKey]) -> list[ContextKey]:
+        """The wanted contexts that are not in the cache; the others go into `_known`."""
         missing = []
         for one in wanted:
-            if one not in self._found:
+            if one not in self._known:
                 reference = self._open(self._model_folder(one[0]), self._model_facts(one[0]))
                 binary = self._open(self._binary_folder(one), self._binary_facts(one))
                 if reference is None or binary is None:
                     missing.append(one)
                 else:
-                    self._found[one] = _context(one, reference, binary)
+                    self._known[one] = _context(one, reference, binary)
         return missing
 
     def _open(self, folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
@@ -182,25 +180,24 @@ class ContextStore:
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
             failures: list[HarnessError] = []
-            wrong: dict[Model, ConfigError] = {}
-            for one, job in binaries.items():
-                if (refusal := results[job.job]) is not None:
-                    self._refused[one] = refusal
+            wrong: dict[Model, HarnessError] = {}
             for spec, reference in references.items():
-                if (failed := results[reference.job]) is None:
+                failed, path = results[reference.job], getattr(spec, "path", None)
+                if failed is None:
                     self._keep_reference(spec, reference)
-                elif (path := getattr(spec, "path", None)) is not None:
+                elif path is not None and wanted:
                     wrong[spec] = _wrong_model(path, failed)
                 else:
-                    failures.append(failed)
-            made = {one: job for one, job in binaries.items() if results[job.job] is None}
-            failures += self._keep_binaries(host, made)
+                    failures.append(failed if path is None else _wrong_model(path, failed))
+            refused = {one: results[job.job] for one, job in binaries.items()}
+            made = {one: job for one, job in binaries.items() if refused[one] is None}
+            refused |= self._keep_binaries(host, made)
             for one in wanted:
-                if (refused := self._refused.get(alike[self._binary_folder(one)])) is not None:
-                    self._refused[one] = refused
-            self._refused.update({one: wrong[one[0]] for one in wanted if one[0] in wrong})
-            if not wanted:
-                failures += wrong.values()
+                error = wrong.get(one[0]) or refused.get(alike[self._binary_folder(one)])
+                if isinstance(error, CompileError | ConfigError):
+                    self._known[one] = error
+                elif error is not None:
+                    failures.append(error)
             if failures:
                 raise failures[0]
 
@@ -215,27 +212,25 @@ class ContextStore:
 
     def _keep_binaries(
         self, host: CompilerHost, made: Mapping[ContextKey, CompileJob]
-    ) -> list[HarnessError]:
+    ) -> dict[ContextKey, HarnessError]:
         """Checks and keeps what was compiled; what was wrong with the others."""
-        failures: list[HarnessError] = []
+        wrong: dict[ContextKey, HarnessError] = {}
         whole: dict[ContextKey, tuple[CompileJob, Path]] = {}
         for one, job in made.items():
             try:
                 whole[one] = (job, made_binary(job))
             except CompileError as error:
-                self._refused[one] = error
+                wrong[one] = error
         if not whole:
-            return failures
+            return wrong
         paths = [path for _, path in whole.values()]
         metadata = read_metadata(self._probes, host.system_library, paths)
         for (one, (job, path)), found in zip(whole.items(), metadata, strict=True):
             try:
                 self._keep_binary(one, job, path, found)
-            except CompileError as error:
-                self._refused[one] = error
             except HarnessError as error:
-                failures.append(error)
-        return failures
+                wrong[one] = error
+        return wrong
 
     def _keep_binary(
         self, wanted: ContextKey, job: CompileJob, path: Path, metadata: Mapping[str, Any]

@@ -156,33 +156,23 @@ def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Needs:
-    """Bytes that a context needs by its metadata; None where its format is too old to tell.
+def needs(metadata: Mapping[str, Any]) -> dict[str, int | None]:
+    """Bytes that a context needs by its metadata; None where its format is too old to tell (pure).
 
     Weights and I/O are sums over the graphs. Spill-fill and VTCM are used by one graph at a time,
     so that the largest counts.
     """
 
-    weights_bytes: int | None
-    io_bytes: int | None
-    spill_fill_bytes: int | None
-    vtcm_bytes: int | None
-
-
-def needs(metadata: Mapping[str, Any]) -> Needs:
-    """What a context needs (pure)."""
-
     def of_all(key: str, combined: Callable[[list[int]], int]) -> int | None:
         known = [_number(graph, key) for graph in entries(metadata, "graphs") if key in graph]
         return combined(known) if known else None
 
-    return Needs(
-        of_all("const_bytes", sum),
-        of_all("io_bytes", sum),
-        of_all("spill_fill_bytes", max),
-        of_all("vtcm_bytes", max),
-    )
+    return {
+        "weights_bytes": of_all("const_bytes", sum),
+        "io_bytes": of_all("io_bytes", sum),
+        "spill_fill_bytes": of_all("spill_fill_bytes", max),
+        "vtcm_bytes": of_all("vtcm_bytes", max),
+    }
 
 
 def memory_bytes(metadata: Mapping[str, Any]) -> int:

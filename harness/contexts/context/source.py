@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self, runtime_checkable
@@ -136,7 +136,7 @@ class Context:
             "bytes": self.size,
             "build_id": self.metadata.get("build_id"),
             "htp_arch": self.htp_arch,
-            **asdict(needs(self.metadata)),
+            **needs(self.metadata),
             "inputs": "generated" if self.generated_inputs else "given",
             "outputs": "compared" if self.expected else "nothing expected",
             **({"graphs": [one.graph_name for one in executed]} if self.graph_name else {}),

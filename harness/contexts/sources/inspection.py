@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -171,7 +171,7 @@ def _told(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "soc_model": soc_model,
         "socs": tuple(soc.name for soc in SOCS.values() if soc.soc_model == soc_model),
         "htp_arch": metadata.get("dsp_arch"),
-        **asdict(needs(metadata)),
+        **needs(metadata),
         "memory_bytes": memory_bytes(metadata),
         "graphs": graphs,
     }

@@ -68,6 +68,12 @@ class FlatTable:
         self._data.require(target + 4, count * item_bytes, f"{self._named(field)}, {count} items,")
         return Vector(target + 4, count)
 
+    def integers(self, field: int) -> tuple[int, ...]:
+        """The numbers of 32 bits that a field lists, at most 1 MiB of them."""
+        vector = self.vector(field, 4)
+        content = self._data.at(vector.offset, 4 * vector.count, self._named(field))
+        return struct.unpack(f"<{vector.count}i", content)
+
     def tables(self, field: int, what: str) -> Iterator[FlatTable]:
         """The tables that a field lists, called `what` and their number."""
         vector = self.vector(field, 4)

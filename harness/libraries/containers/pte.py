@@ -98,9 +98,9 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
     plan = _plan(data, method)
     values = list(plan.tables(_VALUES, "value"))
     tensors = {at: one.table(_VALUE, one.what) for at, one in enumerate(values) if _is_tensor(one)}
-    seen, placed = set(_integers(data, plan, _INPUTS)), list[Placed]()
+    seen, placed = set(plan.integers(_INPUTS)), list[Placed]()
     for kind, what, index, call in _calls(plan):
-        used = [at for at in _integers(data, call, 1) if at in tensors]
+        used = [at for at in call.integers(1) if at in tensors]
         writes = [str(at) for at in used if at not in seen]
         reads = [str(at) for at in used if at in seen]
         seen |= {*used}
@@ -111,7 +111,7 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
             placed.append(Placed(own, on, str(index), None if on == NPU else "another delegate"))
         else:
             placed.append(Placed(node, CPU, None, _PORTABLE))
-    known = {at: None if one is None else _tensor(data, one) for at, one in tensors.items()}
+    known = {at: None if one is None else _tensor(one) for at, one in tensors.items()}
     return placed, {str(at): one.size for at, one in known.items() if one is not None}
 
 
@@ -141,14 +141,6 @@ def _is_tensor(value: FlatTable) -> bool:
     return bool(value.number(_VALUE_TYPE, "<B") == _TENSOR)
 
 
-def _integers(data: FileBytes, table: FlatTable, field: int) -> list[int]:
-    listed = table.vector(field, 4)
-    return [
-        data.number("<i", listed.offset + 4 * at, "the number of a value")
-        for at in range(listed.count)
-    ]
-
-
 def _plan(data: FileBytes, method: str) -> FlatTable:
     for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
         if plan.text(_NAME) == method:
@@ -175,33 +167,30 @@ def method_tensors(
     program without such a method.
     """
     plan = _plan(data, method)
-    return _tensors(data, plan, _INPUTS, {}), _tensors(data, plan, _OUTPUTS, _NUMBERS)
+    return _tensors(plan, _INPUTS, {}), _tensors(plan, _OUTPUTS, _NUMBERS)
 
 
 def _tensors(
-    data: FileBytes, plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
+    plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
 ) -> list[MethodTensor | None]:
     found: list[MethodTensor | None] = []
-    for index in _integers(data, plan, field):
+    for index in plan.integers(field):
         value = plan.table_at(_VALUES, index, "value")
         kind = value.number(_VALUE_TYPE, "<B")
         if kind == _TENSOR:
             tensor = value.table(_VALUE, value.what)
-            found.append(None if tensor is None else _tensor(data, tensor))
+            found.append(None if tensor is None else _tensor(tensor))
         elif kind in numbers:
             found.append(MethodTensor(*numbers[kind]))
     return found
 
 
-def _tensor(data: FileBytes, tensor: FlatTable) -> MethodTensor | None:
+def _tensor(tensor: FlatTable) -> MethodTensor | None:
     element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
-    sizes = tensor.vector(_SIZES, 4)
-    if element is None or sizes.count > _MOST_DIMENSIONS:
+    if element is None or tensor.vector(_SIZES, 4).count > _MOST_DIMENSIONS:
         return None
     name, size = element
-    shape = tuple(
-        max(0, data.number("<i", sizes.offset + 4 * at, "a dimension")) for at in range(sizes.count)
-    )
+    shape = tuple(max(0, side) for side in tensor.integers(_SIZES))
     return MethodTensor(name, size * math.prod(shape), shape)
 
 

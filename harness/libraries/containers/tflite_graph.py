@@ -7,7 +7,6 @@ in a partition of the compiled one, or beside them. The layout is that of tflite
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -114,7 +113,7 @@ def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGra
         TfliteTensor(
             one.text(_TENSOR_NAME),
             _type(one.number(_TYPE, "<b")),
-            _numbers(data, one, _SHAPE),
+            one.integers(_SHAPE),
         )
         for one in table.tables(_TENSORS, "tensor")
     )
@@ -124,20 +123,14 @@ def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGra
         if index >= len(codes):
             raise data.error(f"{operator.what} has code {index} of {len(codes)}", 0)
         name = dispatched(data, operator)[2] if codes[index] == DISPATCH else None
-        inputs, outputs = (_numbers(data, operator, field) for field in (_INPUTS, _OUTPUTS))
+        inputs, outputs = (operator.integers(field) for field in (_INPUTS, _OUTPUTS))
         given = tuple(one for one in inputs if one >= 0)  # -1: an input that is left out
         nodes.append(TfliteNode(codes[index], given, outputs, name))
-    first, last = (_numbers(data, table, field) for field in (_GRAPH_INPUTS, _GRAPH_OUTPUTS))
+    first, last = (table.integers(field) for field in (_GRAPH_INPUTS, _GRAPH_OUTPUTS))
     for used in (first, last, *(node.inputs + node.outputs for node in nodes)):
         if any(not 0 <= number < len(tensors) for number in used):
             raise data.error(f"a tensor is named, and there are {len(tensors)}: {used[:8]}", 0)
     return TfliteGraph(tensors, first, last, tuple(nodes))
-
-
-def _numbers(data: FileBytes, table: FlatTable, field: int) -> tuple[int, ...]:
-    vector = table.vector(field, 4)
-    content = data.at(vector.offset, 4 * vector.count, f"field {field} of {table.what}")
-    return struct.unpack(f"<{vector.count}i", content)
 
 
 def taken_by(model: TfliteGraph, compiled: TfliteGraph) -> list[str | None]:

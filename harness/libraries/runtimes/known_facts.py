@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from functools import cache
 from pathlib import Path
@@ -32,31 +33,19 @@ class KnownFacts:
         """The facts of every file, in the runtime's order. Never raises; see `read_library`."""
         if runtime.key not in self._known:
             path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
-            facts = _kept(path, runtime)
-            if facts is None:
+            try:
+                facts = parse_model(_KEPT, read_bounded(path, _MAX_KEPT_BYTES))
+            except (OSError, ValueError):
+                facts = ()
+            if [one.name for one in facts] != [file.name for file in runtime.files]:
                 facts = tuple(read_library(file.path, file.name) for file in runtime.files)
-                _keep(path, facts)
+                # what could not be read now may be readable next time
+                if not any(one.problem for one in facts):
+                    with contextlib.suppress(OSError):
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        write_json(path, _KEPT.dump_python(facts, mode="json"))
             self._known[runtime.key] = facts
         return self._known[runtime.key]
-
-
-def _kept(path: Path, runtime: Runtime) -> tuple[LibraryFacts, ...] | None:
-    try:
-        facts = parse_model(_KEPT, read_bounded(path, _MAX_KEPT_BYTES))
-    except (OSError, ValueError):
-        return None
-    same = [one.name for one in facts] == [file.name for file in runtime.files]
-    return facts if same else None
-
-
-def _keep(path: Path, facts: tuple[LibraryFacts, ...]) -> None:
-    if any(one.problem for one in facts):
-        return  # what could not be read now may be readable next time
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, _KEPT.dump_python(facts, mode="json"))
-    except OSError:
-        return
 
 
 @cache

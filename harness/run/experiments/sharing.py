@@ -64,7 +64,7 @@ class SharingPlan:
 
 def spill_fill_bytes(metadata: Mapping[str, Any]) -> int:
     """What a context needs for spill-fill by its metadata: its graphs share it."""
-    return needs(metadata).spill_fill_bytes or 0
+    return needs(metadata)["spill_fill_bytes"] or 0
 
 
 def sharing_plan(needs: Sequence[int], strategy: Strategy) -> SharingPlan:

@@ -54,7 +54,7 @@ def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
         name,
         named_build(metadata),
         arch if isinstance(arch, int) else None,
-        needs(metadata).vtcm_bytes,
+        needs(metadata)["vtcm_bytes"],
         memory_bytes(metadata),
         soc if isinstance(soc, int) else None,
         has_floats,

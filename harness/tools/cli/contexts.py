@@ -393,8 +393,8 @@ def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitC
             raise ConfigError(f"{where}{metadata.reason}", file=piece.path)
         if isinstance(taken, Silent):
             parts = needs(metadata)
-            least = memory_bytes(metadata) + (parts.vtcm_bytes or 0)
-            spill_fill = parts.spill_fill_bytes or 0
+            least = memory_bytes(metadata) + (parts["vtcm_bytes"] or 0)
+            spill_fill = parts["spill_fill_bytes"] or 0
             refusal = _refusal(taken, metadata, runtime) if taken.refused else (taken.reason, False)
             found.append(FitContext(name, least, spill_fill, "metadata", *refusal))
         else:

@@ -12,9 +12,9 @@ from harness import Bench, Model, experiments
 
 # Wanted in this order: the second needs more than the first.
 CONTEXTS = (
-    Model("spill-pooled", 2),
-    Model("spill-pooled", 3),
-    Model("spill-pooled", 2, 1),
+    Model("spill-heavy", 2),
+    Model("spill-heavy", 3),
+    Model("spill-heavy", 2, 1),
 )
 ORT = [Model("spill-heavy", size, prepare="spill-fill") for size in (2, 3)]
 MEMORY_PART = 0.1
@@ -22,7 +22,7 @@ MEMORY_PART = 0.1
 
 @pytest.mark.takes_contexts("contexts")
 @pytest.mark.device(backend="htp")
-@pytest.mark.parametrize("contexts", [CONTEXTS], ids=["spill-pooled"])
+@pytest.mark.parametrize("contexts", [CONTEXTS], ids=["spill-heavy"])
 @pytest.mark.parametrize("strategy", experiments.STRATEGIES)
 def test_spill_fill(bench: Bench, strategy: str, contexts: tuple[Model, ...]) -> None:
     """Sharing saves what it promises, changes no output, and any context may go first."""

@@ -138,73 +138,33 @@ def io_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def spill_heavy(spec: GraphOf) -> onnx.GraphProto:
-    """Skips over convolutions, which outgrow the VTCM.
+    """Skips over pooling, which outgrow the VTCM.
 
-    Every convolution moves its map by one pixel; then comes the maximum with all earlier maps.
-    Exact in 8 bits, cheap to execute, and no map can be given up before the last one is there.
-    """
-    import numpy as np
-
-    channels = 64 * spec.megabytes
-    taps = np.zeros((_SPILL_DEPTH, channels, 1, 3, 3), np.int8)
-    for layer in range(_SPILL_DEPTH):
-        taps[layer, :, :, layer % 3, (layer // 3 + spec.variant) % 3] = 64
-    constants = [constant("tap_scale", 1 / 64, "<f4"), constant("tap_zero", 0, "i1")]
-    nodes = []
-    for layer, weights in enumerate(taps, 1):
-        constants.append(constant(f"taps_{layer}", weights))
-        conv = f"Conv <group = {channels}, pads = [1, 1, 1, 1]>"
-        nodes += [
-            f"real_taps_{layer} = DequantizeLinear(taps_{layer}, tap_scale, tap_zero)",
-            f"moved_{layer} = {conv} (real_{layer - 1}, real_taps_{layer})",
-            *_requantized(f"moved_{layer}", f"real_{layer}"),
-        ]
-    return _spilling(spec, nodes, "Max", constants, zero=64)
-
-
-def _spilling(
-    spec: GraphOf,
-    nodes: Sequence[str],
-    op: str,
-    constants: Sequence[onnx.TensorProto],
-    *,
-    zero: int,
-) -> onnx.GraphProto:
-    """A graph of maps, the last of which is joined with each one before it.
-
-    All of these are kept until then.
-    """
-    joins, last = [], f"real_{_SPILL_DEPTH}"
-    for layer in range(_SPILL_DEPTH - 1, -1, -1):
-        joins.append(f"join_{layer} = {op}({last}, real_{layer})")
-        last = f"real_join_{layer}"
-        joins += _requantized(f"join_{layer}", last)
-    joins[-2:] = ["y = QuantizeLinear(join_0, scale, zero)"]
-    kind = f"uint8[{dims((1, 64 * spec.megabytes, *_SPILL_PLANE))}]"
-    nodes = ["real_0 = DequantizeLinear(x, scale, zero)", *nodes, *joins]
-    constants = [*_quantization(zero=zero), *constants]
-    return graph(spec, f"{kind} x", f"{kind} y", nodes, constants)
-
-
-def spill_pooled(spec: GraphOf) -> onnx.GraphProto:
-    """Skips over pooling, which outgrow the VTCM: as `spill_heavy`, without a matrix engine.
-
-    Every layer widens what is bright by a pixel; the sum of all maps depends on each of them. Exact
-    in 8 bits, since inputs are so dark that no sum saturates.
+    Every layer widens what is bright by a pixel; then all maps are added up, so that none can be
+    given up before the last one is there. Exact in 8 bits, since inputs are so dark that no sum
+    saturates.
     """
     pool = "MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]>"
-    nodes: list[str] = []
+    nodes = ["real_0 = DequantizeLinear(x, scale, zero)"]
     for layer in range(1, _SPILL_DEPTH + 1):
         nodes.append(f"wider_{layer} = {pool} (real_{layer - 1})")
         nodes += _requantized(f"wider_{layer}", f"real_{layer}")
-    return _spilling(spec, nodes, "Add", [], zero=0)
+    last = f"real_{_SPILL_DEPTH}"
+    for layer in range(_SPILL_DEPTH - 1, -1, -1):
+        nodes.append(f"sum_{layer} = Add({last}, real_{layer})")
+        last = f"real_sum_{layer}"
+        nodes += _requantized(f"sum_{layer}", last)
+    nodes[-2:] = ["y = QuantizeLinear(sum_0, scale, zero)"]
+    kind = f"uint8[{dims((1, 64 * spec.megabytes, *_SPILL_PLANE))}]"
+    return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=0))
 
 
-def spill_pooled_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
+def spill_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes, dark ones, of which few are bright enough to be seen in the last map."""
     import numpy as np
 
-    drawn = spill_heavy_inputs(spec)["x"]
+    shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
+    drawn = random_bytes(f"{spec.model} x", spec.megabytes * 1_000_000).reshape(shape)
     bright = (drawn // 9) * (np.roll(drawn, 1, axis=-1) < 3)
     return {"x": bright.astype("u1")}
 
@@ -214,12 +174,6 @@ def _requantized(name: str, real: str) -> list[str]:
         f"{name}_8bit = QuantizeLinear({name}, scale, zero)",
         f"{real} = DequantizeLinear({name}_8bit, scale, zero)",
     ]
-
-
-def spill_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
-    """Random bytes."""
-    shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
-    return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 1_000_000).reshape(shape)}
 
 
 def _quantization(zero: int) -> list[onnx.TensorProto]:

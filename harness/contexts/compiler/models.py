@@ -98,7 +98,6 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
             model_graphs.io_heavy, model_graphs.io_heavy_inputs, (2, _MAX_MEGABYTES), 2
         ),
         "spill-heavy": _Kind(model_graphs.spill_heavy, model_graphs.spill_heavy_inputs, (1, 64)),
-        "spill-pooled": _Kind(model_graphs.spill_pooled, model_graphs.spill_pooled_inputs, (1, 64)),
         # 53 layers in half precision, or in 8 bits with float32 in and out: how close these come
         # is in experiments/accuracy.py
         "mobilenet-v2": _Kind(
@@ -121,10 +120,8 @@ class Model:
       Nothing but the table is large, and whatever is not used of it stays in the binary.
     - `io-heavy`: quantised Relu with half of `megabytes` MB (even) going in and half coming out.
       Exact, and 50 times faster on the simulator than the same bytes in float32.
-    - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over convolutions, so
-      that they outgrow the VTCM and part of them is spilled to memory and filled back.
-    - `spill-pooled`: the same over pooling, which takes a fraction of the time without silicon.
-
+    - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over pooling, so that
+      they outgrow the VTCM and part of them is spilled to memory and filled back.
     - `mobilenet-v2`: MobileNet-v2 for 224 x 224 pixels (mobilenet.py), in float32.
     - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
     - the names of `OPERATORS` (operators.py), as `conv-3x3-8bit`: one operator each.

@@ -53,6 +53,8 @@ _ORT_PLATFORM = "manylinux_2_28_x86_64"
 
 
 WHEEL_RULES: Final[tuple[tuple[str, Use], ...]] = (
+    # names the QNN version, for people
+    (f"{LIBRARY_FOLDER}/build_and_package_info.py", "host"),
     # ORT's plug-in makes contexts on the host; a device gets it once ORT runs there
     ("*/libonnxruntime_providers_qnn.so", "host"),
     # not opened: on x86-64 libQnnHtp.so holds the same code, and both have 100 MB

@@ -96,7 +96,7 @@ def test_a_target_without_a_source(tmp_path) -> None:  # type: ignore[no-untyped
         ("onnxruntime_qnn/libQnnSomethingNew.so", "device"),
         ("onnxruntime_qnn.libs/libc++-71bc274c.so.1.0", "device"),
         ("onnxruntime_qnn/libonnxruntime_providers_qnn.so", "host"),
-        ("onnxruntime_qnn/build_and_package_info.py", "none"),
+        ("onnxruntime_qnn/build_and_package_info.py", "host"),
         ("onnxruntime_qnn/__init__.py", "none"),
         ("onnxruntime_qnn/libHtpPrepare.so", "none"),
         ("onnxruntime_qnn/libQnnHtpPrepare.so", "host"),
